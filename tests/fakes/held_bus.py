@@ -16,6 +16,7 @@ class HeldBus(PassingBus):
     Attributes:
         open: set when logs may be appended to, and messages of held topics published.
         failing: so many appends fail then.
+        appending: how many appends have begun.
         held: topics whose messages wait for that.
         waiting: set when one does.
     """
@@ -23,7 +24,7 @@ class HeldBus(PassingBus):
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
         self.open = asyncio.Event()
-        self.failing = 0
+        self.failing = self.appending = 0
         self.held: set[str] = set()
         self.waiting = asyncio.Event()
 
@@ -36,6 +37,7 @@ class HeldBus(PassingBus):
 
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        self.appending += 1
         await self.open.wait()
         if self.failing:
             self.failing -= 1

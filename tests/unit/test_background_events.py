@@ -21,7 +21,7 @@ class _Kept(KeptAnswers):
         self._parts = parts
 
     @override
-    async def follow(self, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
         for part in self._parts:
             yield part
         yield KeptAnswer(HEAD, b"", "died", cut=False)

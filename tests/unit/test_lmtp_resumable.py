@@ -8,15 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
+from tests.fakes.held_bus import HeldBus
 from tests.unit.test_lmtp_writers import END, make_batch, make_token, read
+from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_gateway.dialects import KeptAnswers, Writer
 from tg_gateway.dialects.answers import Background, Keep, KeptAnswer, StreamedAnswer
 from tg_gateway.dialects.lmtp.resumable import RecordWriter, name_stream, resume
 from tg_gateway.dialects.lmtp.stream_form import StreamForm
+from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects.output import join_output
 from tg_gateway.relay import AnswerStore, LiveParts
-from tg_gateway.relay.answer_log import NameTaken, label_end
+from tg_gateway.relay.answer_log import CANCEL, NameTaken, is_late, kind_of, label_end
 from tg_gateway.relay.live_parts import MAX_LIVE_BYTES
 from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.errors import BadRequest, NotFound
@@ -41,7 +44,9 @@ class Log(KeptAnswers):
         return self.head
 
     @override
-    async def follow(self, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        if head != self.head.head:
+            raise NotFound("another answer")
         for part in self.parts:
             yield part
         yield self.outcome
@@ -87,6 +92,17 @@ def test_any_cut_and_any_beginning(kind: str, places: list[int], after: int, end
         assert error == "unavailable"
 
 
+async def test_no_items_are_read_of_an_answer_that_takes_the_key_meanwhile() -> None:
+    log = Log(StreamForm("ids", 100, 1), [], KeptAnswer(b"", b"", "died", cut=False))
+
+    def make_writer(form: StreamForm) -> StreamWriter:
+        log.head = KeptAnswer(encode(StreamForm("text", 100, 1)), b"", "running", cut=False)
+        return form.make_writer(1, make_batch(), typed=True)
+
+    with pytest.raises(NotFound, match="request_key: no stream of this key is kept"):
+        await anext(resume(log, "k", 0, make_writer))
+
+
 def test_names_tell_api_keys_and_words_apart() -> None:
     names = {name_stream(key, word) for key, word in ((None, "ab"), ("a", "b"), ("a", "bb"), ("ab", "b"), ("b", "a"))}
     assert len(names) == 5
@@ -124,7 +140,7 @@ async def test_who_began_a_name_first_does_not_erase_what_another_has_begun_ther
         with pytest.raises(NameTaken):
             await first.check_free("k", "n")
         # The bus has stored the first end twice.
-        await bus.append(Topics().kept("n"), b"late", label_end("ended", frees=claim))
+        await bus.append(Topics().kept("n"), b"late", label_end("ended", claim=claim, frees=True))
         await writer.end(b"whole", "ended")
     # Behind an end nothing counts but a head, and only where the name is free.
     await bus.append(Topics().kept("n"), b"", label_end("died"))
@@ -134,6 +150,28 @@ async def test_who_began_a_name_first_does_not_erase_what_another_has_begun_ther
     await second.keep("k", Keep("another", lambda: b""))
     with pytest.raises(NotFound):
         await first.of("k").read("n")
+    await bus.aclose()
+
+
+@pytest.mark.parametrize("cancels", [False, True])
+async def test_what_ends_one_answer_too_late_does_not_end_the_next_one_of_its_name(cancels: bool) -> None:
+    bus = MemoryBus()
+    held = HeldBus(bus)
+    store, reader = AnswerStore(bus, Topics()), AnswerStore(held, Topics(), silence=0.0)
+    async with store.open("k", make_kept("n")) as (writer, _):
+        kept = reader.of("k")
+        ending = asyncio.create_task(kept.cancel("n") if cancels else kept.read("n"))
+        await until(lambda: held.appending == 1)
+        writer.freed = True
+        await writer.end(b"", "ended")
+    async with store.open("k", make_kept("n")) as (writer, _):
+        held.open.set()
+        await ending
+        assert (await store.of("k").read("n")).outcome == "running"
+        with pytest.raises(NotFound):
+            await anext(store.of("k").follow("n", b"another head"))
+        notes = [entry for entry in await bus.read(Topics().kept("n")) if kind_of(entry) == CANCEL]
+        assert [is_late(entry, writer.claim) for entry in notes] == [True] * cancels
     await bus.aclose()
 
 

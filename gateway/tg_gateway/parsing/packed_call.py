@@ -85,7 +85,7 @@ class _CallersAnswers(KeptAnswers):
 
     @override
     # A log cannot be followed from another process; what is in it now is read.
-    async def follow(self, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
         yield self._ask("read", name)
 
     @override

@@ -53,15 +53,17 @@ def label_part(number: int) -> Mapping[str, str]:
     return {_KIND: PART, _NUMBER: str(number)}
 
 
-def label_end(outcome: Outcome, *, cut: bool = False, frees: str = "") -> Mapping[str, str]:
+def label_end(outcome: Outcome, *, cut: bool = False, claim: str = "", frees: bool = False) -> Mapping[str, str]:
     """The properties of the end.
 
     Args:
         outcome: how it stands.
         cut: whether its parts are not whole.
-        frees: the claim of the head that it ends, if the next head begins the log anew; "" = none does.
+        claim: of the head that it ends, so that it ends no later one; "" = that has none.
+        frees: whether the next head begins the log anew.
     """
-    return {_KIND: END, _OUTCOME: outcome} | ({_CUT: "1"} if cut else {}) | ({_FREE: frees} if frees else {})
+    own = {_CLAIM: claim} if claim else {}
+    return {_KIND: END, _OUTCOME: outcome} | own | ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
 
 
 def label_taken(claim: str, over: str = "") -> Mapping[str, str]:
@@ -75,7 +77,10 @@ def label_taken(claim: str, over: str = "") -> Mapping[str, str]:
 
 
 def label_claim(kind: str, claim: str) -> Mapping[str, str]:
-    """The properties of a note of who has taken it; of `TAKEN`, of one that does not say before a model is asked."""
+    """The properties of a note of who has taken it; of `TAKEN`, of one that does not say before a model is asked.
+
+    Of `CANCEL`: the claim of the head that is meant.
+    """
     return {_KIND: kind, _CLAIM: claim}
 
 
@@ -85,8 +90,11 @@ def label(kind: str) -> Mapping[str, str]:
 
 
 def is_late(entry: Entry, claim: str) -> bool:
-    """Whether it is an end of an earlier head than that with this claim: a bus may store an end twice."""
-    return entry.properties.get(_FREE, claim) != claim
+    """Whether it ends or cancels another head than that with this claim.
+
+    A bus may store an end twice, and a reader may write one while the name is freed and taken again.
+    """
+    return kind_of(entry) in {CANCEL, END} and entry.properties.get(_CLAIM, claim) != claim
 
 
 def kind_of(entry: Entry) -> str:

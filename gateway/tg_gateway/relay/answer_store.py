@@ -26,7 +26,7 @@ from tg_gateway.relay.answer_log import (
     AnswerLog,
     NameTaken,
     kind_of,
-    label,
+    label_claim,
     label_end,
     label_first,
     label_part,
@@ -268,7 +268,7 @@ class AnswerStore:
         # Its gateway may have died. Then this reader writes the end, so that all others find it too.
         silent = log.outcome == "running" and not log.waiting and self._seen.is_silent(name, log.position)
         if silent or log.is_expired(self._clock()):
-            await self.declare(name, "died" if silent else "expired")
+            await self.declare(name, "died" if silent else "expired", claim=log.claim)
             log = await self._load(owner, name)
         return log.answer
 
@@ -285,17 +285,31 @@ class AnswerStore:
             raise NotFound(_NOT_FOUND)
         return log
 
-    async def declare(self, name: str, outcome: Outcome, body: bytes = b"") -> None:
-        """Append an end in place of a writer, which does not answer, or never was. Raises BusError as `keep`."""
+    async def declare(self, name: str, outcome: Outcome, body: bytes = b"", *, claim: str = "") -> None:
+        """Append an end in place of a writer, which does not answer, or never was.
+
+        Args:
+            name: of the answer.
+            outcome: how it stands.
+            body: of the end.
+            claim: of the head that it ends.
+
+        Raises:
+            BusError: as `keep`.
+        """
         # What has ended makes room for others.
         self._written.mark(name, waits=False)
-        await self._bus.append(self._topics.kept(name), body, label_end(outcome))
+        await self._bus.append(self._topics.kept(name), body, label_end(outcome, claim=claim))
 
-    async def follow(self, owner: str, name: str, *, bounded: bool) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    async def follow(
+        self, owner: str, name: str, head: bytes | None, *, bounded: bool
+    ) -> AsyncGenerator[bytes | KeptAnswer, None]:
         """As `KeptAnswers.follow`; bounded: whether it counts."""
         # Also where it has ended: until its client has read it, this process holds all of it.
         with self._followers.enter(owner) if bounded else nullcontext():
             log = await self._load(owner, name)
+            if head is not None and log.answer.head != head:
+                raise NotFound(_NOT_FOUND)
             for part in log.take_parts():
                 yield part
             if log.outcome == "running":
@@ -305,13 +319,15 @@ class AnswerStore:
                         yield part
             yield log.answer
 
-    async def follow_live(self, owner: str, name: str, live: LiveParts) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    async def follow_live(
+        self, owner: str, name: str, head: bytes | None, live: LiveParts
+    ) -> AsyncGenerator[bytes | KeptAnswer, None]:
         """As `follow`, of an answer that this process makes; without the log's delay while the client keeps up."""
         given = 0
         async for part in live:
             given += len(part)
             yield part
-        async with aclosing(self.follow(owner, name, bounded=False)) as steps:
+        async with aclosing(self.follow(owner, name, head, bounded=False)) as steps:
             async for step in steps:
                 if isinstance(step, KeptAnswer) or len(step) > given or not step:
                     yield step if isinstance(step, KeptAnswer) else step[given:]
@@ -324,7 +340,7 @@ class AnswerStore:
                     if log.waiting and not log.is_expired(self._clock()):
                         yield b""
                     else:
-                        await self.declare(name, "expired" if log.waiting else "died")
+                        await self.declare(name, "expired" if log.waiting else "died", claim=log.claim)
                     continue
                 log.add(entry)
                 for part in log.take_parts():
@@ -342,16 +358,16 @@ class AnswerStore:
         log = await self._load(owner, name)
         if log.waiting:
             # Nobody makes it who could be told to stop. Who takes it meanwhile finds this end.
-            await self.declare(name, "cancelled")
+            await self.declare(name, "cancelled", claim=log.claim)
             log = await self._load(owner, name)
         elif log.outcome == "running":
-            await self._bus.append(self._topics.kept(name), b"", label(CANCEL))
+            await self._bus.append(self._topics.kept(name), b"", label_claim(CANCEL, log.claim))
             try:
                 async with asyncio.timeout(self._silence), aclosing(self._follow(name, log)) as parts:
                     async for _ in parts:
                         pass
             except TimeoutError:
-                await self.declare(name, "cancelled")
+                await self.declare(name, "cancelled", claim=log.claim)
                 log = await self._load(owner, name)
             except NotFound:
                 await self.sweep(name)
@@ -383,10 +399,10 @@ class _KeyAnswers(KeptAnswers):
         return await self.store.read(self.owner, name)
 
     @override
-    def follow(self, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
         if self.live is not None:
-            return self.store.follow_live(self.owner, name, self.live)
-        return self.store.follow(self.owner, name, bounded=self.bounded)
+            return self.store.follow_live(self.owner, name, head, self.live)
+        return self.store.follow(self.owner, name, head, bounded=self.bounded)
 
     @override
     async def cancel(self, name: str) -> KeptAnswer:

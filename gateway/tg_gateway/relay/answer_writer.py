@@ -178,7 +178,7 @@ class AnswerWriter(Sink):
         if len(body) > self._limit:
             body, outcome = b"", "too-large"
         for pause in END_PAUSES_SECONDS:
-            if await self._append(body, label_end(outcome, cut=self._cut, frees=self.claim if self.freed else "")):
+            if await self._append(body, label_end(outcome, cut=self._cut, claim=self.claim, frees=self.freed)):
                 return
             await asyncio.sleep(pause)
         # Readers find that nothing more comes, and say so.

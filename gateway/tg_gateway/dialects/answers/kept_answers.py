@@ -47,13 +47,17 @@ class KeptAnswers(Protocol):
             BusError: the bus did not answer.
         """
 
-    def follow(self, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
         """The parts of an answer in the background from its first, as they come, and last the answer.
 
         A part may begin and end anywhere in what the writer wrote. An empty one says that more is waited for.
 
+        Args:
+            name: of the answer.
+            head: of the answer that is meant, where another one may take its name; None = whichever has it.
+
         Raises:
-            NotFound: as `read`; also while iterating, where it is erased.
+            NotFound: as `read`, or it has another head; also while iterating, where it is erased.
             RateLimited: too many follow.
             BusError: as `read`.
         """
@@ -76,7 +80,7 @@ class _NothingKept(KeptAnswers):
         raise NotFound("nothing is kept here")
 
     @override
-    async def follow(self, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
         yield await self.read(name)
 
     @override

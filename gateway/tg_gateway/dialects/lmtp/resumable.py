@@ -70,11 +70,12 @@ def make_background(name: str, form: StreamForm, writer: StreamWriter) -> Backgr
         form: of its items.
         writer: of the client that asks.
     """
+    head = encode(form)
 
     def answer(kept: KeptAnswers) -> StreamedAnswer:
-        return StreamedAnswer(_read_on(kept, name, writer, 0), "", {}, b"")
+        return StreamedAnswer(_read_on(kept, name, head, writer, 0), "", {}, b"")
 
-    return Background(name, encode(form), b"", keeps_parts=True, finish=_finish, answer=answer, chosen="request_key")
+    return Background(name, head, b"", keeps_parts=True, finish=_finish, answer=answer, chosen="request_key")
 
 
 async def resume(
@@ -94,7 +95,7 @@ async def resume(
         head = None
     if head is None:
         raise NotFound(_UNKNOWN)
-    async with aclosing(_read_on(kept, name, make_writer(decode(StreamForm, head)), after)) as parts:
+    async with aclosing(_read_on(kept, name, head, make_writer(decode(StreamForm, head)), after)) as parts:
         async for part in parts:
             yield part
 
@@ -118,10 +119,12 @@ def _finish(failure: TgError | None, *, cancelled: bool) -> bytes:
     return b"" if failure is None else encode(failure.record)
 
 
-async def _read_on(kept: KeptAnswers, name: str, writer: StreamWriter, after: int) -> AsyncGenerator[bytes, None]:
+async def _read_on(
+    kept: KeptAnswers, name: str, head: bytes, writer: StreamWriter, after: int
+) -> AsyncGenerator[bytes, None]:
     writer.number_items(after)
     rest, begun = b"", False
-    async with aclosing(kept.follow(name)) as steps:
+    async with aclosing(_follow(kept, name, head)) as steps:
         async for step in steps:
             if isinstance(step, KeptAnswer):
                 raise _name_failure(step, begun=begun)
@@ -138,6 +141,16 @@ async def _read_on(kept: KeptAnswers, name: str, writer: StreamWriter, after: in
             # What is kept may come all at once, and every other stream has its turn meanwhile.
             await asyncio.sleep(0)
             yield b""
+
+
+async def _follow(kept: KeptAnswers, name: str, head: bytes) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    """What is kept; where it is erased or its key was freed and taken again meanwhile, an error that names the key."""
+    try:
+        async with aclosing(kept.follow(name, head)) as steps:
+            async for step in steps:
+                yield step
+    except NotFound:
+        raise NotFound(_UNKNOWN) from None
 
 
 def _name_failure(answer: KeptAnswer, *, begun: bool) -> TgError:
