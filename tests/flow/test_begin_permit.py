@@ -78,6 +78,16 @@ async def test_nothing_is_begun_before_the_caller_permits_it(
         assert ([each.system for each in llm.requests], permit.begun) == ([request_.system], True)
 
 
+async def test_who_asks_while_it_is_checked_gets_that_answer_and_has_nothing_checked_again() -> None:
+    caller = Caller(answers=[False])
+    permit = BeginPermit(caller.check)
+    asking = [asyncio.create_task(permit.grant()) for _ in range(3)]
+    await caller.asked.wait()
+    caller.may.set()
+    assert await asyncio.gather(*asking) == [False] * 3
+    assert await permit.grant()
+
+
 async def test_a_processor_that_dies_before_it_may_begin_is_replaced(memory: MemoryBus, route: Completions) -> None:
     dead, alive, caller = CountingLlm(), CountingLlm(), Caller()
     dying = NetworkBus(memory)

@@ -30,7 +30,10 @@ class BeginPermit:
         self.granted = self.begun = self.works = False
 
     async def grant(self) -> bool:
-        """Whether a processor may begin now."""
+        """Whether a processor may begin now. Who asks while that is checked gets the same answer."""
+        # A processor asks once a second, and a check may take longer: those behind it would become more and more.
+        checked = self._turn.locked()
         async with self._turn:
-            self.granted = self.granted or await self._check()
+            if not checked:
+                self.granted = self.granted or await self._check()
         return self.granted
