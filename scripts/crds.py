@@ -13,7 +13,12 @@ FOLDER = Path(__file__).parents[1] / "base/tg_base/pools/crds"
 NAMES = {inspect.StrType: "string", inspect.IntType: "integer"}
 BOUNDS = {"ge": "minimum", "le": "maximum", "min_length": "minLength", "max_length": "maxLength"}
 # What Kubernetes bounds and our types leave to a sentence of their own.
-LIST_BOUNDS = {"targetPorts": {"minItems": 1, "maxItems": MAX_PORTS}, "backendRefs": {"minItems": 1}}
+FIELD_BOUNDS = {
+    "targetPorts": {"minItems": 1, "maxItems": MAX_PORTS},
+    "backendRefs": {"minItems": 1},
+    "targets": {"minItems": 1},
+    "matchLabels": {"minProperties": 1},
+}
 HEAD = "# Made by `python -m scripts.crds` of tg_base/pools/kinds.py.\n"
 
 
@@ -79,9 +84,9 @@ def schema_of(told: inspect.Type, field: str = "") -> dict[str, Any]:
     if isinstance(told, inspect.StructType):
         return _object(told)
     if isinstance(told, inspect.VarTupleType):
-        return {"type": "array", **LIST_BOUNDS.get(field, {}), "items": schema_of(told.item_type)}
+        return {"type": "array", **FIELD_BOUNDS.get(field, {}), "items": schema_of(told.item_type)}
     if isinstance(told, inspect.DictType):
-        return {"type": "object", "additionalProperties": schema_of(told.value_type)}
+        return {"type": "object", **FIELD_BOUNDS.get(field, {}), "additionalProperties": schema_of(told.value_type)}
     if isinstance(told, inspect.LiteralType):
         return {"type": "string", "enum": list(told.values)}
     bounds = {word: bound for name, word in BOUNDS.items() if (bound := getattr(told, name, None)) is not None}

@@ -90,6 +90,18 @@ async def test_a_server_that_nobody_can_reach_is_picked_only_if_there_is_no_othe
     assert alone.addresses == (SERVERS[0].address,)
 
 
+async def test_fallbacks_are_of_the_subset_as_well() -> None:
+    asked = picker(Scheduler("round-robin"))
+    subset = frozenset(each.address for each in SERVERS[:2])
+    for _ in range(4):
+        directed = await asked.decide(Asked({}, BODY, subset | {"10.9.9.9:1"}))
+        assert isinstance(directed, Directed)
+        assert sorted(directed.addresses) == sorted(subset)
+    refused = await asked.decide(Asked({}, BODY, frozenset(["10.9.9.9:1"])))
+    assert isinstance(refused, Refused)
+    assert refused.status == 503
+
+
 async def test_all_servers_that_were_asked_before_the_one_that_answered_are_passed_over() -> None:
     asked = picker(Scheduler("round-robin"), cases={"a": UseCase("a", (("p", 1),), is_adapter=True)})
     question = Asked({}, b'{"model": "a", "messages": []}')
