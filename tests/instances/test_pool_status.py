@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.instances.cases import endpoint, request, told
 from tests.instances.shown_pool import ShownPool
 from tg_base.instances import (
+    AdapterReport,
     Attained,
     InstanceRequest,
     InstanceUsage,
@@ -260,6 +261,15 @@ def test_an_old_report_is_shown_as_none_though_nobody_asks_for_a_server(shown: S
     shown.now += STALE_SECONDS + 0.1
     assert shown.series()["llm_d_epp_average_queue_size{name=p}"] == 0
     assert show() == ("stale", None)
+
+
+def test_an_adapter_that_a_server_tells_to_be_in_use_is_not_idle(shown: Shown) -> None:
+    for active in ("a", "b"):
+        report = LoadReport(shown.now, adapters=AdapterReport(4, frozenset(active)))
+        shown.scheduler.observe(SERVERS[0], report)
+        shown.now += 1.0
+    adapters = read_status(shown.boards).pickers[0].pools[0].servers[0].adapters
+    assert {each.name: each.idle_seconds for each in adapters} == {"a": 2.0, "b": 0.0}
 
 
 def test_two_pools_of_one_name_are_told_apart(shown: Shown) -> None:

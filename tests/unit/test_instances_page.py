@@ -72,6 +72,8 @@ async def test_what_clients_made_up_is_text(url: str) -> None:
     # In the head of the picker, its server's row (name and problem), its adapter, and four cells of the decision.
     assert sum(EVIL in text for text in read.texts) >= 7
     assert "7" in read.texts
+    assert [text for text in read.texts if text.startswith("Pool p: 1 server, ")]
+    assert f"{EVIL}: 1 request, believed" in read.texts
     # Style and script are the page's own, by their hashes, and nothing is loaded from anywhere.
     for name in ("style", "script"):
         found = re.search(rf"<{name}>(.*?)</{name}>", page, re.DOTALL)

@@ -12,7 +12,7 @@ class AdapterStatus(Struct, frozen=True):
         name: of the adapter.
         requests: placed there for it and not ended.
         loaded: where it is, as the server tells; "believed" = by our own placements.
-        idle_seconds: since its last request was placed, or told of.
+        idle_seconds: since its last request was placed, or told of; 0 = the server tells that it is in use.
     """
 
     name: str

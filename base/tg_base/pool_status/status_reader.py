@@ -71,13 +71,14 @@ def _read_server(state: ServerState, problem: str, is_unreachable: bool, now: fl
 
 def _read_adapters(state: ServerState, now: float) -> tuple[AdapterStatus, ...]:
     resident = state.report.adapters.resident if state.report and state.report.adapters else None
+    active = state.active_adapters
     newest = list(state.adapters.used_at.items())[: -MAX_ADAPTERS_SHOWN - 1 : -1]
     return tuple(
         AdapterStatus(
             make_printable(name),
             state.adapter_requests.get(name, 0),
             (resident or {}).get(name, "believed"),
-            round(max(now - used_at, 0.0), 3),
+            0.0 if name in active else round(max(now - used_at, 0.0), 3),
         )
         for name, used_at in newest
     )

@@ -79,14 +79,14 @@ def _show_picker(picker: PickerStatus) -> Html:
     parts += [_show_pool(pool) for pool in picker.pools]
     if picker.queues:
         parts += [element("h3", "Requests that wait"), _table(_QUEUES, map(_show_queue, picker.queues))]
-    parts.append(element("h3", f"The last {len(picker.decisions)} decisions"))
+    parts.append(element("h3", f"The last {_count(len(picker.decisions), 'decision')}"))
     parts.append(_table(_DECISIONS, map(_show_decision, picker.decisions)))
     return element("section", *parts)
 
 
 def _show_pool(pool: PoolStatus) -> Html:
     full = "it has no server" if pool.saturation is None else f"{pool.saturation:.0%} full"
-    heading = element("h3", f"Pool {pool.name}: {len(pool.servers)} servers, {full}")
+    heading = element("h3", f"Pool {pool.name}: {_count(len(pool.servers), 'server')}, {full}")
     return element("div", heading, _table(_SERVERS, map(_show_server, pool.servers)))
 
 
@@ -116,10 +116,9 @@ def _show_adapters(server: ServerStatus) -> Html:
 
 
 def _describe_adapter(adapter: AdapterStatus) -> str:
-    busy = "1 request" if adapter.requests == 1 else f"{adapter.requests} requests"
-    what = busy if adapter.requests else f"idle for {_seconds(adapter.idle_seconds)}"
-    where = "" if adapter.loaded == "believed" else f", {adapter.loaded}"
-    return f"{adapter.name}: {what}{where}"
+    idle = f"idle for {_seconds(adapter.idle_seconds)}" if adapter.idle_seconds else "in use"
+    what = _count(adapter.requests, "request") if adapter.requests else idle
+    return f"{adapter.name}: {what}, {adapter.loaded}"
 
 
 def _show_queue(queue: QueueStatus) -> Sequence[str]:
@@ -181,6 +180,10 @@ def _table(columns: Sequence[_Column], rows: Iterable[Sequence[str]]) -> Html:
 
 def _kind(is_number: bool) -> str:
     return "number" if is_number else "text"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"1 {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _number(value: int | None) -> str:
