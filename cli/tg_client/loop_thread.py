@@ -62,14 +62,15 @@ class LoopThread:
             Unavailable: the loop was stopped before the result.
         """
         begun: list[asyncio.Task[Any]] = []
-        future = self._submit(_note_task(work, begun), work)
+        future: Future[T] | None = None
         try:
+            future = self._submit(_note_task(work, begun), work)
             return future.result()
         except CancelledError:
             raise Unavailable("the client was closed before the answer had come") from None
         finally:
-            # It is done, or else the caller was interrupted.
-            if future.cancel():
+            # It is done, or else the caller was interrupted, perhaps while the loop was given the work.
+            if future is None or future.cancel():
                 self._await_end(work, begun)
 
     def finish(self, work: Coroutine[Any, Any, None]) -> None:
@@ -94,9 +95,13 @@ class LoopThread:
             raise
 
     def _await_end(self, work: Coroutine[Any, Any, Any], begun: list[asyncio.Task[Any]]) -> None:
-        """Wait for cancelled work: a stream cannot be closed while it is still being read."""
+        """Cancel work and wait for it: a stream cannot be closed while it is still being read."""
 
         async def wait() -> None:
+            for task in begun:
+                # Once: a second cancel would break off what the first one has it close.
+                if not task.cancelling():
+                    task.cancel()
             if begun:
                 await asyncio.wait(begun, timeout=_END_SECONDS)
             else:

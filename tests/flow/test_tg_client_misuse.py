@@ -5,9 +5,10 @@ import math
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from typing import Any, TypeVar
 
 import pytest
 
@@ -16,6 +17,8 @@ from tests.flow.open_gateway import Opened, open_gateway
 from tg_client import SyncTgClient, TgClient
 from tg_schema import Sampling
 from tg_schema.errors import BadRequest, Timeout
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -87,6 +90,31 @@ def test_ctrl_c_before_the_first_token_is_a_keyboard_interrupt() -> None:
             with pytest.raises(KeyboardInterrupt), client.flow().text_completion_stream("", "1000") as chunks:
                 list(chunks)
             swallowing.result(30)
+
+
+async def test_ctrl_c_while_the_loop_is_given_its_work_ends_that_work(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = asyncio.run_coroutine_threadsafe
+
+    def submit_interrupted(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> Future[T]:
+        monkeypatch.undo()
+        submit(work, loop)
+        raise KeyboardInterrupt
+
+    def read(client: SyncTgClient) -> None:
+        with client.flow().text_completion_stream("", "100000") as chunks:
+            next(chunks)
+            monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submit_interrupted)
+            list(chunks)
+
+    def work() -> None:
+        with SyncTgClient(opened.gateway.url) as client, pytest.raises(KeyboardInterrupt):
+            read(client)
+
+    await asyncio.to_thread(work)
+    async with asyncio.timeout(30):
+        await opened.llm.stopped.wait()
 
 
 async def test_a_number_that_json_lacks_is_refused_and_does_not_become_null(opened: Opened) -> None:
