@@ -52,7 +52,7 @@ class Log(KeptAnswers):
         yield self.outcome
 
     @override
-    async def cancel(self, name: str) -> KeptAnswer:
+    async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
         raise NotFound("not asked for here")
 
     @override
@@ -170,6 +170,7 @@ async def test_what_ends_one_answer_too_late_does_not_end_the_next_one_of_its_na
         assert (await store.of("k").read("n")).outcome == "running"
         with pytest.raises(NotFound):
             await anext(store.of("k").follow("n", b"another head"))
+        assert (await store.of("k").cancel("n", b"another head")).outcome == "running"
         notes = [entry for entry in await bus.read(Topics().kept("n")) if kind_of(entry) == CANCEL]
         assert [is_late(entry, writer.claim) for entry in notes] == [True] * cancels
     await bus.aclose()

@@ -89,7 +89,7 @@ class _CallersAnswers(KeptAnswers):
         yield self._ask("read", name)
 
     @override
-    async def cancel(self, name: str) -> KeptAnswer:
+    async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
         return self._ask("cancel", name)
 
     @override

@@ -45,6 +45,7 @@ KEPT_SECONDS: Final = 24 * 3600.0
 _NAME: Final = re.compile(r"[\w-]{1,80}", re.ASCII)
 ALIVE_SHARE: Final = 3
 """An answer in the background shows a sign of life this many times within the silence that would count as its death."""
+_Steps = AsyncGenerator[bytes | KeptAnswer, None]
 _NOT_FOUND: Final = "nothing of this name is kept for this key: it never was, it has expired, or it was deleted"
 
 
@@ -229,10 +230,8 @@ class AnswerStore:
         Raises:
             TooLarge: it cannot.
         """
-        if len(body) > self._limit:
-            raise TooLarge(
-                f"an answer that is kept has at most {self._limit} bytes with its input; this one has {len(body)}"
-            )
+        if len(body) > (limit := self._limit):
+            raise TooLarge(f"an answer that is kept has at most {limit} bytes with its input; this one has {len(body)}")
 
     async def check_free(self, key: str | None, name: str) -> None:
         """See that no answer of this name is kept, or that its end has freed the name.
@@ -272,12 +271,12 @@ class AnswerStore:
             log = await self._load(owner, name)
         return log.answer
 
-    async def _load(self, owner: str, name: str) -> AnswerLog:
+    async def _load(self, owner: str, name: str, head: bytes | None = None) -> AnswerLog:
         if not _NAME.fullmatch(name):
             raise NotFound(_NOT_FOUND)
         log = AnswerLog(await self._bus.read(self._topics.kept(name)))
         # The same words for somebody else's answer as for none: its name must not show that it exists.
-        if log.owner != owner:
+        if log.owner != owner or head not in {None, log.answer.head}:
             raise NotFound(_NOT_FOUND)
         # Not `<=`: "nan" reads as a number too.
         if not log.expires > self._clock():
@@ -286,30 +285,16 @@ class AnswerStore:
         return log
 
     async def declare(self, name: str, outcome: Outcome, body: bytes = b"", *, claim: str = "") -> None:
-        """Append an end in place of a writer, which does not answer, or never was.
-
-        Args:
-            name: of the answer.
-            outcome: how it stands.
-            body: of the end.
-            claim: of the head that it ends.
-
-        Raises:
-            BusError: as `keep`.
-        """
+        """Append a head's end for its writer, which does not answer, or never was. Raises BusError as `keep`."""
         # What has ended makes room for others.
         self._written.mark(name, waits=False)
         await self._bus.append(self._topics.kept(name), body, label_end(outcome, claim=claim))
 
-    async def follow(
-        self, owner: str, name: str, head: bytes | None, *, bounded: bool
-    ) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    async def follow(self, owner: str, name: str, head: bytes | None, *, bounded: bool) -> _Steps:
         """As `KeptAnswers.follow`; bounded: whether it counts."""
         # Also where it has ended: until its client has read it, this process holds all of it.
         with self._followers.enter(owner) if bounded else nullcontext():
-            log = await self._load(owner, name)
-            if head is not None and log.answer.head != head:
-                raise NotFound(_NOT_FOUND)
+            log = await self._load(owner, name, head)
             for part in log.take_parts():
                 yield part
             if log.outcome == "running":
@@ -319,9 +304,7 @@ class AnswerStore:
                         yield part
             yield log.answer
 
-    async def follow_live(
-        self, owner: str, name: str, head: bytes | None, live: LiveParts
-    ) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    async def follow_live(self, owner: str, name: str, head: bytes | None, live: LiveParts) -> _Steps:
         """As `follow`, of an answer that this process makes; without the log's delay while the client keeps up."""
         given = 0
         async for part in live:
@@ -353,9 +336,12 @@ class AnswerStore:
         """The entries of an answer behind a position, until it is erased, as `log_watch.watch`."""
         return watch(self._bus, self._topics.kept(name), position, self._silence)
 
-    async def cancel(self, owner: str, name: str) -> KeptAnswer:
+    async def cancel(self, owner: str, name: str, head: bytes | None) -> KeptAnswer:
         """As `KeptAnswers.cancel`. A writer that does not end it within `silence` has the end written for it."""
         log = await self._load(owner, name)
+        # Another one has the name only if the one that is meant has ended.
+        if head not in {None, log.answer.head}:
+            return log.answer
         if log.waiting:
             # Nobody makes it who could be told to stop. Who takes it meanwhile finds this end.
             await self.declare(name, "cancelled", claim=log.claim)
@@ -399,14 +385,14 @@ class _KeyAnswers(KeptAnswers):
         return await self.store.read(self.owner, name)
 
     @override
-    def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    def follow(self, name: str, head: bytes | None = None) -> _Steps:
         if self.live is not None:
             return self.store.follow_live(self.owner, name, head, self.live)
         return self.store.follow(self.owner, name, head, bounded=self.bounded)
 
     @override
-    async def cancel(self, name: str) -> KeptAnswer:
-        return await self.store.cancel(self.owner, name)
+    async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
+        return await self.store.cancel(self.owner, name, head)
 
     @override
     async def erase(self, name: str) -> None:

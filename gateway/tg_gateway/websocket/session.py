@@ -310,7 +310,7 @@ class Session(Socket):
         runs, live = self._backend.runs, LiveParts()
         running.set_apart()
         began = await runs.start_or_join(asked, background, entry, live)
-        running.begin(lambda: runs.store.of(entry.key).cancel(background.name))
+        running.begin(lambda: runs.store.of(entry.key).cancel(background.name, background.head))
         answer = background.answer(runs.store.of(entry.key, bounded=not began, live=live if began else None))
         if isinstance(answer, StreamedAnswer):
             await self._send(answer.parts, running.stream)

@@ -62,10 +62,10 @@ class KeptAnswers(Protocol):
             BusError: as `read`.
         """
 
-    async def cancel(self, name: str) -> KeptAnswer:
+    async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
         """Stop an answer in the background, whichever gateway runs it; the answer, which has ended.
 
-        One that has ended already stays as it is. Raises as `read`.
+        One that has ended already stays as it is; so does one with another head than the given one. Raises as `read`.
         """
 
     async def erase(self, name: str) -> None:
@@ -84,7 +84,7 @@ class _NothingKept(KeptAnswers):
         yield await self.read(name)
 
     @override
-    async def cancel(self, name: str) -> KeptAnswer:
+    async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
         return await self.read(name)
 
     @override
