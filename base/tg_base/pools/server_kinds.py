@@ -101,7 +101,7 @@ SERVER_KINDS: Mapping[str, ServerKind] = {
         kv_usage=(Metric("trtllm_kv_cache_utilization"),),
         block_tokens=(Metric("trtllm_kv_cache_tokens_per_block"),),
         blocks=(Metric("trtllm_kv_cache_max_blocks"),),
-        # Its /metrics is JSON about steps, which whoever reads it takes away from the others.
+        # Its /metrics is JSON about steps, and reading it removes what it has shown.
         path="/prometheus/metrics",
     ),
     "llama.cpp": ServerKind(

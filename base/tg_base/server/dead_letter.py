@@ -1,4 +1,4 @@
-"""Message that nobody can read -> a topic beside its queue, for whoever looks after it."""
+"""Message that nobody can read -> a topic beside its queue, for the operator."""
 
 import structlog
 

@@ -54,7 +54,7 @@ class PickerService(wire.ExternalProcessorServicer):  # type: ignore[misc]
 
 
 class HealthService(health_aio.HealthServicer):
-    """gRPC's own, which answers no `List` yet: whoever asked left a traceback in the log."""
+    """gRPC's own does not implement `List`: each such call left a traceback in the log."""
 
     # The name is that of the service's method, which the library's types lack.
     @override

@@ -76,7 +76,7 @@ class Claim:
             self._decided.set()
 
     async def ask(self, writer: AnswerWriter) -> bool:
-        """Say that a model is asked next; whether it may be. Whoever notes the log's entries runs meanwhile."""
+        """Log that a model is asked next, and return whether it may be. The log's entries must be noted meanwhile."""
         return await writer.note(label_claim(ASKED, self._own)) and await self._until_decided()
 
     async def _until_decided(self) -> bool:
