@@ -1,7 +1,8 @@
 """Requestor -> processor: what needs its caller's permit is begun after that, and at most once, whoever dies."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -88,6 +89,18 @@ async def test_who_asks_while_it_is_checked_gets_that_answer_and_has_nothing_che
     assert await permit.grant()
 
 
+@contextmanager
+def cut_off(bus: NetworkBus) -> Iterator[None]:
+    """Deliver nothing either way: to the others its processor is dead."""
+    bus.sent.clear()
+    bus.received.clear()
+    try:
+        yield
+    finally:
+        bus.sent.set()
+        bus.received.set()
+
+
 async def test_a_processor_that_dies_before_it_may_begin_is_replaced(memory: MemoryBus, route: Completions) -> None:
     dead, alive, caller = CountingLlm(), CountingLlm(), Caller()
     dying = NetworkBus(memory)
@@ -97,15 +110,12 @@ async def test_a_processor_that_dies_before_it_may_begin_is_replaced(memory: Mem
     ):
         reading = asyncio.create_task(read(requestor, route, BeginPermit(caller.check)))
         await caller.asked.wait()
-        dying.sent.clear()
-        dying.received.clear()
-        async with Processor(NetworkBus(memory), TOPICS, alive, (route,), timing=QUICK):
-            await until(lambda: not any(stream.processor for stream in requestor._streams.values()))
-            caller.may.set()
-            assert await reading == "0 1 2 "
-        assert (len(dead.requests), len(alive.requests)) == (0, 1)
-        dying.sent.set()
-        dying.received.set()
+        with cut_off(dying):
+            async with Processor(NetworkBus(memory), TOPICS, alive, (route,), timing=QUICK):
+                await until(lambda: not any(stream.processor for stream in requestor._streams.values()))
+                caller.may.set()
+                assert await reading == "0 1 2 "
+            assert (len(dead.requests), len(alive.requests)) == (0, 1)
 
 
 async def test_what_a_dead_processor_may_have_begun_fails_and_is_not_begun_again(
@@ -121,14 +131,11 @@ async def test_what_a_dead_processor_may_have_begun_fails_and_is_not_begun_again
     ):
         reading = asyncio.create_task(read(requestor, route, BeginPermit(caller.check)))
         await dead.started.wait()
-        dying.sent.clear()
-        dying.received.clear()
-        async with Processor(NetworkBus(memory), TOPICS, alive, (route,), timing=QUICK):
-            with pytest.raises(Unavailable, match="died"):
-                await reading
-            assert not alive.requests
-        dying.sent.set()
-        dying.received.set()
+        with cut_off(dying):
+            async with Processor(NetworkBus(memory), TOPICS, alive, (route,), timing=QUICK):
+                with pytest.raises(Unavailable, match="died"):
+                    await reading
+                assert not alive.requests
 
 
 async def test_what_a_processor_has_begun_when_it_leaves_is_told_as_begun(
