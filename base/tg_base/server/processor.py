@@ -224,7 +224,7 @@ class Processor:
 
     @property
     def _is_full(self) -> bool:
-        """Whether so many requests await confirmation that any more take slots."""
+        """Whether the bound of requests that await confirmation without a slot is reached; more take slots."""
         return len(self._running) - self._slots.taken >= MAX_UNCONFIRMED_REQUESTS
 
     def _is_excess(self, call: RequestHeaders) -> bool:

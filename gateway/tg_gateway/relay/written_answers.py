@@ -89,7 +89,7 @@ class WrittenAnswers:
                 await self.erase(name)
 
     async def erase(self, name: str) -> None:
-        """Erase one, whoever wrote it. Raises BusError."""
+        """Erase one, of any gateway. Raises BusError."""
         self.discard(name)
         await self._bus.erase(self._topics.kept(name))
 
