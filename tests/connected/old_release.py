@@ -9,7 +9,7 @@ import pytest
 
 from tests.flow.command import SCRIPTS
 
-OLD_COMMIT = "abe670e32d923ea1fa8e8dce52146bba7783b76e"
+OLD_COMMIT = "fc2d0f59d8aeef3a052e2f7963e6dabc913ff388"
 """The version that installations have now. Move it when another one has landed, so that two neighbours are tested."""
 DISTRIBUTIONS = ("schema", "base", "flow", "bedrock", "vertexai", "gateway", "cli", "serve")
 _ROOT = Path(__file__).parents[2]
