@@ -1,11 +1,1 @@
-"""Shell -> gateway: the commands. What they share with `tg-serve` is here."""
-
-from tg_cli.entry import EXIT_FAILED, Failure, notify, run, version_option
-
-__all__ = [
-    "EXIT_FAILED",
-    "Failure",
-    "notify",
-    "run",
-    "version_option",
-]
+"""Shell -> gateway: the commands. This face is empty: it would run before Ctrl-C is handled."""

@@ -6,7 +6,7 @@ from typing import get_args
 
 import click
 
-from tg_cli import Failure, run, version_option
+from tg_cli.entry import Failure, run, version_option
 from tg_serve.options import LogForm, LogLevel, PickOptions
 
 

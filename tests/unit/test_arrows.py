@@ -216,6 +216,8 @@ PAST_THE_FACE = {
     "tg_base.pools.scraper": "needs aiohttp, which is optional, and the HTTP connections of tg_base.llm",
     "tg_flow.llama.provider": "imports llama.cpp, which is optional; the other files are its own business",
     "tg_gateway.envoy.picker_process": "needs gRPC, which is optional",
+    "tg_cli.entry": "tg_cli's own face is empty, since it would run before Ctrl-C is handled",
+    "tg_cli.start": "as above",
     "tg_client.event_reader": "for the commands; the SDK's face is a promise to programs",
     "tg_client.flow": "as above",
 }
