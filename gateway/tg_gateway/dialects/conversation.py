@@ -20,12 +20,10 @@ class Socket(Protocol):
     Attributes:
         catalogue: all that can be asked for.
         max_name: characters that a request's name may have.
-        max_request: bytes that a request may have; `ask` refuses more, and so does a protocol that reads it before.
     """
 
     catalogue: Catalogue
     max_name: int
-    max_request: int
 
     @property
     def key(self) -> str | None:
@@ -41,6 +39,13 @@ class Socket(Protocol):
         Raises:
             Unauthorized: it is not known.
             RateLimited: too many wrong ones came from this address.
+        """
+
+    def check_size(self, size: int) -> None:
+        """Refuse a request of so many bytes if that is too many; `ask` does, and so does a protocol that reads before.
+
+        Raises:
+            TooLarge: it has more than the mount allows.
         """
 
     def send(self, frames: Output) -> None:

@@ -129,7 +129,9 @@ async def inflate(packed: bytes, encoding: str, limit: int, count: Callable[[int
 
 
 def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"the body may have at most {limit} bytes")
+    return TooLarge(
+        f"the body may have at most {limit} bytes: send less, or raise body_limit and large_body_limit of [gateway]"
+    )
 
 
 def _ignore(size: int) -> None:

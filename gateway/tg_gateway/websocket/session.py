@@ -122,7 +122,7 @@ class Session(Socket):
         self._writer = writer
         self._entry = entry
         self._address = address
-        self.max_request = max_request
+        self._max_request = max_request
         self._asked = 0
         self._running: dict[Name, _Running] = {}
         # Not a TaskGroup: it raises a cancellation again from frames that have it, a circle with all of the socket.
@@ -187,6 +187,12 @@ class Session(Socket):
         self._principal = self._backend.authenticator.check(token, self._address)
 
     @override
+    def check_size(self, size: int) -> None:
+        if size > self._max_request:
+            most = f"the request may have at most {self._max_request} bytes"
+            raise TooLarge(f"{most}: send less, or raise body_limit of [gateway]")
+
+    @override
     def send(self, frames: Output) -> None:
         self._writer.write(join_output(frames))
 
@@ -216,8 +222,7 @@ class Session(Socket):
         parse: Callable[[], Ask | Awaitable[Ask]],
         fail: Callable[[TgError], Output],
     ) -> None:
-        if size > self.max_request:
-            raise TooLarge(f"the request may have at most {self.max_request} bytes")
+        self.check_size(size)
         entry = self._make_entry(route.spec.name)
         entry.flow = route.flow
         stream = SocketStream(self._writer, fail)

@@ -58,7 +58,7 @@ from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_gateway.dialects.output import Output
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode
-from tg_schema.errors import BadRequest, NotFound, TooLarge, Unauthorized
+from tg_schema.errors import BadRequest, NotFound, Unauthorized
 
 PATIENCE_SECONDS: Final = 1.5
 """Without an item, before a stream's client is told why: processors say once a second how busy they are."""
@@ -121,8 +121,7 @@ class LmtpConversation(Conversation):
             if self._socket.key is None and kind != "CANCEL":
                 raise Unauthorized("the key is not valid any more; open another socket")
             # Before it is read, which would hold up all other clients.
-            if len(payload) > self._socket.max_request:
-                raise TooLarge(f"the request may have at most {self._socket.max_request} bytes")
+            self._socket.check_size(len(payload))
             handle(self, payload)
         except TgError as error:
             self._refuse(kind, find_stream_id(payload), error)

@@ -11,7 +11,7 @@ from tg_gateway.dialects.native.flow_service import FLOW_SERVICES, answer_flow_s
 from tg_gateway.dialects.native.services import service_of
 from tg_gateway.dialects.native.writers import MessageWriter, WholeMessageWriter
 from tg_schema import TgError, decode
-from tg_schema.errors import BadRequest, TooLarge, Unauthorized
+from tg_schema.errors import BadRequest, Unauthorized
 
 
 class NativeConversation(Conversation):
@@ -45,8 +45,7 @@ class NativeConversation(Conversation):
         """
         if size > envelope.ENVELOPE_BYTES and self._socket.key is None:
             raise Unauthorized("auth failure")
-        if size > self._socket.max_request + envelope.ENVELOPE_BYTES:
-            raise TooLarge(f"the request may have at most {self._socket.max_request} bytes")
+        self._socket.check_size(size - envelope.ENVELOPE_BYTES)
 
     def _authenticate(self, token: str | None) -> None:
         try:

@@ -21,7 +21,7 @@ from tg_gateway.dialects.responses.response_draft import ResponseDraft
 from tg_gateway.dialects.responses.response_object import ResponseObject
 from tg_gateway.dialects.responses.writers import FrameWriter, encode_error_frame
 from tg_schema import TgError, decode
-from tg_schema.errors import BadRequest, TooLarge, Unauthorized
+from tg_schema.errors import BadRequest, Unauthorized
 
 _ENVELOPE: Final = frozenset({"type", "stream_id", "generate"})
 """Fields of a message that no body over HTTP has."""
@@ -52,8 +52,7 @@ class ResponsesConversation(Conversation):
     def take(self, message: bytes) -> None:
         try:
             # Before it is read, which would hold up all other clients.
-            if len(message) > self._socket.max_request:
-                raise TooLarge(f"the request may have at most {self._socket.max_request} bytes")
+            self._socket.check_size(len(message))
             self._dispatch(decode_body(_Envelope, message), message)
         except TgError as error:
             self._socket.send(encode_error_frame(error, _find_lane(message)))
