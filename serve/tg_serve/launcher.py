@@ -290,6 +290,9 @@ async def _check(order: ServeOptions, findings: Findings) -> str:
         read = default if order.file is None else inspect_config(order.file, findings, tables, _overrides(order).flows)
         if read is not None:
             config = _configure(order, read)
+            if order.file is None and order.model is None and order.provider is not None:
+                # The provider alone is in question: nothing would serve the built-in model beside it.
+                return "\n".join(await _ask_models(order, config))
             await _rehearse(order, config, findings)
             if not findings.sentences:
                 asked = await _ask_models(order, config) if order.model or order.provider else ()

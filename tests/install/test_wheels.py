@@ -154,6 +154,14 @@ def test_a_missing_package_is_a_sentence(server: Installation, arguments: tuple[
     assert told.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("more", [(), ("--model", "some")])
+def test_a_check_names_the_missing_package_before_the_missing_key(server: Installation, more: tuple[str, ...]) -> None:
+    told = server.run("tg-serve", "--check", "--provider", "openai", *more)
+    assert (told.code, told.out) == (1, "")
+    assert told.err.endswith('needs a package that is not installed; run: pip install "tokengrid-flow[openai]"\n')
+    assert told.err.count("\n") == 1
+
+
 def test_the_pickers_missing_package_is_a_sentence(server: Installation) -> None:
     told = server.run("tg-pick", "--config", "pick.toml")
     assert (told.code, told.out) == (1, "")

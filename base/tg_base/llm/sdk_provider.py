@@ -40,10 +40,10 @@ from tg_base.llm.options import UrlOptions
 from tg_base.llm.prepared_request import PreparedRequest, prepare_request
 from tg_base.llm.routed_connection import EmbeddingCall
 from tg_base.llm.service import LlmService
-from tg_base.runtime import Unpicklable
+from tg_base.runtime import Unpicklable, start_daemon_thread
 from tg_schema import ModelInfo, TextCompletionRequest
 from tg_schema.deltas import add_counts
-from tg_schema.errors import BadRequest, ProtocolError
+from tg_schema.errors import BadRequest, ProtocolError, ProviderAuth
 from tg_schema.features import describe_missing
 
 log = structlog.get_logger()
@@ -109,8 +109,13 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     @classmethod
     @override
     async def open(cls, model: str, options: SdkOptions) -> Self:
-        # Before the import, which takes seconds: a wrong option is told at once.
-        endpoint, key = options.endpoint(options.upstream_name(model)), options.key()
+        try:
+            # Before the import, which takes seconds: a wrong option is told at once.
+            endpoint, key = options.endpoint(options.upstream_name(model)), options.key()
+        except ProviderAuth:
+            # A package that is missing is told first: with the key alone it would be the next error.
+            await start_daemon_thread(lambda: _import_client(cls.wire), f"import {cls.wire.client}")
+            raise
         connection = await KeyedConnection[SdkConnection].open_in_thread(
             key, lambda now: _import_client(cls.wire).connect(replace(endpoint, key=now))
         )
