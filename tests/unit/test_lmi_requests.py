@@ -75,6 +75,10 @@ def greedy(**fields: Any) -> Sampling:
         ({"repetition_penalty": 1.5}, greedy(repetition_penalty=1.5)),
         ({"top_k": 5}, drawn(top_k=5)),
         ({"top_p": 0.5}, drawn(top_p=0.5)),
+        # TensorRT-LLM's greedy decoding, also of a client that sets a temperature.
+        ({"top_p": 0, "top_k": 0}, GREEDY),
+        ({"top_p": 0, "top_k": 0, "temperature": 0.8}, GREEDY),
+        ({"top_p": 0.0, "do_sample": True}, GREEDY),
         ({"max_new_tokens": 7}, greedy(max_tokens=7)),
         ({"max_new_tokens": None}, GREEDY),
         ({"details": True}, greedy(logprobs=0, end_token=True)),

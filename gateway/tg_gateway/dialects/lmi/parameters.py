@@ -67,10 +67,13 @@ class LmiParameters(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def samples(self) -> bool:
         """Whether tokens are drawn: LMI infers it from the others, unless `do_sample` says it."""
+        # TensorRT-LLM's word for the most probable token is `top_p` 0: no other token is in that share.
+        if self.temperature == 0 or self.top_p == 0:
+            return False
         if self.do_sample is not None:
-            return self.do_sample and self.temperature != 0
+            return self.do_sample
         drawn = (self.temperature, keep(self.top_k, 0, -1), keep(self.top_p, 1), keep(self.typical_p, 1), self.min_p)
-        return self.temperature != 0 and any(drawn)
+        return any(drawn)
 
     @property
     def stops(self) -> tuple[str, ...]:
