@@ -191,6 +191,7 @@ def test_the_best_of_several() -> None:
     )
     assert write("json", records, details=True, n=2, best_of=3) == wanted % other
     assert len(json.loads(write("json", records, details=True, best_of=3))["details"]["best_of_sequences"]) == 2
+    assert write("none", records, n=3, return_full_text=True) == "in a"
     with pytest.raises(ProtocolError):
         write("json", records, details=True, n=2)
 

@@ -11,7 +11,7 @@ from tg_gateway.dialects.lmi.custom_formatters import CustomWriter, OutputFormat
 from tg_gateway.dialects.lmi.line_writer import LineWriter
 from tg_gateway.dialects.lmi.metered_writers import MeteredBodyWriter, MeteredLineWriter
 from tg_gateway.dialects.lmi.order import Order
-from tg_gateway.dialects.lmi.text_writer import TextWriter
+from tg_gateway.dialects.lmi.text_writer import make_text_writer
 from tg_gateway.dialects.lmi.whole_writer import GeneratedTextWriter
 from tg_schema.errors import BadRequest
 
@@ -43,7 +43,7 @@ FORMATS: Final[Mapping[str, OutputFormat]] = MappingProxyType(
         "sse_chat": OutputFormat(make_chat_stream_writer, streaming=True, alternatives=True),
         "3p": OutputFormat(MeteredBodyWriter, streaming=False),
         "3p_stream": OutputFormat(MeteredLineWriter, streaming=True),
-        "none": OutputFormat(TextWriter, streaming=None),
+        "none": OutputFormat(make_text_writer, streaming=None),
     }
 )
 """LMI's."""
