@@ -192,6 +192,11 @@ def test_the_best_of_several() -> None:
     assert write("json", records, details=True, n=2, best_of=3) == wanted % other
     assert len(json.loads(write("json", records, details=True, best_of=3))["details"]["best_of_sequences"]) == 2
     assert write("none", records, n=3, return_full_text=True) == "in a"
+    counted = [*records[:2], msgspec.structs.replace(records[2], in_token=4, out_token=3)]
+    assert write("3p", counted, best_of=3) == (
+        '{"body":{"generation":"a","prompt_token_count":4,"generation_token_count":1,"stop_reason":"stop"},'
+        '"metering":{"inputTokenCount":4,"outputTokenCount":3},"content_type":"application/json"}'
+    )
     with pytest.raises(ProtocolError):
         write("json", records, details=True, n=2)
 

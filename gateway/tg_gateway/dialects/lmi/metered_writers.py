@@ -13,6 +13,7 @@ from tg_gateway.dialects.lmi.order import Order
 from tg_gateway.dialects.lmi.whole_writer import OrderWriter, read_answers
 from tg_gateway.dialects.tgi import TokenReader
 from tg_schema import TextCompletionResponse, TgError, encode
+from tg_schema.completion import add_usage
 
 _WORDS: Final = {"length": "length", "error": "error"}
 """`stop_reason` of an ending; every other one is "stop"."""
@@ -48,11 +49,13 @@ class MeteredBodyWriter(OrderWriter):
 
     @override
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        answers = read_answers(records, self.order)
-        best, inputs = answers.best, answers.in_token
+        best = read_answers(records, self.order).best
+        # Of all answers: those that are not shown are paid for too.
+        used = add_usage(records)
+        inputs, outputs = used["in_token"], used["out_token"]
         reason = _WORDS.get(best.finish_reason, "stop")
         body = GenerationBody(self.order.prefix + best.text, inputs, best.generated_tokens, reason)
-        return encode(Metered(body, Metering(inputs, best.generated_tokens)))
+        return encode(Metered(body, Metering(inputs, best.generated_tokens if outputs is None else outputs)))
 
 
 class MeteredLineWriter(Writer[TextCompletionResponse]):
