@@ -238,9 +238,9 @@ def test_a_text_that_ends_within_a_character_has_its_sign_in_the_last_token(text
 
 
 @pytest.mark.parametrize("end", [(), (END,)])
-@pytest.mark.parametrize("text", ["a word", "a wor", "a "])
+@pytest.mark.parametrize("text", ["a word", "a wor", "a ", "a"])
 def test_a_text_that_ends_within_a_token_has_no_more_of_it_there(text: str, end: tuple[Token, ...]) -> None:
-    """A stop string begins or ends there; whole as streamed."""
+    """A stop string begins or ends there, or the token stops the answer by its id; whole as streamed."""
     records = [Record(response=text, tokens=(A, Token(30, " word"), *end)), LAST]
     read = [json.loads(each)["token"] for each in stream(records, details=True)]
     told = whole(records, details=True)["details"]["tokens"]

@@ -53,8 +53,9 @@ def make_tokens(tokens: Sequence[RecordToken], whole: str) -> tuple[Token, ...]:
     if place is not None:
         text = made[place].text + (texts.end() if whole.endswith(_HALF) else "")
         before = sum([len(token.text) for token in made[:place] if not token.special])
-        # A stop string may begin or end within the token, and in a stream the rest of it never comes.
-        if before < len(whole) and text.startswith(whole[before:]):
+        # A stop string may begin or end within the token, and in a stream the rest of it never comes. Of a token that
+        # stops the answer by its id nothing comes: the text ends before it.
+        if before <= len(whole) and text.startswith(whole[before:]):
             text = whole[before:]
         made[place] = msgspec.structs.replace(made[place], text=text)
     return tuple(made)
