@@ -11,7 +11,7 @@ import pytest
 from tg_base.config import GatewayConfig, LmiConfig
 from tg_base.protocol import Presence, Route
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue
-from tg_gateway.dialects.lmi import LMI, Lmi
+from tg_gateway.dialects.lmi import LMI, Lmi, OutputStep
 from tg_gateway.dialects.lmi.invocation import read_invocation
 from tg_gateway.dialects.output import join_output
 from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest, TextCompletionResponse, encode
@@ -232,8 +232,11 @@ def test_several_texts_are_a_batch() -> None:
         ({"inputs": "hi", "parameters": {"output_formatter": "xml"}}, "no formatter 'xml'; there are: json, jsonlines"),
         ({"inputs": "hi", "model": "chat", "parameters": {"truncate": 5}}, "takes no raw text"),
         ({"inputs": "hi", "model": "old", "parameters": {"seed": 5}}, "the model can't do this: seed;"),
-        ({"inputs": ["hi"], "parameters": {"details": True}}, "a list of inputs has none"),
-        ({"inputs": ["hi"], "parameters": {"n": 2, "do_sample": True}}, "one answer for each"),
+        ({"inputs": ["hi"], "parameters": {"details": True}}, "parameters.details: a list of inputs has no details"),
+        ({"inputs": ["hi"], "parameters": {"prompt_logprobs": 0}}, "parameters.prompt_logprobs: a list of inputs"),
+        ({"inputs": ["hi"], "parameters": {"decoder_input_details": True}}, "parameters.decoder_input_details: a list"),
+        ({"inputs": ["hi"], "parameters": {"n": 2, "do_sample": True}}, "parameters.n: .* one answer for each"),
+        ({"inputs": ["hi"], "parameters": {"best_of": 2, "do_sample": True}}, "parameters.best_of: a list of inputs"),
         (
             {"inputs": ["hi"], "parameters": {"output_formatter": "sse"}},
             "a list of inputs has json and jsonlines alone",
@@ -285,6 +288,20 @@ def test_the_chat_of_openai_is_asked_by_its_key() -> None:
 
 def read_own(body: bytes, headers: Mapping[str, str]) -> Mapping[str, Any]:
     return {"inputs": json.loads(body)["question"]}
+
+
+def write_own(step: OutputStep) -> str:
+    return step.text
+
+
+@pytest.mark.parametrize("name", ["n", "best_of"])
+def test_a_formatter_of_ones_own_writes_one_answer(name: str) -> None:
+    door = LMI.configure(GatewayConfig(lmi=LmiConfig(output_formatter=f"{__name__}:write_own")))
+    asked = {"inputs": "hi", "parameters": {name: 2, "do_sample": True}}
+    with pytest.raises(BadRequest, match=f"parameters.{name}: this endpoint's output formatter writes one answer;"):
+        ask(asked, door)
+    parameters = {**asked["parameters"], "output_formatter": "none"}
+    assert ask({**asked, "parameters": parameters}, door).request.sampling.n == 2
 
 
 def test_a_model_has_settings_of_its_own() -> None:

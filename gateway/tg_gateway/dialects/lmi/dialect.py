@@ -116,6 +116,9 @@ def _ask_one(call: Call, asked: Invocation, found: FoundModel, settings: LmiSett
     own = {} if settings.output_formatter is None else {settings.output_name: settings.output_formatter}
     name = parameters.output_formatter or settings.output_name
     form = choose_format(name, own, stream=asked.stream, events=settings.compatible)
+    if parameters.generated > 1 and not form.several:
+        sentence = "this endpoint's output formatter writes one answer; leave it out, or name another formatter"
+        raise BadRequest(f"parameters.{parameters.several_name}: {sentence}")
     streaming = asked.stream if form.streaming is None else form.streaming
     details = _has_details(parameters, settings)
     headers = _show_ignored(
@@ -172,10 +175,12 @@ def _check_batch(asked: Invocation, name: str) -> None:
     parameters = asked.parameters
     if name not in BATCH_FORMATS:
         raise BadRequest(f"parameters.output_formatter: a list of inputs has {' and '.join(BATCH_FORMATS)} alone")
-    if parameters.details or parameters.wants_prefill:
-        raise BadRequest("parameters.details: a list of inputs has none; send one text, or leave it out")
+    if parameters.details_name is not None:
+        sentence = "a list of inputs has no details; send one text, or leave it out"
+        raise BadRequest(f"parameters.{parameters.details_name}: {sentence}")
     if parameters.generated > 1:
-        raise BadRequest("parameters.n: a list of inputs has one answer for each; send one text, or leave it out")
+        sentence = "a list of inputs has one answer for each; send one text, or leave it out"
+        raise BadRequest(f"parameters.{parameters.several_name}: {sentence}")
 
 
 def _name_model(call: Call) -> str | None:

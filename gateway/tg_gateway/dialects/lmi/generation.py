@@ -102,7 +102,7 @@ def _check(parameters: LmiParameters, found: FoundModel, *, streaming: bool) -> 
     if parameters.best_of is not None and parameters.best_of < (parameters.n or 1):
         raise BadRequest("parameters.best_of must be at least n: so many are generated, of which n are told")
     if parameters.generated > 1:
-        name = "n" if (parameters.n or 1) > 1 else "best_of"
+        name = parameters.several_name
         if not parameters.samples:
             sentence = f"several answers are the same without sampling; set do_sample, or {name} to 1"
             raise BadRequest(f"parameters.{name}: {sentence}")

@@ -25,12 +25,14 @@ class OutputFormat:
         streaming: whether it streams; None = if the request says so.
         tokens: whether it tells tokens.
         alternatives: whether it tells the most probable tokens at each place; None = if it has `details`.
+        several: whether it can tell the best of several answers.
     """
 
     make: Callable[[Order], Writer[Any]]
     streaming: bool | None
     tokens: bool = False
     alternatives: bool | None = False
+    several: bool = True
 
 
 FORMATS: Final[Mapping[str, OutputFormat]] = MappingProxyType(
@@ -65,7 +67,7 @@ def choose_format(name: str | None, own: Mapping[str, OutputFormatter], *, strea
         name = ("sse" if events else "jsonlines") if stream else "json"
     if name in own:
         formatter = own[name]
-        return OutputFormat(lambda order: CustomWriter(order, formatter), streaming=None, tokens=True)
+        return OutputFormat(lambda order: CustomWriter(order, formatter), streaming=None, tokens=True, several=False)
     if name not in FORMATS:
         known = ", ".join([*FORMATS, *own])
         raise BadRequest(f"parameters.output_formatter: there is no formatter {name[:64]!r}; there are: {known}")

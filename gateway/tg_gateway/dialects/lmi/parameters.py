@@ -87,6 +87,22 @@ class LmiParameters(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.n or 1, self.best_of or 1)
 
     @property
+    def details_name(self) -> str | None:
+        """The parameter that asks for details; None = none does."""
+        prompt = self.prompt_logprobs is not None
+        asked = {
+            "details": self.details,
+            "decoder_input_details": self.decoder_input_details,
+            "prompt_logprobs": prompt,
+        }
+        return next((name for name, value in asked.items() if value), None)
+
+    @property
+    def several_name(self) -> str:
+        """The parameter that asks for several answers."""
+        return "n" if (self.n or 1) > 1 else "best_of"
+
+    @property
     def returned(self) -> int:
         """How many of them are told: `n`, or all that `best_of` generates."""
         return self.n if self.n is not None and self.n > 1 else self.generated
