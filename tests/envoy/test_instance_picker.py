@@ -6,13 +6,22 @@ import msgspec
 import pytest
 import structlog
 from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from tests.envoy.scripted_picker import ScriptedPicker
 from tests.envoy.test_exchange import BODY, body, headers, response, response_headers
 from tests.instances.shown_pool import ShownPool
 from tests.instances.test_accounting import NOTHING, counters
-from tg_base.instances import Endpoint, InstanceUsage, Objective, QueueLimits, Scheduler
+from tg_base.instances import (
+    AdapterReport,
+    Endpoint,
+    InstanceUsage,
+    LoadReport,
+    Objective,
+    QueueLimits,
+    Scheduler,
+)
 from tg_base.pool_status import PoolBoard, PoolBoards
 from tg_base.pools import Catalogue, Dispatcher, Pool, PoolView, Promise, UseCase, find_goal
 from tg_gateway.envoy.asked import Asked
@@ -28,10 +37,16 @@ ENDINGS = 2_000
 
 
 def picker(
-    scheduler: Scheduler, unreachable: frozenset[str] = frozenset(), cases: dict[str, UseCase] = NO_CASES
+    scheduler: Scheduler,
+    unreachable: frozenset[str] = frozenset(),
+    cases: dict[str, UseCase] = NO_CASES,
+    rewrites: dict[tuple[str, str], tuple[tuple[str, int], ...]] = REWRITES,
+    models: tuple[str, ...] = (),
 ) -> InstancePicker:
-    """One of a pool of three servers that have any model."""
-    view = PoolView(Catalogue({"p": Pool("p", {}, ())}, cases, rewrites=REWRITES), {"p": SERVERS})
+    """One of a pool of three servers that have any model, or these base models."""
+    servers = tuple(replace(each, models=models) for each in SERVERS) if models else SERVERS
+    served = {"p": frozenset(models)}
+    view = PoolView(Catalogue({"p": Pool("p", {}, ())}, cases, rewrites=rewrites), {"p": servers}, served)
     ticks = iter(range(1_000_000))
 
     def clock() -> float:
@@ -112,6 +127,37 @@ async def test_all_servers_that_were_asked_before_the_one_that_answered_are_pass
         directed = await asked.decide(question)
         assert isinstance(directed, Directed)
         assert directed.addresses[0] == first.addresses[2]
+
+
+@pytest.mark.parametrize("models", [("base",), ("base", "other")])
+async def test_where_the_base_models_are_known_adapters_and_requests_without_a_model_find_a_server(
+    models: tuple[str, ...],
+) -> None:
+    asked = picker(Scheduler(), cases={"a": UseCase("a", (("p", 1),), is_adapter=True)}, models=models)
+    for sent in (b'{"model": "a", "messages": []}', b'{"model": "base"}', None):
+        assert isinstance(await asked.decide(Asked({}, sent)), Directed), sent
+    unknown = await asked.decide(Asked({}, b'{"model": "b"}'))
+    assert isinstance(unknown, Refused)
+    assert unknown.status == 404
+
+
+@pytest.mark.parametrize("models", [(), ("base",)])
+async def test_an_adapter_without_a_route_goes_where_a_server_tells_that_it_has_it(models: tuple[str, ...]) -> None:
+    scheduler = Scheduler(random=Random(1))
+    asked = picker(scheduler, rewrites={}, models=models)
+    question = Asked({}, b'{"model": "polite"}')
+    scheduler.observe(SERVERS[1], LoadReport(0.0, adapters=AdapterReport(resident={"polite": "gpu"})))
+    for _ in range(9):
+        directed = await asked.decide(question)
+        assert isinstance(directed, Directed)
+        assert directed.addresses[0] == SERVERS[1].address
+        directed.course.end(None)
+    # A route says which adapters are admitted, where there is one.
+    routed = picker(scheduler, cases={"a": UseCase("a", (("p", 1),), is_adapter=True)}, models=models)
+    assert isinstance(await routed.decide(question), Refused)
+    scheduler.retain(SERVERS[:1])
+    left = await asked.decide(question)
+    assert isinstance(left, Refused if models else Directed)
 
 
 async def test_a_decision_whose_answer_cannot_be_written_is_released() -> None:

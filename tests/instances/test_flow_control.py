@@ -197,6 +197,16 @@ def test_other_servers_other_lanes() -> None:
     assert world.refused == ["z 404 model-not-found"]
 
 
+def test_without_a_base_model_any_server_will_do() -> None:
+    world = World()
+    world.pool = (Endpoint("a:1", models=("x",)), Endpoint("b:1", models=("y",)))
+    for name in ("1", "2", "3"):
+        world.ask(name, adapter="t")
+    assert world.order == ["1", "2"]
+    world.finish()
+    assert world.order == ["1", "2", "3"]
+
+
 @pytest.mark.parametrize("first", ["heavy", "narrow"])
 def test_a_flow_that_may_go_to_fewer_servers_has_its_turns(first: str) -> None:
     world = World()

@@ -133,6 +133,8 @@ def test_a_pool_selects_by_labels_and_each_port_is_an_endpoint() -> None:
         Endpoint("b:9", "two", {**VLLM, "zone": "x"}, ("m", "n")),
     )
     assert [each.address for each in view.members["all"]] == ["b:9", "c:9"]
+    assert view.find_base("p") == view.find_base("unknown") == ""
+    assert make_view(catalogue, hosts[:2]).find_base("p") == "m"
     assert view.served == {"p": {"m", "n"}, "all": {"m", "n"}}
     assert [each.address for each in view.endpoints] == ["a:1", "a:2", "b:9", "c:9"]
 

@@ -269,7 +269,8 @@ def _waits(rejection: Rejection) -> bool:
 
 
 def _serving(request: InstanceRequest, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
-    return [each for each in endpoints if not each.models or request.model in each.models]
+    model = request.model
+    return [each for each in endpoints if not (each.models and model) or model in each.models]
 
 
 def _lane(request: InstanceRequest, endpoints: Sequence[Endpoint]) -> Lane:

@@ -35,7 +35,7 @@ class InstanceRequest(Struct, frozen=True):
     """A request as the scheduler sees it.
 
     Attributes:
-        model: the base model.
+        model: the base model; "" = any: it is not known, or the request names none.
         adapter: the LoRA adapter; None = the base model itself.
         prompt_tokens: tokens of the prompt, counted or estimated.
         prefix: of the prompt, salted with model and adapter.

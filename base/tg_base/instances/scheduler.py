@@ -19,6 +19,7 @@ from tg_base.instances.policies import DEFAULT_POLICY, POLICIES
 from tg_base.instances.policy import MAX_FALLBACKS, Choice, Policy, Refusal, Situation
 from tg_base.instances.predicted_wait import predict_first_token
 from tg_base.instances.server_state import ServerState
+from tg_base.instances.told_adapters import ToldAdapters
 
 STALE_SECONDS = 2.0
 """A report older than this is as good as none."""
@@ -48,6 +49,7 @@ class Scheduler:
         listener: is told of what is placed; None = nobody.
         follower: is told how placements go on, and of all that may make room; None = nobody.
         missing: adapters that servers answered 404 for.
+        told: adapters that servers told of.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Scheduler:
         self.listener: PlacementListener | None = None
         self.follower: SchedulerFollower | None = None
         self.missing = MissingAdapters()
+        self.told = ToldAdapters()
         self._servers: dict[str, ServerState] = {}
         self._estimates = OutputEstimates()
         self._swept_at = float("-inf")
@@ -142,7 +145,9 @@ class Scheduler:
         if server.report is None or report.read_at >= server.report.read_at:
             server.observe(report)
             if (adapters := report.adapters) is not None:
-                self.missing.find(endpoint.address, (*adapters.active, *(adapters.resident or ())), report.read_at)
+                names = (*adapters.active, *(adapters.resident or ()))
+                self.missing.find(endpoint.address, names, report.read_at)
+                self.told.note(endpoint.address, names)
             self._notify_follower()
 
     def expire(self, now: float) -> None:
@@ -180,6 +185,7 @@ class Scheduler:
         if server is not None:
             server.adapters.discard(adapter)
             self.missing.note(endpoint.address, adapter, now)
+            self.told.forget(endpoint.address, adapter)
             if self.listener is not None and not by_peer:
                 self.listener.lacked(endpoint.address, adapter)
 
@@ -197,6 +203,7 @@ class Scheduler:
         for address in self._servers.keys() - kept:
             del self._servers[address]
             self.missing.forget(address)
+            self.told.forget(address)
         self._last_endpoints = None
         self._notify_follower()
 
@@ -213,7 +220,7 @@ class Scheduler:
         # The same tuple comes with nearly every request. It cannot change, so neither can what was found for it.
         if endpoints is self._last_endpoints and model == self._last_model:
             return self._last_eligible
-        servers = [self.server(each) for each in endpoints if not each.models or model in each.models]
+        servers = [self.server(each) for each in endpoints if not (each.models and model) or model in each.models]
         if isinstance(endpoints, tuple):
             self._last_endpoints, self._last_model, self._last_eligible = endpoints, model, servers
         return servers

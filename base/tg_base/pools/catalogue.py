@@ -1,6 +1,6 @@
 """Resources, checked together -> which model name leads to which pool, adapter, priority and promise."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import Literal
 
@@ -88,8 +88,16 @@ class Destination(Struct, frozen=True):
     route: str = ""
 
 
+HasAdapter = Callable[[str, str], bool]
+"""Whether a server of a pool told that it has an adapter: the pool's name, then the adapter's."""
+
 _NO_MODELS: Mapping[str, Collection[str]] = {}
 _NO_CASE = UseCase("", ())
+
+
+def _has_none(_pool: str, _adapter: str) -> bool:
+    """No server tells its adapters."""
+    return False
 
 
 class Catalogue(Struct, frozen=True):
@@ -119,6 +127,7 @@ class Catalogue(Struct, frozen=True):
         pool: str | None = None,
         objective: str = "",
         served: Mapping[str, Collection[str]] = _NO_MODELS,
+        has: HasAdapter = _has_none,
     ) -> Destination | None:
         """Where a request for a model goes; None: nothing is known of the model.
 
@@ -129,10 +138,11 @@ class Catalogue(Struct, frozen=True):
             objective: an `InferenceObjective` that the request names. One that is unknown, or of another pool, changes
                 nothing.
             served: the base models of each pool, as far as the servers tell them.
+            has: whether servers tell an adapter, which then needs no route where there is none.
         """
         case = self.cases.get(model)
         if pool is None:
-            pools = self._find_pools(model, case, served)
+            pools = self._find_pools(model, case, served, has)
             if not pools:
                 return None
             pool = choose(pools, draw)
@@ -142,7 +152,7 @@ class Catalogue(Struct, frozen=True):
         return Destination(
             pool,
             target,
-            self._find_adapter(target, use_case, served.get(pool)),
+            self._find_adapter(pool, target, use_case, served.get(pool), has),
             named.priority if named is not None and named.pool == pool else use_case.priority,
             use_case.promises,
             use_case.route,
@@ -158,7 +168,9 @@ class Catalogue(Struct, frozen=True):
         """The names that clients may use, beside those of the pools' base models."""
         return tuple(dict.fromkeys((*self.cases, *self.homes)))
 
-    def _find_pools(self, model: str, case: UseCase | None, served: Mapping[str, Collection[str]]) -> Weighted:
+    def _find_pools(
+        self, model: str, case: UseCase | None, served: Mapping[str, Collection[str]], has: HasAdapter
+    ) -> Weighted:
         if case is not None:
             return case.pools
         if model in self.homes:
@@ -166,7 +178,7 @@ class Catalogue(Struct, frozen=True):
         found = [pool for pool in self.pools if model in served.get(pool, ())] or list(self.defaults)
         if not (found or self.cases or self.homes):
             # Nothing says which models there are: the servers know, and answer 404 themselves.
-            found = [pool for pool in self.pools if not served.get(pool)]
+            found = [pool for pool in self.pools if not served.get(pool) or has(pool, model)]
         return tuple([(pool, 1) for pool in found])
 
     def _rewrite(self, pool: str, model: str, served: Collection[str], draw: Random) -> str:
@@ -180,9 +192,11 @@ class Catalogue(Struct, frozen=True):
             model = target
         return model
 
-    def _find_adapter(self, target: str, use_case: UseCase, served: Collection[str] | None) -> str | None:
-        """A server's base models are certain; without them a route's word counts."""
+    def _find_adapter(
+        self, pool: str, target: str, use_case: UseCase, served: Collection[str] | None, has: HasAdapter
+    ) -> str | None:
+        """A server's base models are certain; without them a route's word counts, or what a server tells."""
         if served:
             return None if target in served else target
         case = self.cases.get(target, use_case)
-        return target if case.is_adapter else None
+        return target if case.is_adapter or has(pool, target) else None

@@ -29,6 +29,11 @@ class PoolView(Struct, frozen=True):
         found = {endpoint.address: endpoint for members in self.members.values() for endpoint in members}
         return tuple(found.values())
 
+    def find_base(self, pool: str) -> str:
+        """The base model of a pool's adapters; "" = its servers tell none, or several."""
+        served = self.served.get(pool, ())
+        return next(iter(served)) if len(served) == 1 else ""
+
 
 def make_view(catalogue: Catalogue, hosts: Iterable[Host]) -> PoolView:
     """The view of a catalogue whose pools select among these hosts."""

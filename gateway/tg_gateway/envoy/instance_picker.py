@@ -110,14 +110,19 @@ class InstancePicker:
         wanted = read_model_request(body)
         view = self._view()
         destination = view.catalogue.resolve(
-            wanted.model, self._draw, objective=asked.header(*OBJECTIVE_HEADERS), served=view.served
+            wanted.model,
+            self._draw,
+            objective=asked.header(*OBJECTIVE_HEADERS),
+            served=view.served,
+            has=lambda pool, adapter: self._dispatcher.scheduler.told.has(adapter, view.members.get(pool, ())),
         )
         facts = RequestFacts(_id(asked), wanted.model[:MAX_LOGGED], destination, len(body))
         if destination is None:
             self._board.refuse(facts, _UNKNOWN)
             return Refused(404, _UNKNOWN.reason, _unknown(wanted.model))
         renamed = rename_model(body, destination.model) if destination.model != wanted.model else None
-        return await self._place(asked, facts, _instance_request(asked, wanted, destination), renamed)
+        base = destination.model if destination.adapter is None else view.find_base(destination.pool)
+        return await self._place(asked, facts, _instance_request(asked, wanted, destination, base), renamed)
 
     async def _place(
         self, asked: Asked, facts: RequestFacts, request: InstanceRequest, body: bytes | None
@@ -199,9 +204,9 @@ class _Eligible:
         return eligible
 
 
-def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destination) -> InstanceRequest:
+def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destination, base: str) -> InstanceRequest:
     return InstanceRequest(
-        model="" if destination.adapter else destination.model,
+        model=base,
         adapter=destination.adapter,
         prompt_tokens=wanted.prompt.tokens,
         prefix=fingerprint_prompt(wanted.prompt.text, destination.model, destination.adapter),

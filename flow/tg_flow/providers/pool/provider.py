@@ -358,11 +358,8 @@ def _name_model(body: bytes, configured: str, model: str) -> bytes:
 def _describe(request: TextCompletionRequest, place: Destination, view: PoolView, body: bytes) -> InstanceRequest:
     """What the scheduler is told. The server streams, whatever the client asked for."""
     prompt = read_prompt(_PROMPT.decode(body))
-    base = place.model
-    if place.adapter is not None:
-        base = next(iter(view.served.get(place.pool, ())), "")
     return InstanceRequest(
-        model=base,
+        model=place.model if place.adapter is None else view.find_base(place.pool),
         adapter=place.adapter,
         prompt_tokens=prompt.tokens,
         prefix=fingerprint_prompt(prompt.text, place.model, place.adapter),
