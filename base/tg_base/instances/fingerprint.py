@@ -2,20 +2,26 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from functools import lru_cache
+from hashlib import sha256
+from itertools import starmap
 from struct import iter_unpack, unpack
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 BLOCK_TOKENS = 64
 """Tokens in a block. Two prompts share as many blocks as they begin with in common."""
 CHARACTERS_PER_TOKEN = 4
 """What a token counts where only text is known."""
-HASH_BITS = 60
-"""Of a block. Python keeps integers of 60 bits in 32 bytes, and those of 64 bits in 36, rounded up to 48."""
-_HASH_BYTES = 8
-_SPARE_BITS = 8 * _HASH_BYTES - HASH_BITS
-_EMPTY = blake2b(digest_size=_HASH_BYTES)
+HASH_BITS = 56
+"""Of a block. Python keeps integers of up to 60 bits in 32 bytes, and those of 64 bits in 36, rounded up to 48."""
+MAX_SALTS = 1_024
+"""Models and adapters whose hash is kept as it begins; adapters' names come from clients."""
+_HASH_BYTES = HASH_BITS // 8
 
 
 class Fingerprint(Struct, frozen=True):
@@ -40,8 +46,7 @@ def fingerprint_tokens(tokens: Sequence[int], salt: str = "") -> Fingerprint:
         salt: what else the cached values depend on: the model and the adapter.
     """
     data = array("I", tokens)
-    raw, size = data.tobytes(), BLOCK_TOKENS * data.itemsize
-    return _chain(_split(raw, size), salt)
+    return _chain(_split(data.tobytes(), BLOCK_TOKENS * data.itemsize), salt)
 
 
 def fingerprint_text(text: str, salt: str = "") -> Fingerprint:
@@ -52,12 +57,11 @@ def fingerprint_text(text: str, salt: str = "") -> Fingerprint:
         salt: what else the cached values depend on: the model and the adapter.
     """
     size = BLOCK_TOKENS * CHARACTERS_PER_TOKEN
+    if text.isascii():  # one byte a character: encoded once, not block by block
+        return _chain(_split(text.encode("ascii"), size), salt)
     # A client may send half of a surrogate pair; "surrogatepass" gives it bytes like any other character.
     starts = range(0, len(text) - size + 1, size)
-    if text.isascii():  # one byte a character: encoded once, not block by block
-        raw = text.encode("ascii")
-        return _chain(_split(raw, size), salt)
-    return _chain((text[start : start + size].encode("utf-8", "surrogatepass") for start in starts), salt)
+    return _chain(((text[start : start + size].encode("utf-8", "surrogatepass"),) for start in starts), salt)
 
 
 def fingerprint_prompt(text: str, model: str, adapter: str | None) -> Fingerprint:
@@ -71,18 +75,23 @@ def fingerprint_prompt(text: str, model: str, adapter: str | None) -> Fingerprin
     return fingerprint_text(text, adapter or model)
 
 
-def _split(raw: bytes, size: int) -> list[bytes]:
+def _split(raw: bytes, size: int) -> Iterable[tuple[bytes]]:
     """The whole blocks."""
-    return [block for (block,) in iter_unpack(f"{size}s", raw[: len(raw) // size * size])]
+    return iter_unpack(f"{size}s", memoryview(raw)[: len(raw) // size * size])
 
 
-def _chain(blocks: Iterable[bytes], salt: str) -> Fingerprint:
-    previous = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).digest()
-    digests = []
-    copy = _EMPTY.copy  # cheaper than a new hash with its arguments
-    for block in blocks:
-        hasher = copy()
-        hasher.update(previous + block)
-        previous = hasher.digest()
-        digests.append(previous)
-    return Fingerprint(tuple([value >> _SPARE_BITS for value in unpack(f"<{len(digests)}Q", b"".join(digests))]))
+def _chain(blocks: Iterable[tuple[bytes]], salt: str) -> Fingerprint:
+    """For each block the hash of all up to its end."""
+    # A long prompt has thousands of blocks: as few steps of Python for each as can be, and the hash that processors
+    # have instructions for.
+    hasher = _begin(salt).copy()
+    digest = hasher.digest
+    digests = [digest()[:_HASH_BYTES] for _ in starmap(hasher.update, blocks)]
+    # Seven bytes and a zero are a number of eight bytes.
+    return Fingerprint(unpack(f"<{len(digests)}Q", b"\0".join([*digests, b""])))
+
+
+@lru_cache(MAX_SALTS)
+def _begin(salt: str) -> "_Hash":
+    """To be copied. What it has read is of a fixed size, so that no salt and prompt are read like another pair."""
+    return sha256(sha256(salt.encode("utf-8", "surrogatepass")).digest())
