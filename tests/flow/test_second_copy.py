@@ -46,7 +46,7 @@ def count_dropped() -> float:
 
 
 @pytest.mark.parametrize("prompt", ["0", "3"])
-async def test_a_second_copy_is_dropped(prompt: str) -> None:
+async def test_further_copies_are_dropped(prompt: str) -> None:
     name = TEXT_COMPLETION.name
     route = Route("twice", TEXT_COMPLETION, TOPICS.request("twice", name), TOPICS.response("twice", name))
     memory, llm = MemoryBus(), CountingLlm()
@@ -56,6 +56,8 @@ async def test_a_second_copy_is_dropped(prompt: str) -> None:
         before = count_dropped()
         await bus.publish_again()
         await until(lambda: count_dropped() == before + 1)
+        await bus.publish_again()
+        await until(lambda: count_dropped() == before + 2)
     assert len(llm.requests) == 1
     await memory.aclose()
 

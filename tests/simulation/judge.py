@@ -134,8 +134,8 @@ class Judge:
             left += [*host.running, *host.bodies._bodies]
             links = len([*host.links])
             left += [link.name for link in host.links if not link.idle]
-            if len(host.cancelled._until) > len(self._ledger.streams) * MOST_CANCELS:
-                left += [f"{len(host.cancelled._until)} cancelled keys"]
+            if len(host.cancelled) > len(self._ledger.streams) * MOST_CANCELS:
+                left += [f"{len(host.cancelled)} cancelled keys"]
         if left:
             self._ledger.broken("rest", f"{process.name} still keeps {left}")
         before = process.loop.time() - PUBLISHED

@@ -314,7 +314,7 @@ class Processor:
     def _drop_unwanted(self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders) -> bool:
         """Drop a request, and return True, if nobody waits for the answer any more or it is already running."""
         key, host = call.key, self.host
-        if not (call.expired or key in host.running or host.ended.take(key) or host.cancelled.take(key)):
+        if not (call.expired or key in host.running or key in host.ended or key in host.cancelled):
             return False
         self._count(call)
         STREAMS.labels(route.spec.name, "dropped").inc()
