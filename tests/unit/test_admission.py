@@ -126,3 +126,18 @@ def test_refusals_are_counted() -> None:
     before = counted()
     assert taken(admission(presence(1)), route(bound=0)) == 1
     assert counted() == before + 1
+
+
+def test_what_all_processors_of_a_queue_have_is_announced_for_it() -> None:
+    table = Membership(HeartbeatTiming(), lambda: 0.0)
+    it = AdmissionControl(table, INBOX)
+    assert not it.find("q").served
+    table.update(presence(4, features=("n", "tools"), request_bytes=9))
+    assert it.find("q").served
+    assert (it.find("q").features, it.find("q").request_bytes) == (frozenset({"n", "tools"}), 9)
+    table.update(presence(4, name="p2", features=("n",), request_bytes=7))
+    assert (it.find("q").features, it.find("q").request_bytes) == (frozenset({"n"}), 7)
+    table.update(presence(4, name="p2", leaving=True))
+    assert it.find("q").request_bytes == 9
+    table.update(presence(4, leaving=True))
+    assert not it.find("q").served

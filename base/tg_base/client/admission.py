@@ -1,4 +1,4 @@
-"""Requestor -> queue: admission control. Rejects a request that would only wait.
+"""Requestor -> queue: what its processors announce, and admission control, which rejects what would only wait.
 
 Our share is the announced capacity minus what runs for other requestors. We may have that many requests in flight, and
 `queue` more waiting. Any further request is rejected, with the time in which the waiting ones will be answered as
@@ -26,13 +26,26 @@ DEFAULT_RETRY_AFTER_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Pool:
-    """The processors of a queue, as last announced: their queues, capacity, and requests for other requestors."""
+class Announced:
+    """What the live processors of a queue have announced, all together.
+
+    Attributes:
+        queues: those that they read.
+        capacity: their slots.
+        theirs: requests that they run for other requestors.
+        seconds: how long their requests take; 0 = not known.
+        served: whether there is any processor.
+        features: what all of them have: a request may be taken by any.
+        request_bytes: size of the largest request that all of them fetch in parts; 0 = there is none.
+    """
 
     queues: tuple[str, ...]
     capacity: int
     theirs: int
     seconds: float
+    served: bool
+    features: frozenset[str]
+    request_bytes: int
 
 
 def round_up_to_milliseconds(seconds: float) -> float:
@@ -55,7 +68,7 @@ class AdmissionControl:
         self.unanswered: Counter[str] = Counter()
         self._presence = presence
         self._inbox = inbox
-        self._pools: dict[str, _Pool] = {}
+        self._announced: dict[str, Announced] = {}
         self._version = -1
 
     def check(self, route: Route[Any, Any]) -> None:
@@ -64,51 +77,56 @@ class AdmissionControl:
         Raises:
             RateLimited: with `retry_after`.
         """
-        pool = self._pool(route.request)
-        room = max(pool.capacity - pool.theirs, 0)
+        announced = self.find(route.request)
+        room = max(announced.capacity - announced.theirs, 0)
         # Processors of this queue may read others too, and share their slots: our requests in all of them count.
-        bound = (
-            max(pool.capacity // SLOTS_PER_WAITING_REQUEST, MIN_QUEUE_REQUESTS) if route.queue is None else route.queue
-        )
-        waiting = sum(self.unanswered[queue] for queue in pool.queues) - room
+        default = max(announced.capacity // SLOTS_PER_WAITING_REQUEST, MIN_QUEUE_REQUESTS)
+        bound = default if route.queue is None else route.queue
+        waiting = sum(self.unanswered[queue] for queue in announced.queues) - room
         if waiting < bound:
             return
         REFUSALS.labels(route.spec.name, "queue").inc()
         name = f"{route.spec.name} of flow {route.flow}"
-        wait = (waiting + 1) * pool.seconds / max(room, 1) or DEFAULT_RETRY_AFTER_SECONDS
+        wait = (waiting + 1) * announced.seconds / max(room, 1) or DEFAULT_RETRY_AFTER_SECONDS
         raise RateLimited(
             f"too many requests wait for {name}; ask again later", retry_after=round_up_to_milliseconds(wait)
         )
 
     def room(self, queue: str) -> int:
         """Requests that live processors would begin at once, as far as announced; 0 or less if others wait already."""
-        if not self._presence.serving(queue):
+        announced = self.find(queue)
+        if not announced.served:
             return 0
-        pool = self._pool(queue)
-        return pool.capacity - pool.theirs - sum(self.unanswered[queue] for queue in pool.queues)
+        return announced.capacity - announced.theirs - sum(self.unanswered[queue] for queue in announced.queues)
 
     def count_unanswered(self, model: str) -> int:
         """Our unanswered requests in the queues of a model's processors."""
         serving = [presence for presence in self._presence if model in presence.models]
         return sum(self.unanswered[queue] for queue in {queue for presence in serving for queue in presence.queues})
 
-    def _pool(self, queue: str) -> _Pool:
+    def find(self, queue: str) -> Announced:
+        """What is announced for a queue; summed up once for all requests until the next announcement."""
         if self._version != self._presence.version:
             self._version = self._presence.version
-            self._pools.clear()
-        pool = self._pools.get(queue)
-        if pool is None:
-            pool = self._pools[queue] = self._sum(queue, self._presence.serving(queue))
-        return pool
+            self._announced.clear()
+        announced = self._announced.get(queue)
+        if announced is None:
+            announced = self._announced[queue] = self._sum(queue, self._presence.serving(queue))
+        return announced
 
-    def _sum(self, queue: str, serving: list[Presence]) -> _Pool:
+    def _sum(self, queue: str, serving: list[Presence]) -> Announced:
         if not serving:
-            return _Pool((queue,), ASSUMED_CAPACITY_REQUESTS, 0, 0.0)
-        capacity = sum(presence.capacity for presence in serving)
+            nothing = frozenset[str]()
+            return Announced(
+                (queue,), ASSUMED_CAPACITY_REQUESTS, 0, 0.0, served=False, features=nothing, request_bytes=0
+            )
         known = [presence for presence in serving if presence.seconds]
-        return _Pool(
+        return Announced(
             tuple({queue for presence in serving for queue in presence.queues}),
-            capacity,
+            sum(presence.capacity for presence in serving),
             self._presence.count_theirs(queue, self._inbox),
             sum(p.seconds * p.capacity for p in known) / max(sum(p.capacity for p in known), 1),
+            served=True,
+            features=frozenset.intersection(*(frozenset(presence.features) for presence in serving)),
+            request_bytes=min(presence.request_bytes for presence in serving),
         )

@@ -215,14 +215,6 @@ class Membership:
             ]
         return found
 
-    def features(self, queue: str) -> frozenset[str]:
-        """What every live processor of a queue announces: a request may be taken by any of them."""
-        return frozenset.intersection(*(frozenset(presence.features) for presence in self.serving(queue)))
-
-    def request_bytes(self, queue: str) -> int:
-        """Size of the largest request that every live processor of a queue fetches in parts; 0 = there is none."""
-        return min((presence.request_bytes for presence in self.serving(queue)), default=0)
-
     def seek(self, queue: str) -> None:
         """Start to count how long this queue has had no processor, unless it was served or asked before."""
         self._asked_since.setdefault(queue, self._time())

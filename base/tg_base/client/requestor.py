@@ -212,7 +212,7 @@ class Requestor:
 
         In our first seconds it waits for the first announcement of a processor of this queue, and asks for it.
         """
-        while not self.presence.serving(route.request):
+        while not (announced := self.admission.find(route.request)).served:
             self.presence.seek(route.request)
             if self.presence.is_unserved(route.request):
                 REFUSALS.labels(route.spec.name, "deserted").inc()
@@ -220,7 +220,7 @@ class Requestor:
             self._liveness.ask()
             await self.presence.wait(self._timing.interval)
         needed = request.features if isinstance(request, EncodedRequest) else route.spec.features(request)
-        if needed and (missing := needed - self.presence.features(route.request)):
+        if needed and (missing := needed - announced.features):
             raise BadRequest(describe_missing(missing))
 
     async def _ask(self, stream: AskedStream) -> None:
@@ -229,7 +229,8 @@ class Requestor:
         warm = stream.cache_key is not None and stream.attempt == 1 and not withheld
         if warm and await self._warm.ask(stream):
             return
-        in_parts = not stream.route.plain and len(stream.body) <= self.presence.request_bytes(stream.route.request)
+        largest = self.admission.find(stream.route.request).request_bytes
+        in_parts = not stream.route.plain and len(stream.body) <= largest
         if withheld and not in_parts:
             raise Unavailable("a processor of this queue is of a version that begins at once; upgrade it, or ask later")
         try:

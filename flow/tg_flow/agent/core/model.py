@@ -54,4 +54,4 @@ class AgentModel:
         presence, queue = self._requestor.presence, self.llm.route.request
         if not presence.is_unserved(queue):
             await presence.until_served((queue,), FEATURES_TIMEOUT_SECONDS)
-        return presence.features(queue) if presence.serving(queue) else frozenset()
+        return self._requestor.admission.find(queue).features
