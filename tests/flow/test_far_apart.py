@@ -14,7 +14,7 @@ from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, LlmClient, Requestor
 from tg_base.protocol import CONTROL, Confirmed, HeartbeatTiming, Presence, Route
-from tg_base.protocol.publisher_clocks import MIN_SAMPLES
+from tg_base.protocol.clocks import MIN_SAMPLES
 from tg_base.protocol.request_headers import FRESH_SECONDS
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, decode

@@ -3,7 +3,7 @@
 import pytest
 
 from tg_base.protocol import PublisherClocks
-from tg_base.protocol.publisher_clocks import JUMP_SECONDS, TRUSTED_SECONDS, WINDOW_SECONDS
+from tg_base.protocol.clocks import JUMP_SECONDS, TRUSTED_SECONDS, WINDOW_SECONDS
 
 
 class Heard:

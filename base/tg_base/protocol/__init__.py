@@ -1,7 +1,8 @@
 """Requestor <-> processor: what they say to each other on the bus, and the clocks they say it by."""
 
+from tg_base.protocol.clocks import AwakeClock, PublisherClocks, StreamClock
 from tg_base.protocol.encoded_request import EncodedRequest
-from tg_base.protocol.heartbeat import AwakeClock, Echo, HeartbeatTiming, StreamClock
+from tg_base.protocol.heartbeat import Echo, HeartbeatTiming
 from tg_base.protocol.link_sender import LinkSender, LinkStream
 from tg_base.protocol.message_spacing import FairSpacing
 from tg_base.protocol.messages import (
@@ -25,7 +26,6 @@ from tg_base.protocol.messages import (
 )
 from tg_base.protocol.outbox import Outbox
 from tg_base.protocol.part import PART_BYTES, WINDOW_BYTES, Part
-from tg_base.protocol.publisher_clocks import PublisherClocks
 from tg_base.protocol.request_headers import MAX_REQUEST_BYTES, QUEUE_PROPERTY, RequestHeaders, whole_number
 from tg_base.protocol.route import Route
 from tg_base.protocol.subscriptions import Subscriptions

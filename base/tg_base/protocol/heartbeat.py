@@ -1,25 +1,24 @@
-"""Heartbeats of both ends: their intervals, what silence is measured by, and when it counts as death; that of a stream.
+"""Heartbeats of both ends: their intervals, when silence counts as death, and how a process checks itself before.
 
-A process checks itself before it declares a peer dead: its clock stands still while it is not awake, and an echo shows
-that its own subscription is up to date.
+An echo shows that its own subscription is up to date. Silence is measured by a clock that stands still while the
+process is not awake (`AwakeClock`).
 """
 
 import asyncio
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 from tg_base.bus import Bus, Delivery
-from tg_base.runtime import Alarm, new_id
+from tg_base.runtime import new_id
 from tg_schema import TgError
-from tg_schema.errors import Timeout
 
 ECHO_PROPERTY = "echo"
 """Marks a message as an echo, on any topic. Readers other than its sender ignore it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HeartbeatTiming:
     """All in seconds. Three missed heartbeats mean death; the extra half interval covers the transport.
 
@@ -31,110 +30,25 @@ class HeartbeatTiming:
     interval: float = 1.0
     give_up: float = 60.0
 
-    @property
+    @cached_property
     def dead_after(self) -> float:
         """A peer that is silent for longer is considered dead."""
         return 3.5 * self.interval
 
-    @property
+    @cached_property
     def overdue_after(self) -> float:
         """After this silence a heartbeat is overdue, and the last one no longer tells what its sender does."""
         return 1.5 * self.interval
 
-    @property
+    @cached_property
     def doubt_after(self) -> float:
         """After this silence a process checks whether its own subscription is the cause (`Echo`)."""
         return 2.5 * self.interval
 
-    @property
+    @cached_property
     def tick(self) -> float:
         """Interval of the checks for silence; a death is detected at most this much late."""
         return self.interval / 4
-
-
-class AwakeClock:
-    """Monotonic seconds in which this process was awake. One task sleeps on it.
-
-    A stalled event loop or a suspended machine receives nothing, and would declare every peer dead when it resumes.
-    The time by which a sleep was late does not count.
-    """
-
-    def __init__(self) -> None:
-        self._time = asyncio.get_running_loop().time
-        self._overslept = 0.0
-        self._due = math.inf
-
-    def __call__(self) -> float:
-        """Now, in seconds since some fixed time. It stands still while the sleep is late."""
-        return min(self._time(), self._due) - self._overslept
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep; the time by which it takes longer is not counted."""
-        self._due = self._time() + seconds
-        await asyncio.sleep(seconds)
-        self._overslept += max(self._time() - self._due, 0.0)
-        self._due = math.inf
-
-
-class StreamClock:
-    """Starts when it is created, and restarts with each sign of progress. A flowing answer never times out.
-
-    One timer for the whole stream: it is moved when it fires too early, and not for each record.
-
-    Args:
-        timeout: seconds until the first sign of progress, and between two of them.
-        total: seconds for the whole answer; None = no limit at this end.
-        expire: called once, when the time is over.
-
-    Attributes:
-        heard_at: loop time of the latest sign of progress, set by the stream; None = none has come.
-    """
-
-    __slots__ = ("_began", "_end", "_expire", "_loop", "_timeout", "_timer", "_total", "heard_at")
-
-    def __init__(self, timeout: float, total: float | None, expire: Callable[[Timeout], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        now = self._loop.time()
-        self._timeout = timeout
-        self._total = total
-        self._end = None if total is None else now + total
-        self._began = now
-        self.heard_at: float | None = None
-        self._expire = expire
-        self._timer = Alarm(self._due, self._check)
-
-    @property
-    def remaining(self) -> float:
-        """Seconds until the timeout, if nothing more comes."""
-        return self._due - self._loop.time()
-
-    def begin_anew(self) -> None:
-        """The first sign of progress is awaited from now on."""
-        self._began = self._loop.time()
-
-    def close(self) -> None:
-        """Stop the timer, for good."""
-        self._timer.cancel()
-        # Of the stream, which has this clock: as a circle both, and the request, would wait for the garbage collector.
-        self._expire = _ignore_expiry
-
-    @property
-    def _due(self) -> float:
-        silent_at = (self._began if self.heard_at is None else self.heard_at) + self._timeout
-        return silent_at if self._end is None else min(silent_at, self._end)
-
-    def _check(self) -> None:
-        if self._loop.time() < self._due:
-            self._timer = Alarm(self._due, self._check)
-        else:
-            self._expire(Timeout(self._sentence()))
-
-    def _sentence(self) -> str:
-        if self._total is not None and self._due == self._end:
-            return f"no complete answer within {self._total:g} s"
-        if self.heard_at is not None:
-            return f"nothing more of the answer came within {self._timeout:g} s"
-        return f"no answer came within {self._timeout:g} s"
 
 
 class Echo:
@@ -192,7 +106,3 @@ class Echo:
         """Send no more echoes."""
         if self._publishing is not None:
             self._publishing.cancel()
-
-
-def _ignore_expiry(_: Timeout) -> None:
-    """Nobody waits."""

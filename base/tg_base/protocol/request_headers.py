@@ -6,8 +6,8 @@ from typing import Self
 import msgspec
 
 from tg_base.bus import Delivery
+from tg_base.protocol.clocks import PublisherClocks
 from tg_base.protocol.messages import StreamKey
-from tg_base.protocol.publisher_clocks import PublisherClocks
 from tg_base.telemetry import Span
 from tg_schema.errors import BadRequest
 

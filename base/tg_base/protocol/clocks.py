@@ -1,0 +1,199 @@
+"""The clocks of the protocol: of a process while it is awake, of a stream, and of those who publish to a process."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tg_base.runtime import Alarm
+from tg_schema.errors import Timeout
+
+WINDOW_SECONDS = 60.0
+"""How long a lowest age is valid, and longer if no newer one has enough samples. Clocks drift by milliseconds in it."""
+NEAR_SECONDS = 0.05
+"""How far the transit times of two undisturbed messages may differ."""
+MIN_SAMPLES = 3
+"""Messages near the lowest age that make it credible: a single one may have been delayed."""
+JUMP_SECONDS = 30.0
+"""Transit times of heartbeats never differ by more than this. If their ages do, a clock was set."""
+TRUSTED_SECONDS = 10.0
+"""How long after a heartbeat a delay above `JUMP_SECONDS` is believed; later, a clock may have been set."""
+MAX_PUBLISHERS = 10_000
+"""Publishers that are remembered; beyond it the one heard least recently is forgotten."""
+
+
+class AwakeClock:
+    """Monotonic seconds in which this process was awake. One task sleeps on it.
+
+    A stalled event loop or a suspended machine receives nothing, and would declare every peer dead when it resumes.
+    The time by which a sleep was late does not count.
+    """
+
+    def __init__(self) -> None:
+        self._time = asyncio.get_running_loop().time
+        self._overslept = 0.0
+        self._due = math.inf
+
+    def __call__(self) -> float:
+        """Now, in seconds since some fixed time. It stands still while the sleep is late."""
+        return min(self._time(), self._due) - self._overslept
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep; the time by which it takes longer is not counted."""
+        self._due = self._time() + seconds
+        await asyncio.sleep(seconds)
+        self._overslept += max(self._time() - self._due, 0.0)
+        self._due = math.inf
+
+
+class StreamClock:
+    """Starts when it is created, and restarts with each sign of progress. A flowing answer never times out.
+
+    One timer for the whole stream: it is moved when it fires too early, and not for each record.
+
+    Args:
+        timeout: seconds until the first sign of progress, and between two of them.
+        total: seconds for the whole answer; None = no limit at this end.
+        expire: called once, when the time is over.
+
+    Attributes:
+        heard_at: loop time of the latest sign of progress, set by the stream; None = none has come.
+    """
+
+    __slots__ = ("_began", "_end", "_expire", "_loop", "_timeout", "_timer", "_total", "heard_at")
+
+    def __init__(self, timeout: float, total: float | None, expire: Callable[[Timeout], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        now = self._loop.time()
+        self._timeout = timeout
+        self._total = total
+        self._end = None if total is None else now + total
+        self._began = now
+        self.heard_at: float | None = None
+        self._expire = expire
+        self._timer = Alarm(self._due, self._check)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the timeout, if nothing more comes."""
+        return self._due - self._loop.time()
+
+    def begin_anew(self) -> None:
+        """The first sign of progress is awaited from now on."""
+        self._began = self._loop.time()
+
+    def close(self) -> None:
+        """Stop the timer, for good."""
+        self._timer.cancel()
+        # Of the stream, which has this clock: as a circle both, and the request, would wait for the garbage collector.
+        self._expire = _ignore_expiry
+
+    @property
+    def _due(self) -> float:
+        silent_at = (self._began if self.heard_at is None else self.heard_at) + self._timeout
+        return silent_at if self._end is None else min(silent_at, self._end)
+
+    def _check(self) -> None:
+        if self._loop.time() < self._due:
+            self._timer = Alarm(self._due, self._check)
+        else:
+            self._expire(Timeout(self._sentence()))
+
+    def _sentence(self) -> str:
+        if self._total is not None and self._due == self._end:
+            return f"no complete answer within {self._total:g} s"
+        if self.heard_at is not None:
+            return f"nothing more of the answer came within {self._timeout:g} s"
+        return f"no answer came within {self._timeout:g} s"
+
+
+@dataclass(slots=True)
+class _Window:
+    """The lowest age within a period."""
+
+    since: float
+    least: float = math.inf
+    near: int = 0
+
+    def add(self, age: float) -> None:
+        if age < self.least - NEAR_SECONDS:
+            self.near = 0
+        self.least = min(age, self.least)
+        self.near += age <= self.least + NEAR_SECONDS
+
+
+@dataclass(slots=True)
+class _Publisher:
+    """`least` is the lowest credible age, infinite if there is none; `lowest` is the lowest, credible or not."""
+
+    heard: float
+    now: _Window
+    before: _Window
+    least: float = math.inf
+    lowest: float = math.inf
+
+    def add(self, age: float) -> None:
+        self.now.add(age)
+        windows = (self.now, self.before)
+        # Here, and not for each request, of which far more come.
+        self.least = min((window.least for window in windows if window.near >= MIN_SAMPLES), default=math.inf)
+        self.lowest = min(window.least for window in windows)
+
+
+class PublisherClocks:
+    """How long messages were delayed, although the clocks of two machines differ.
+
+    A message's age, as a bus reports it, is its transit time plus the offset between the two clocks. The lowest recent
+    age of a publisher's messages is that offset plus an undisturbed transit. Any age above it is delay.
+
+    Args:
+        time: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._publishers: dict[str, _Publisher] = {}
+
+    def note_heartbeat(self, publisher: str, age: float) -> None:
+        """A message came on a non-persistent topic: its age, in seconds, holds no queue time."""
+        now = self._time()
+        known = self._publishers.pop(publisher, None)
+        if known is None or abs(age - known.lowest) > JUMP_SECONDS:
+            known = _Publisher(now, _Window(now), _Window(now))
+        elif now - known.now.since > WINDOW_SECONDS and known.now.near >= MIN_SAMPLES:
+            known.now, known.before = _Window(now), known.now
+        known.heard = now
+        known.add(age)
+        self._publishers[publisher] = known
+        if len(self._publishers) > MAX_PUBLISHERS:
+            del self._publishers[next(iter(self._publishers))]
+
+    def silence(self, publisher: str) -> float:
+        """Seconds since a publisher's last heartbeat; infinite = none has come."""
+        known = self._publishers.get(publisher)
+        return math.inf if known is None else self._time() - known.heard
+
+    def delay(self, publisher: str, age: float) -> float | None:
+        """Seconds by which a message of this age was delayed; None = not known."""
+        known = self._publishers.get(publisher)
+        if known is None or known.least == math.inf:
+            return None
+        delay = max(age - known.least, 0.0)
+        return None if self._is_doubtful(known, delay) else delay
+
+    def least_delay(self, publisher: str, age: float) -> float:
+        """Seconds by which a message of this age was delayed at least; 0 if nothing is known.
+
+        A single heartbeat tells: if it was delayed itself, the message was delayed even more.
+        """
+        known = self._publishers.get(publisher)
+        delay = 0.0 if known is None else max(age - known.lowest, 0.0)
+        return 0.0 if known is None or self._is_doubtful(known, delay) else delay
+
+    def _is_doubtful(self, known: _Publisher, delay: float) -> bool:
+        """Whether a clock may have been set, in place of such a delay."""
+        return delay > JUMP_SECONDS and self._time() - known.heard > TRUSTED_SECONDS
+
+
+def _ignore_expiry(_: Timeout) -> None:
+    """Nobody waits."""
