@@ -155,6 +155,11 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         # The reading loop itself: each chunk would also pass through a generator around it.
         return body_chunks(asked, self.decoder(request), self.usage_patience, frames, request.answers)
 
+    @staticmethod
+    def is_prepared(request: TextCompletionRequest) -> bool:
+        """Whether another process has written what the client's `post` is given; the request lacks its prompt then."""
+        return isinstance(request, PreparedRequest)
+
     def _sent(self, request: TextCompletionRequest) -> Any:
         return request.sent if isinstance(request, PreparedRequest) else self.body(request)
 

@@ -15,12 +15,20 @@ from tg_base.pools.load_header import (
 from tg_base.pools.page_reader import read_page
 from tg_base.pools.pool_table import PoolTable, check_tables, refuse_both
 from tg_base.pools.pool_view import PoolView, make_view
-from tg_base.pools.prompt import MAX_PREFIX_CHARACTERS, Prompt, PromptFields, read_prompt
+from tg_base.pools.prompt import (
+    MAX_PLAIN_BYTES,
+    MAX_PREFIX_CHARACTERS,
+    Prompt,
+    PromptFields,
+    Turn,
+    read_prompt,
+    read_turns,
+)
 
 __all__ = [
-    "LOAD_FORMAT", "LOAD_REQUEST_HEADER", "LOAD_RESPONSE_HEADER", "MAX_PREFIX_CHARACTERS",
+    "LOAD_FORMAT", "LOAD_REQUEST_HEADER", "LOAD_RESPONSE_HEADER", "MAX_PLAIN_BYTES", "MAX_PREFIX_CHARACTERS",
     "Catalogue", "Destination", "Dispatcher", "DnsName", "Host", "Pool", "PoolTable", "PoolView",
-    "Promise", "Prompt", "PromptFields", "UseCase",
+    "Promise", "Prompt", "PromptFields", "Turn", "UseCase",
     "check_tables", "find_goal", "is_ip", "join_address", "make_view", "merge_reports", "read_load_header",
-    "read_page", "read_places", "read_prompt", "refuse_both", "split_address",
+    "read_page", "read_places", "read_prompt", "read_turns", "refuse_both", "split_address",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Resources, checked together -> which model name leads to which pool, adapter, priority and promise."""
 
 from collections.abc import Callable, Collection, Mapping
+from itertools import chain
 from random import Random
 from typing import Literal
 
@@ -157,6 +158,13 @@ class Catalogue(Struct, frozen=True):
             use_case.promises,
             use_case.route,
         )
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether `resolve` never draws: each name leads to one place, as long as the catalogue and `served` stay."""
+        cases = (case.pools for case in self.cases.values())
+        weighted = chain(cases, self.homes.values(), self.rewrites.values(), self.defaults.values())
+        return len(self.pools) < 2 and all(len(each) < 2 for each in weighted)
 
     @property
     def adapters(self) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ Read are OpenAI's chats, completions and Responses and Anthropic's Messages. A s
 prompt, so everybody who shares placements must write it alike: the tools, the system's texts, then turn by turn.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -65,6 +65,18 @@ class PromptFields(Struct):
     prompt: Raw = _ABSENT
 
 
+class Turn(Protocol):
+    """Who speaks, and the text. It has nothing else."""
+
+    @property
+    def role(self) -> str:
+        """As in the chat's JSON."""
+
+    @property
+    def content(self) -> str:
+        """The text."""
+
+
 class _PlainTurn(Struct, forbid_unknown_fields=True):
     """A turn that has nothing but its text."""
 
@@ -108,16 +120,8 @@ def read_prompt(fields: PromptFields) -> Prompt:
         return _read(fields, 0)
 
 
-def _read_plain(fields: PromptFields) -> Prompt | None:
-    """The same for a chat whose turns are texts, as most are, in a fifth of the steps; None: it has something else."""
-    if not fields.tools is fields.system is fields.instructions is fields.input is fields.prompt is _ABSENT:
-        return None
-    if len(memoryview(fields.messages)) > MAX_PLAIN_BYTES:
-        return None
-    try:
-        turns = _PLAIN.decode(fields.messages)
-    except _UNREADABLE:
-        return None
+def read_turns(turns: Sequence[Turn]) -> Prompt:
+    """The prompt of a chat that has nothing but these turns of text, and no more than MAX_PLAIN_BYTES as JSON."""
     leading = 0
     while leading < len(turns) and leading < MAX_LEADING_TURNS and turns[leading].role in _SYSTEM_ROLES:
         leading += 1
@@ -127,6 +131,18 @@ def _read_plain(fields: PromptFields) -> Prompt | None:
     ]
     text = "".join([f"{_PART}{_SYSTEM}{_SPOKEN}{instructions}", *spoken] if instructions else spoken)
     return Prompt(text, len(text))
+
+
+def _read_plain(fields: PromptFields) -> Prompt | None:
+    """The same for a chat whose turns are texts, as most are, in a fifth of the steps; None: it has something else."""
+    if not fields.tools is fields.system is fields.instructions is fields.input is fields.prompt is _ABSENT:
+        return None
+    if len(memoryview(fields.messages)) > MAX_PLAIN_BYTES:
+        return None
+    try:
+        return read_turns(_PLAIN.decode(fields.messages))
+    except _UNREADABLE:
+        return None
 
 
 def _read(fields: PromptFields, whole_bytes: int) -> Prompt:

@@ -1,6 +1,8 @@
 """Message -> messages of OpenAI's chat completions, after the public API reference."""
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -58,6 +60,15 @@ class WireMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_details: tuple[Any, ...] = ()
+
+
+_rest: Final = attrgetter(*WireMessage.__struct_fields__[2:])
+_NO_REST: Final = _rest(WireMessage(""))
+
+
+def have_text_alone(messages: Sequence[WireMessage]) -> bool:
+    """Whether the content of each message is a text, and there is nothing beside it."""
+    return all(isinstance(each.content, str) and _rest(each) == _NO_REST for each in messages)
 
 
 def wire_messages(

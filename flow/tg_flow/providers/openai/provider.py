@@ -15,7 +15,7 @@ from tg_base.llm import (
     SdkWire,
     embedding_list,
 )
-from tg_flow.providers.openai.messages import DIALECT, ThinkingField, wire_messages
+from tg_flow.providers.openai.messages import DIALECT, ThinkingField, WireMessage, wire_messages
 from tg_flow.providers.openai.request import ChatRequest, is_bare, to_wire
 from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list, reasoning_error_detail
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
@@ -118,12 +118,17 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         more = self._extra
         if self.options.hint_fields or request.foreign is not None:
             more += _members(self._hints(request)) + _members(_foreign_fields(request))
-        body = self._bare_body(request) if is_bare(request) else _encode(self.asked(request))
+        body = self.bare_body(request, self.messages(request)) if is_bare(request) else _encode(self.asked(request))
         return b"".join((body[:-1], more, b"}")) if more else body
 
-    def _bare_body(self, request: TextCompletionRequest) -> bytes:
+    def messages(self, request: TextCompletionRequest) -> tuple[WireMessage, ...]:
+        """The conversation as the server is sent it. Raises as `body`."""
+        options = self.options
+        return wire_messages(request, developer=options.developer_role, thinking_field=options.thinking_field)
+
+    def bare_body(self, request: TextCompletionRequest, messages: tuple[WireMessage, ...]) -> bytes:
         """The body of a request whose sampling other requests have too: only its messages are encoded anew."""
-        options, sampling = self.options, _encode(request.sampling)
+        sampling = _encode(request.sampling)
         if len(sampling) > MAX_SAMPLING_BYTES:
             return _encode(self.asked(request))
         around = self._around.get(sampling)
@@ -134,7 +139,6 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
             # Quotes within a name are escaped, so this is the field.
             before, field, after = asked.partition(_MESSAGES)
             around = self._around[sampling] = (before + field[:-2], after)
-        messages = wire_messages(request, developer=options.developer_role, thinking_field=options.thinking_field)
         return b"".join((around[0], _encode(messages), around[1]))
 
     @override

@@ -23,6 +23,8 @@ MAX_CREDIT = 10.0
 MAX_WAITING_CHUNKS = 16
 """Chunks of the second attempt that may wait to be read."""
 
+NOT_BEGUN: Final = "the server's answer ended before it began; ask again"
+
 _UNHEDGED: Final[AbstractAsyncContextManager[None]] = nullcontext()
 
 Chunks = AsyncGenerator[LlmChunk, PassOn | None]
@@ -187,4 +189,4 @@ async def begin(chunks: Chunks) -> list[LlmChunk]:
         held.append(chunk)
         if chunk.has_content or chunk.finish_reason is not None:
             return held
-    raise IncompleteStream("the server's answer ended before it began; ask again")
+    raise IncompleteStream(NOT_BEGUN)

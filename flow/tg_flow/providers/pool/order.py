@@ -2,13 +2,25 @@
 
 from collections.abc import Sequence
 
+import msgspec
+import structlog
 from msgspec import Struct, field
 
-from tg_base.instances import Endpoint, InstanceRequest
-from tg_base.pool_status import RequestFacts, RequestRecord
-from tg_base.pools import Destination
+from tg_base.instances import Endpoint, InstanceRequest, fingerprint_prompt
+from tg_base.pool_status import RequestFacts, RequestRecord, explain
+from tg_base.pools import Destination, Prompt
 from tg_base.telemetry import trace
+from tg_flow.providers.pool.places import Place
 from tg_schema import TextCompletionRequest
+
+log = structlog.get_logger()
+_encode = msgspec.json.encode
+
+SHEDDABLE_PRIORITY = -1
+"""The highest of a request that says of itself that it may be refused."""
+
+MAX_LOGGED = 100
+"""Characters of a client's text in the log."""
 
 
 class Order(Struct, eq=False):
@@ -54,3 +66,50 @@ class Order(Struct, eq=False):
         """The attempt that answered; if none did, the newest."""
         begun = (each for each in self.records if each.first_at is not None and not each.lost)
         return next(begun, self.records[-1])
+
+
+def describe(request: TextCompletionRequest, place: Place, prompt: Prompt) -> InstanceRequest:
+    """What the scheduler is told. The server streams, whatever the client asked for."""
+    to = place.destination
+    return InstanceRequest(
+        model=place.base,
+        adapter=to.adapter,
+        prompt_tokens=prompt.tokens,
+        prefix=fingerprint_prompt(prompt.text, to.model, to.adapter),
+        priority=min(to.priority, SHEDDABLE_PRIORITY) if request.sheddable else to.priority,
+        objective=place.objective,
+        max_tokens=request.sampling.max_tokens if request.sampling else None,
+        flow=request.user or "default-flow",
+        route=to.route,
+    )
+
+
+def name_model(body: bytes, configured: str, model: str) -> bytes:
+    """The body of a request for another model, which is its first member."""
+    if model == configured:
+        return body
+    return b'{"model":' + _encode(model) + body[len(b'{"model":' + _encode(configured)) :]
+
+
+def settle(order: Order, first: RequestRecord, *, won: bool, now: float) -> None:
+    """Note which of two attempts lost, if there are two, before it is cancelled."""
+    newest = order.records[-1]
+    if newest is not first:
+        (newest if won else first).lose(now)
+
+
+def explain_order(order: Order) -> None:
+    """One line for a request, without anything of its prompt or its answer."""
+    last = order.last
+    log.info(
+        "pool.request",
+        model=order.model[:MAX_LOGGED],
+        pool=order.place.pool,
+        route=order.place.route,
+        server=last.server,
+        reasons=explain(last),
+        attempts=len(order.records),
+        outcome=last.outcome,
+        first=last.first_token_seconds,
+        seconds=last.seconds,
+    )

@@ -13,44 +13,43 @@ import structlog
 from typing_extensions import override
 
 from tg_base.bus import Bus
-from tg_base.instances import Endpoint, InstanceRequest, Pick, Rejection, Scheduler, fingerprint_prompt
+from tg_base.instances import Endpoint, Pick, Rejection, Scheduler
 from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, PassOn, SdkConnection
-from tg_base.pool_status import BOARDS, LEFT, PoolBoard, QueueStatus, RequestFacts, RequestRecord, explain
-from tg_base.pools import LOAD_RESPONSE_HEADER, Destination, Dispatcher, PoolView, PromptFields, find_goal, read_prompt
+from tg_base.pool_status import BOARDS, PoolBoard, QueueStatus, RequestFacts, RequestRecord
+from tg_base.pools import (
+    LOAD_RESPONSE_HEADER,
+    MAX_PLAIN_BYTES,
+    Dispatcher,
+    PoolView,
+    Prompt,
+    PromptFields,
+    Turn,
+    read_prompt,
+    read_turns,
+)
 from tg_base.pools.adapter_loader import AdapterLoader
 from tg_base.pools.followed_pools import FollowedPools
 from tg_base.pools.placement_exchange import PlacementExchange
 from tg_base.pools.pool_watcher import PoolWatcher
 from tg_base.telemetry import trace
-from tg_flow.providers.openai import ChatCompletions
+from tg_flow.providers.openai import ChatCompletions, have_text_alone, is_bare
+from tg_flow.providers.pool.attempt import Attempt
 from tg_flow.providers.pool.connection import PoolConnection
-from tg_flow.providers.pool.hedging import Hedging, begin_either, hedged
+from tg_flow.providers.pool.failures import choose_failure, describe_missing, refuse
+from tg_flow.providers.pool.hedging import NOT_BEGUN, Hedging, begin_either, hedged
 from tg_flow.providers.pool.options import PoolOptions
-from tg_flow.providers.pool.order import Order
-from tg_flow.providers.pool.seen_chunks import SeenChunks
+from tg_flow.providers.pool.order import Order, describe, explain_order, name_model, settle
+from tg_flow.providers.pool.places import Places
 from tg_schema import ModelInfo, TextCompletionRequest, TgError
-from tg_schema.errors import NotFound, ProtocolError, RateLimited, Unavailable
+from tg_schema.errors import IncompleteStream, NotFound
 from tg_schema.features import Feature
 from tg_schema.topics import Topics
 
 log = structlog.get_logger()
-_encode = msgspec.json.encode
 _PROMPT = msgspec.json.Decoder(PromptFields)
-
-SHEDDABLE_PRIORITY = -1
-"""The highest of a request that says of itself that it may be refused."""
 
 MAX_ANNOUNCED = 1_000
 """Adapters of routes that are announced, as many as a local model may have; the others need the model's name too."""
-
-MAX_LOGGED = 100
-"""Characters of a client's text in the log."""
-
-_REFUSALS: dict[int, tuple[type[TgError], str]] = {
-    404: (NotFound, "no server of the pool has the model"),
-    429: (RateLimited, "all servers of the pool are busy; ask again later"),
-    503: (Unavailable, "the pool has no server; its operator must check endpoints and their log"),
-}
 
 
 class Pool(ChatCompletions[PoolOptions]):
@@ -70,6 +69,8 @@ class Pool(ChatCompletions[PoolOptions]):
         watcher: PoolWatcher | None = None,
     ) -> None:
         super().__init__(model, options, cast("KeyedConnection[SdkConnection]", connection))
+        # A worker process, which only writes requests, has no loop.
+        self._now = _stand_still if watcher is None else asyncio.get_running_loop().time
         self._random = Random()  # noqa: S311 - it chooses between weights and ties
         self._scheduler = Scheduler(options.policy, options.admission, random=self._random)
         scrape = options.scrape if options.scraped else None
@@ -85,6 +86,7 @@ class Pool(ChatCompletions[PoolOptions]):
             queues=lambda: starmap(QueueStatus, self._dispatcher.queues),
             attainment=lambda: self._dispatcher.attainment.read(self._now()),
         )
+        self._places = Places(self.upstream_model, self._random)
         self._loader = AdapterLoader(options.adapter_source, self._scheduler)
         self._hedging = Hedging(options.hedge)
         self._exit = AsyncExitStack()
@@ -150,25 +152,80 @@ class Pool(ChatCompletions[PoolOptions]):
         return tuple(ModelInfo(name) for name in dict.fromkeys((self.model, *view.catalogue.models, *served)))
 
     def _make_order(self, request: TextCompletionRequest) -> Order:
-        view, asked = self.view, request.adapter or self.upstream_model
+        asked = request.adapter or self.upstream_model
         try:
-            place = self._find_place(request, view)
+            place = self._places.find(self.view, request.adapter)
         except NotFound:
             self._board.refuse(RequestFacts(trace.find_request(), asked), Rejection("model-not-found", 404))
             raise
-        sent = self._sent(request if request.adapter is None else msgspec.structs.replace(request, adapter=None))
-        body = _name_model(sent, self.upstream_model, place.model)
-        return Order(request, asked, place, _describe(request, place, view, body), body, self._now())
+        written, prompt = self._write(
+            request if request.adapter is None else msgspec.structs.replace(request, adapter=None)
+        )
+        to = place.destination
+        body = name_model(written, self.upstream_model, to.model)
+        return Order(request, asked, to, describe(request, place, prompt), body, self._now())
+
+    def _write(self, request: TextCompletionRequest) -> tuple[bytes, Prompt]:
+        """What servers are sent, and the prompt that they read in it."""
+        options = self.options
+        has_more = request.foreign is not None or options.hint_fields or options.extra_body
+        if not has_more and not self.is_prepared(request) and is_bare(request):
+            messages = self.messages(request)
+            body = self.bare_body(request, messages)
+            if len(body) <= MAX_PLAIN_BYTES and have_text_alone(messages):
+                # What is at hand need not be parsed again.
+                return body, read_turns(cast("Sequence[Turn]", messages))
+        else:
+            body = self._sent(request)
+        return body, read_prompt(_PROMPT.decode(body))
 
     @override
-    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
+    def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
+        return self._stream_hedged(request) if self.options.hedge else self._stream(request)
+
+    async def _stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
+        """The answer of the first server that begins one, each asked after the other has failed."""
+        order = self._make_order(request)
+        failed: TgError | None = None
+        try:
+            while True:
+                pick = await self._pick(order, failed)
+                chunks, attempt = self._ask_server(pick, order, order.records[-1])
+                error: TgError | None = None
+                # Not a generator for each attempt: all chunks would pass through one more.
+                try:
+                    while True:
+                        chunk = await chunks.asend(None if attempt.on_chunk is None else attempt.pass_on)
+                        for shown in attempt.admit(chunk):
+                            attempt.on_chunk = yield shown
+                except StopAsyncIteration:
+                    attempt.outcome = ""
+                except TgError as reason:
+                    error = reason
+                    self._note_failure(error, pick, order, attempt)
+                finally:
+                    try:
+                        await chunks.aclose()
+                    finally:
+                        attempt.end()
+                if attempt.has_begun and error is None:
+                    return
+                failed = choose_failure(
+                    failed, error or IncompleteStream(NOT_BEGUN), None if attempt.has_begun else pick
+                )
+        finally:
+            if self.options.explain and order.records:
+                explain_order(order)
+
+    async def _stream_hedged(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
+        """The same, with a second attempt beside one that is slow to begin."""
         order = self._make_order(request)
         failed: TgError | None = None
         try:
             while True:
                 pick = await self._pick(order, failed)
                 record = order.records[-1]
-                delay = self._find_delay(order) if self.options.hedge and failed is None else None
+                delay = self._find_delay(order) if failed is None else None
                 async with (
                     aclosing(self._attempt(pick, order, record)) as first,
                     hedged(delay, lambda: self._start_second(order)) as second,
@@ -176,19 +233,15 @@ class Pool(ChatCompletions[PoolOptions]):
                     try:
                         held, rest = await begin_either(first, second)
                     except TgError as error:
-                        if not _goes_on(error, pick):
-                            raise
-                        # That another server lacks the model says less than why one that may have it failed.
-                        failed = failed if failed and isinstance(error, NotFound) else error
+                        failed = choose_failure(failed, error, pick)
                         taken = None if second is None else await second.take_over()
                         if taken is None:
                             continue
                         held, rest = taken
-                    if self.options.hedge:
-                        now = self._now()
-                        self._hedging.learn(order.route, now - pick.placement.picked_at)
-                        if second is not None:
-                            _settle(order, record, won=rest is first, now=now)
+                    now = self._now()
+                    self._hedging.learn(order.route, now - pick.placement.picked_at)
+                    if second is not None:
+                        settle(order, record, won=rest is first, now=now)
                     for chunk in held:
                         yield chunk
                     on_chunk: PassOn | None = None
@@ -198,7 +251,7 @@ class Pool(ChatCompletions[PoolOptions]):
                     return
         finally:
             if self.options.explain and order.records:
-                _explain(order)
+                explain_order(order)
 
     async def _pick(self, order: Order, failed: TgError | None) -> Pick:
         """The server of the next attempt, which may have to wait for one.
@@ -207,7 +260,7 @@ class Pool(ChatCompletions[PoolOptions]):
             TgError: there is none; `failed`, if an attempt failed before.
         """
         if failed is not None and not self._find_left(order):
-            raise _describe_missing(failed, order)
+            raise describe_missing(failed, order)
         pool, began = order.place.pool, perf_counter()
         waiting = self._dispatcher.submit(
             pool, order.wanted, lambda: self._find_left(order), arrived_at=order.arrived_at, size=len(order.body)
@@ -217,7 +270,7 @@ class Pool(ChatCompletions[PoolOptions]):
         made = waiting.made or await self._dispatcher.wait(pool, waiting)
         self._record(order, made, seconds)
         if isinstance(made, Rejection):
-            raise _describe_missing(failed, order) if failed else _refuse(made)
+            raise describe_missing(failed, order) if failed else refuse(made)
         return made
 
     def _record(self, order: Order, made: Pick | Rejection, seconds: float) -> None:
@@ -253,29 +306,33 @@ class Pool(ChatCompletions[PoolOptions]):
         self, pick: Pick, order: Order, record: RequestRecord
     ) -> AsyncGenerator[LlmChunk, PassOn | None]:
         """The answer of one server. However it ends, its placement does."""
-        placement = pick.placement
-        seen = SeenChunks(placement, record, self._now)
-        outcome = LEFT
-        self._log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
+        chunks, attempt = self._ask_server(pick, order, record)
         try:
-            async with aclosing(
-                self.stream_answer(order.request, lambda connection: self._ask(connection, order, pick))
-            ) as chunks:
+            async with aclosing(chunks):
                 with suppress(StopAsyncIteration):
                     while True:
-                        chunk = await chunks.asend(None if seen.on_chunk is None else seen.pass_on)
-                        seen.see(chunk)
-                        seen.on_chunk = yield chunk
-            outcome = ""
+                        chunk = await chunks.asend(None if attempt.on_chunk is None else attempt.pass_on)
+                        attempt.see(chunk)
+                        attempt.on_chunk = yield chunk
+            attempt.outcome = ""
         except TgError as error:
-            record.fail(error.type, error.status, self._now())
-            if isinstance(error, NotFound) and order.place.adapter is not None:
-                self._scheduler.forget_adapter(pick.endpoint, order.place.adapter, self._now())
+            self._note_failure(error, pick, order, attempt)
             raise
         finally:
-            usage, now = seen.usage, self._now()
-            placement.finish(usage, now)
-            record.end(usage, now, outcome)
+            attempt.end()
+
+    def _ask_server(
+        self, pick: Pick, order: Order, record: RequestRecord
+    ) -> tuple[AsyncGenerator[LlmChunk, PassOn | None], Attempt]:
+        """The chunks of one server's answer, and who is to see each of them and to be told the end."""
+        self._log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
+        chunks = self.stream_answer(order.request, lambda connection: self._ask(connection, order, pick))
+        return chunks, Attempt(pick.placement, record, self._now)
+
+    def _note_failure(self, error: TgError, pick: Pick, order: Order, attempt: Attempt) -> None:
+        now = attempt.fail(error)
+        if isinstance(error, NotFound) and order.place.adapter is not None:
+            self._scheduler.forget_adapter(pick.endpoint, order.place.adapter, now)
 
     async def _ask(self, connection: PoolConnection, order: Order, pick: Pick) -> HttpAnswer:
         """The answer, whose header may tell the server's load."""
@@ -286,18 +343,6 @@ class Pool(ChatCompletions[PoolOptions]):
         if header and self._pools is not None:
             self._pools.read_load(pick.endpoint, header, self._now())
         return answer
-
-    def _find_place(self, request: TextCompletionRequest, view: PoolView) -> Destination:
-        asked = request.adapter or self.upstream_model
-        found = view.catalogue.resolve(asked, self._random, served=view.served)
-        if found is not None:
-            is_adapter = request.adapter is not None and found.model not in view.served.get(found.pool, ())
-            return msgspec.structs.replace(found, adapter=found.model) if is_adapter else found
-        # Without resources nothing says which models there are: the servers do, with 404.
-        if len(view.catalogue.pools) == 1 and not (request.adapter and view.catalogue.models):
-            return Destination(next(iter(view.catalogue.pools)), asked, request.adapter)
-        what = "adapter" if request.adapter else "model"
-        raise NotFound(f"no route leads to the {what} of this request; known are {', '.join(view.catalogue.models)}")
 
     def _find_left(self, order: Order) -> Sequence[Endpoint]:
         """The servers of the pool now that were not asked; without those that nobody can reach, if there are others."""
@@ -311,77 +356,6 @@ class Pool(ChatCompletions[PoolOptions]):
         order.unreachable = len(members) - len(eligible)
         return order.left
 
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
 
-
-def _settle(order: Order, first: RequestRecord, *, won: bool, now: float) -> None:
-    """Note which of two attempts lost, if there are two, before it is cancelled."""
-    newest = order.records[-1]
-    if newest is not first:
-        (newest if won else first).lose(now)
-
-
-def _explain(order: Order) -> None:
-    """One line for a request, without anything of its prompt or its answer."""
-    last = order.last
-    log.info(
-        "pool.request",
-        model=order.model[:MAX_LOGGED],
-        pool=order.place.pool,
-        route=order.place.route,
-        server=last.server,
-        reasons=explain(last),
-        attempts=len(order.records),
-        outcome=last.outcome,
-        first=last.first_token_seconds,
-        seconds=last.seconds,
-    )
-
-
-def _goes_on(error: TgError, pick: Pick) -> bool:
-    """Whether another server may do better; a wrong request is wrong everywhere."""
-    if not (error.retryable or isinstance(error, NotFound | ProtocolError)):
-        return False
-    log.warning("pool.failover", server=pick.endpoint.name, address=pick.endpoint.address, error=error.type)
-    return True
-
-
-def _name_model(body: bytes, configured: str, model: str) -> bytes:
-    """The body of a request for another model, which is its first member."""
-    if model == configured:
-        return body
-    return b'{"model":' + _encode(model) + body[len(b'{"model":' + _encode(configured)) :]
-
-
-def _describe(request: TextCompletionRequest, place: Destination, view: PoolView, body: bytes) -> InstanceRequest:
-    """What the scheduler is told. The server streams, whatever the client asked for."""
-    prompt = read_prompt(_PROMPT.decode(body))
-    return InstanceRequest(
-        model=place.model if place.adapter is None else view.find_base(place.pool),
-        adapter=place.adapter,
-        prompt_tokens=prompt.tokens,
-        prefix=fingerprint_prompt(prompt.text, place.model, place.adapter),
-        priority=min(place.priority, SHEDDABLE_PRIORITY) if request.sheddable else place.priority,
-        objective=find_goal(place.promises),
-        max_tokens=request.sampling.max_tokens if request.sampling else None,
-        flow=request.user or "default-flow",
-        route=place.route,
-    )
-
-
-def _describe_missing(failed: TgError, order: Order) -> TgError:
-    """What became of the last attempt. Where it was a 404, the model's own options are not what is wrong."""
-    if not isinstance(failed, NotFound):
-        return failed
-    what = "model" if order.place.adapter is None else "adapter"
-    name = order.place.model[:MAX_LOGGED]
-    if order.unreachable:
-        return Unavailable(f"no server of the pool that can be reached has the {what} {name!r}; ask again later")
-    return NotFound(f"no server of the pool {order.place.pool} has the {what} {name!r}; load it there, or ask another")
-
-
-def _refuse(rejection: Rejection) -> TgError:
-    kind, sentence = _REFUSALS[rejection.status]
-    return kind(f"{sentence} ({rejection.reason})", retry_after=rejection.retry_after)
+def _stand_still() -> float:
+    return 0.0

@@ -10,7 +10,6 @@ from tg_gateway.dialects.lmi.order import Order
 from tg_gateway.dialects.lmi.whole_writer import OrderWriter, read_answers
 from tg_schema import TextCompletionResponse, TgError
 
-
 PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 
 
