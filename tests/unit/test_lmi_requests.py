@@ -263,6 +263,16 @@ def test_a_formatter_that_does_not_exist(name: str) -> None:
         assert caught.value.option == ("lmi", field)
 
 
+@pytest.mark.parametrize(("field", "arguments"), [("input_formatter", "body and headers"), ("output_formatter", "step")])
+def test_a_formatter_of_other_arguments(field: str, arguments: str) -> None:
+    config = GatewayConfig(lmi=msgspec.convert({field: "os:getcwd"}, LmiConfig))
+    with pytest.raises(BadRequest, match=f'"os:getcwd" must be a function of {arguments}$') as caught:
+        LMI.configure(config)
+    assert caught.value.option == ("lmi", field)
+    # Not every function of C tells its arguments.
+    LMI.configure(GatewayConfig(lmi=msgspec.convert({field: "builtins:dict"}, LmiConfig)))
+
+
 def test_the_completions_of_openai_are_asked_by_their_key() -> None:
     asked = ask({"prompt": ["a", "b"], "max_tokens": 3}, model="chat")
     assert [(each.prompt, each.model) for each in asked.request.requests] == [("a", "chat"), ("b", "chat")]

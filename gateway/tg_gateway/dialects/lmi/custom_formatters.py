@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import signature
+from types import MappingProxyType
 from typing import Any, Final
 
 from typing_extensions import override
@@ -18,6 +20,8 @@ from tg_schema.errors import BadRequest
 INPUT_GROUP: Final = "tokengrid.lmi_input_formatters"
 OUTPUT_GROUP: Final = "tokengrid.lmi_output_formatters"
 """Groups of entry points."""
+_ARGUMENTS: Final = MappingProxyType({INPUT_GROUP: ("body", "headers"), OUTPUT_GROUP: ("step",)})
+"""What the functions of a group are called with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def load_formatter(name: str, group: str, *place: str) -> Callable[..., Any]:
         place: of the name, within the table `[gateway]`.
 
     Raises:
-        BadRequest: there is none.
+        BadRequest: there is none, or it cannot be called so.
     """
     module, colon, function = name.partition(":")
     try:
@@ -85,7 +89,20 @@ def load_formatter(name: str, group: str, *place: str) -> Callable[..., Any]:
         ).at(*place) from None
     if not callable(found):
         raise BadRequest(f'"{name}" is not a function').at(*place)
+    _check_arguments(found, name, group, *place)
     return found  # type: ignore[no-any-return]
+
+
+def _check_arguments(found: Callable[..., Any], name: str, group: str, *place: str) -> None:
+    """At the start, since a call that fails looks like a body of another form."""
+    arguments = _ARGUMENTS[group]
+    try:
+        signature(found).bind(*arguments)
+    except TypeError:
+        raise BadRequest(f'"{name}" must be a function of {" and ".join(arguments)}').at(*place) from None
+    except ValueError:
+        # Some functions of C do not tell their arguments.
+        return
 
 
 def translate_body(formatter: InputFormatter, body: bytes, headers: Mapping[str, str]) -> bytes:
