@@ -160,10 +160,10 @@ BATCH = ["code", "message", "error"]
         ("/invocations", {}, 424, PAYLOAD),
         ("/invocations", {"inputs": ""}, 424, PAYLOAD),
         ("/invocations", {"inputs": 5}, 424, PAYLOAD),
-        ("/invocations", {"inputs": []}, 424, PAYLOAD),
-        ("/invocations", {"inputs": ["", ""]}, 424, PAYLOAD),
-        ("/invocations", {"inputs": ["a", 5]}, 424, PAYLOAD),
-        ("/invocations", {"inputs": ["a"] * 1025}, 424, PAYLOAD),
+        ("/invocations", {"inputs": []}, 424, BATCH),
+        ("/invocations", {"inputs": ["", ""]}, 424, BATCH),
+        ("/invocations", {"inputs": ["a", 5]}, 424, BATCH),
+        ("/invocations", {"inputs": ["a"] * 1025}, 424, BATCH),
         ("/invocations", {"inputs": "a", "parameters": []}, 424, PAYLOAD),
         ("/invocations", {"inputs": "a", "stream": 1}, 424, PAYLOAD),
         ("/invocations", {"inputs": "a", "adapters": ["x", "y"]}, 424, PAYLOAD),
@@ -230,6 +230,9 @@ async def test_keys_sizes_and_what_a_model_lacks() -> None:
     async with open_gateway(LOCKED) as it:
         got, _, answer = await post(it, {**HELLO, "stream": True})
         assert (got, answer["type"]) == (401, "UnauthorizedException")
+    async with door() as it:
+        got, _, answer = await post(it, HELLO, **{"Content-Encoding": "br"})
+        assert (got, answer["type"]) == (415, "UnsupportedMediaTypeException")
         async with it.http.get("/ping") as response:
             assert response.status in {200, 503}
     async with open_gateway(SMALL) as it:

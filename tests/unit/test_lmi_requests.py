@@ -263,7 +263,9 @@ def test_a_formatter_that_does_not_exist(name: str) -> None:
         assert caught.value.option == ("lmi", field)
 
 
-@pytest.mark.parametrize(("field", "arguments"), [("input_formatter", "body and headers"), ("output_formatter", "step")])
+@pytest.mark.parametrize(
+    ("field", "arguments"), [("input_formatter", "body and headers"), ("output_formatter", "step")]
+)
 def test_a_formatter_of_other_arguments(field: str, arguments: str) -> None:
     config = GatewayConfig(lmi=msgspec.convert({field: "os:getcwd"}, LmiConfig))
     with pytest.raises(BadRequest, match=f'"os:getcwd" must be a function of {arguments}$') as caught:

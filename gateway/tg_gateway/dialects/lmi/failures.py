@@ -27,6 +27,7 @@ TYPES: Final = MappingProxyType(
         405: "MethodNotAllowedException",
         408: "RequestTimeoutException",
         413: "PayloadTooLargeException",
+        415: "UnsupportedMediaTypeException",
         503: "ServiceUnavailableException",
     }
 )
@@ -82,16 +83,17 @@ def refuse(error: TgError, status: int, body: bytes, *, compatible: bool, rollin
         rolling: whether one text is answered by an object.
         formatter: the output formatter of requests that name none; "" = by `stream`.
     """
+    asked = _peek(body)
+    listed = bytes(asked.inputs).startswith(b"[")
     # First: a body without a byte was read too.
-    if isinstance(error, PayloadError):
+    if isinstance(error, PayloadError) and not listed:
         return Answer(encode(PayloadFailure(error.message)), FAILED_DEPENDENCY)
     if not body or status != error.status or isinstance(error, FRONT_END):
         # LMI throttles with 503.
         status = Unavailable.status if status == RateLimited.status else status
         kind = TYPES.get(status, "InternalServerException")
         return Answer(encode(FrontEndFailure(status, kind, error.message)), status)
-    asked = _peek(body)
-    if not rolling or bytes(asked.inputs).startswith(b"["):
+    if not rolling or listed:
         return Answer(encode(HandlerFailure.of(error)), FAILED_DEPENDENCY)
     status = 400 if isinstance(error, BadRequest | TooLarge) else FAILED_DEPENDENCY
     if _is_streamed(asked, formatter):
