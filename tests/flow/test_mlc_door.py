@@ -264,6 +264,9 @@ def chat(**fields: Any) -> dict[str, Any]:
 INVALID: list[tuple[str, Any, list[str | int], str]] = [
     ("chat/completions", b"", ["body"], "not valid JSON"),
     ("chat/completions", b"[]", ["body"], "wrong field"),
+    ("chat/completions", b'{"messages": [{"role": "user", "content": "\xe9"}]}', ["body"], "not UTF-8"),
+    ("completions", b'{"prompt": "\xe9"}', ["body"], "not UTF-8"),
+    ("embeddings", b'{"input": "\xe9"}', ["body"], "not UTF-8"),
     ("chat/completions", chat(messages="a"), ["body", "messages"], "Expected `array`"),
     ("chat/completions", chat(messages=[]), ["body", "messages"], "at least one message"),
     ("chat/completions", chat(messages=[{"role": "robot"}]), ["body", "messages", 0, "role"], "must be one of"),

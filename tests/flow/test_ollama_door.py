@@ -140,6 +140,8 @@ async def test_bad_input_is_refused_in_ollamas_shape() -> None:
             got, told = await post(it, f"api/{path}", body)
             assert (got, set(told)) == (status, {"error"}), (path, body, told)
             assert words in told["error"], (path, body, told)
+        _, told = await post(it, "api/generate", text(images=["?"]))
+        assert told == {"error": "images[0] must be an image in base64"}
         async with it.http.get("api/chat") as response:
             assert (response.status, set(await response.json())) == (405, {"error"})
         assert llm.requests == []

@@ -41,8 +41,12 @@ def translate_body(data: bytes) -> bytes:
     """
     try:
         fields: dict[str, Any] = dict(decode(dict[str, msgspec.Raw], data))
+        # Texts within the fields are not read here.
+        data.decode()
     except BadRequest as error:
         raise InvalidParameter(error.message, "") from None
+    except UnicodeDecodeError:
+        raise InvalidParameter("not valid JSON: the text is not UTF-8", "") from None
     body = decode_body(_Body, data)
     form, debug = body.response_format, body.debug_config
     if form is not None and form.schema is not None:

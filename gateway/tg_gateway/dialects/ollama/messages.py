@@ -53,7 +53,7 @@ def _read_call(name: str, call: AssistantCall) -> ToolCall:
 
 def _read_content(place: str, message: ChatMessage) -> str | tuple[Part, ...]:
     text = message.content or ""
-    images = read_images(place, message.images)
+    images = read_images(f"{place}.images", message.images)
     thought = (ReasoningPart(message.thinking),) if message.thinking and message.role == "assistant" else ()
     if not (images or thought):
         return text
@@ -61,9 +61,13 @@ def _read_content(place: str, message: ChatMessage) -> str | tuple[Part, ...]:
 
 
 def read_images(place: str, images: Sequence[str] | None) -> tuple[Part, ...]:
-    """The images of a message.
+    """The images of a message, or of a prompt.
+
+    Args:
+        place: of the list in the body.
+        images: each in base64.
 
     Raises:
         BadRequest: one is no image.
     """
-    return tuple(read_image(f"{place}.images[{number}]", data) for number, data in enumerate(images or ()))
+    return tuple(read_image(f"{place}[{number}]", data) for number, data in enumerate(images or ()))

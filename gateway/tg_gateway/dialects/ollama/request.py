@@ -34,7 +34,7 @@ def read_generate(body: GenerateBody, found: FoundModel) -> TextCompletionReques
         BadRequest: a field is senseless, or asks for what cannot be answered.
     """
     _check(body)
-    images = read_images("body", body.images)
+    images = read_images("images", body.images)
     if images:
         system = (Message("system", body.system),) if body.system else ()
         fields: dict[str, Any] = {"messages": (*system, Message("user", (TextPart(body.prompt or ""), *images)))}
