@@ -121,7 +121,8 @@ class Engine:
         longest = max(map(len, embedding.texts))
         if longest > self.context_length:
             raise TooLarge(
-                f"a text has {longest} tokens, but may have {self.context_length}: cut it into parts, or set truncate"
+                f"a text has {longest} tokens, but may have {self.context_length}: "
+                "cut it into parts, or have it truncated"
             )
         self._admit(embedding)
 
