@@ -7,8 +7,8 @@ from pathlib import Path
 POLL_SECONDS = 0.2
 """Polling interval in seconds. An edit is told when two polls see the same files, so not while they are written."""
 MAX_UNSETTLED = 3
-"""Polls in a row that may see other files each time; then the edits are told that came until then. Who edits one of many
-files again and again would otherwise never be heard."""
+"""Polls in a row that may see other files each time; then the edits are told that came until then. Who edits one of
+many files again and again would otherwise never be heard."""
 
 _Signature = tuple[int, int, int] | None
 
