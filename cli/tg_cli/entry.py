@@ -19,6 +19,8 @@ from tg_cli.terminal_text import remove_controls
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+STANDARD_ERROR = 2
+"""Its descriptor (POSIX)."""
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 EXIT_READER_LEFT = 141
@@ -44,13 +46,14 @@ def run(command: click.Command) -> NoReturn:
     """Run a command with the arguments of this process, and exit."""
     # Imported objects stay: to collect cycles among them took a tenth of the time to a command's first byte.
     gc.set_threshold(GC_THRESHOLD_OBJECTS, 10, 10)
+    _occupy_standard_descriptors()
     code = _outcome(command)
     try:
         if sys.stderr is not None:
             sys.stderr.flush()
     except OSError:
         # Lines of a log that a full disk has not taken; the interpreter would exit with 120 for them.
-        _mute(2)
+        _mute(STANDARD_ERROR)
     sys.exit(code)
 
 
@@ -101,6 +104,13 @@ def _usage(error: click.UsageError) -> str:
     hint = f"\nTry '{error.ctx.command_path} --help' for help." if error.ctx is not None else ""
     usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""
     return f"{usage}Error: {error.format_message()}{hint}"
+
+
+def _occupy_standard_descriptors() -> None:
+    """Keep 0, 1 and 2 from becoming sockets where a program has been started with one closed: uvloop would abort."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def _mute(descriptor: int) -> None:

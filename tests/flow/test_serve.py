@@ -15,7 +15,7 @@ import pytest
 from aiohttp import ClientSession
 
 from tests.fakes.gated_openai import GatedOpenAi
-from tests.flow.command import ended, ran, started
+from tests.flow.command import SCRIPTS, ended, ran, started
 from tg_client import TgClient
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
@@ -228,3 +228,22 @@ async def test_a_check_says_what_would_run() -> None:
         "on memory://, which answers\n",
         done.out,
     )
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-"])
+async def test_a_server_without_one_of_its_standard_descriptors_ends_as_usual(
+    provider: GatedOpenAi, closed: str
+) -> None:
+    options = f"--port 0 --model gated --provider openai --base-url {provider.url} --log-level error"
+    command = f"exec {SCRIPTS / SERVE} {options} {closed}"
+    async with started("bash", "-c", command, OPENAI_API_KEY=KEY) as process:
+        assert process.stdout is not None
+        assert (await process.stdout.readline()).startswith(b"ready: ")
+        process.terminate()
+        assert (await ended(process)).code == 0
+
+
+async def test_a_server_that_cannot_say_that_it_is_ready_says_why(provider: GatedOpenAi) -> None:
+    options = f"--port 0 --model gated --provider openai --base-url {provider.url} --log-level error"
+    done = await ran("bash", "-c", f"exec {SCRIPTS / SERVE} {options} > /dev/full", OPENAI_API_KEY=KEY)
+    assert (done.code, done.err) == (1, "tg-serve: the output cannot be written: No space left on device\n")
