@@ -309,11 +309,11 @@ def write_own(step: OutputStep) -> str:
 @pytest.mark.parametrize("name", ["n", "best_of"])
 def test_a_formatter_of_ones_own_writes_one_answer(name: str) -> None:
     door = LMI.configure(GatewayConfig(lmi=LmiConfig(output_formatter=f"{__name__}:write_own")))
-    asked = {"inputs": "hi", "parameters": {name: 2, "do_sample": True}}
+    parameters = {name: 2, "do_sample": True}
     with pytest.raises(BadRequest, match=f"parameters.{name}: this endpoint's output formatter writes one answer;"):
-        ask(asked, door)
-    parameters = {**asked["parameters"], "output_formatter": "none"}
-    assert ask({**asked, "parameters": parameters}, door).request.sampling.n == 2
+        ask({"inputs": "hi", "parameters": parameters}, door)
+    plain = ask({"inputs": "hi", "parameters": parameters | {"output_formatter": "none"}}, door)
+    assert plain.request.sampling.n == 2
 
 
 def test_a_model_has_settings_of_its_own() -> None:

@@ -288,7 +288,8 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         # A cheap bound, before a huge text is tokenized.
         longest = self.engine.context_length * self.engine.model.longest_piece
         if not request.truncate and max(map(len, request.texts)) > longest:
-            raise TooLarge(f"a text may have {self.engine.context_length} tokens: cut it into parts, or have it truncated")
+            length = self.engine.context_length
+            raise TooLarge(f"a text may have {length} tokens: cut it into parts, or have it truncated")
         if sum(map(len, request.texts)) > MAX_EMBEDDED_CHARACTERS:
             raise TooLarge(f"texts may have {MAX_EMBEDDED_CHARACTERS} characters altogether: ask several times")
 
