@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tg_base.llm.validation import check_completion
+from tg_base.llm.request_plan import check_completion
 from tg_base.protocol import EncodedRequest, Route
 from tg_base.runtime import finish, is_costly
 from tg_flow.llama.options import LlamaCppOptions

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.scripted_llm import ScriptedLlm
 from tests.flow.open_gateway import Opened, open_gateway
-from tg_base.llm.validation import check_completion
+from tg_base.llm.request_plan import check_completion
 from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from tg_base.llm.generation_plan import GenerationPlan
-from tg_base.llm.validation import check_completion
+from tg_base.llm.request_plan import GenerationPlan, check_completion
 from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, Tool, ToolCall
 from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BadRequest

@@ -8,8 +8,8 @@ import msgspec
 
 from tg_base.llm.answer_form import AnswerForm
 from tg_base.llm.core import LlmChunk, join_chunks
-from tg_base.llm.generation_plan import GenerationPlan
 from tg_base.llm.ranking import Ranking
+from tg_base.llm.request_plan import GenerationPlan
 from tg_base.llm.single_call import SingleCall
 from tg_base.telemetry import find_token_counter
 from tg_schema import TextCompletionRequest, TextCompletionResponse

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm.validation import check_completion
+from tg_base.llm.request_plan import check_completion
 from tg_base.server import Unreadable
 from tg_schema import TextCompletionRequest, decode, encode
 from tg_schema.errors import BadRequest, TooLarge

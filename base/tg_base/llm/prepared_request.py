@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tg_base.llm.generation_plan import GenerationPlan
 from tg_base.llm.large_request import RequestParts, read_request, split_request
+from tg_base.llm.request_plan import GenerationPlan
 from tg_schema import Message, TextCompletionRequest
 
 COUNT: Final = "count-tokens"

@@ -15,14 +15,13 @@ from typing_extensions import TypeVar, get_original_bases, override
 
 from tg_base.llm.answer_builder import Begun, answer_request
 from tg_base.llm.core import LlmChunk, PassOn, join_chunks
-from tg_base.llm.generation_plan import EMULATED_FEATURES, GenerationPlan
 from tg_base.llm.guard import guard_stream
 from tg_base.llm.large_request import CheckedRequest, join_request, read_in_parts
 from tg_base.llm.merged_streams import merge_streams
 from tg_base.llm.operations import EDITS, Detokenized, Embeddings, Scores, operate
 from tg_base.llm.options import ProviderOptions
 from tg_base.llm.prepared_request import COMPLETION, PreparedRequest
-from tg_base.llm.validation import check_completion
+from tg_base.llm.request_plan import EMULATED_FEATURES, GenerationPlan, check_completion
 from tg_base.runtime import WorkerPool
 from tg_base.server import Service
 from tg_schema import TEXT_COMPLETION, ModelInfo, TextCompletionRequest, TextCompletionResponse, TgError
