@@ -12,7 +12,7 @@ import uvloop
 
 from tests.virtual_time import in_virtual_time
 from tg_base.runtime import Alarm
-from tg_base.runtime.alarm import MIN_CANCELLED_ALARMS
+from tg_base.runtime.stream_parts import MIN_CANCELLED_ALARMS
 
 
 class Owner:

@@ -36,7 +36,7 @@ def plain(request: TextCompletionRequest) -> TextCompletionRequest:
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
-async def test_the_same_request_in_small_parts(kind: str) -> None:
+async def test_the_same_request_in_stream_parts(kind: str) -> None:
     request = REQUESTS[kind]
     parts: RequestParts = pickle.loads(pickle.dumps(read_in_parts(encode(request))))
     for name, part in parts.parts:

@@ -1,14 +1,13 @@
 """Lowest layer: tasks that end with their owner, threads nobody waits for, worker processes, sockets, defects, ids."""
 
-from tg_base.runtime.alarm import Alarm
 from tg_base.runtime.daemon_thread import start_daemon_thread
 from tg_base.runtime.defects import translate_defects
 from tg_base.runtime.entered import Entered, Watcher
-from tg_base.runtime.few_items import FewItems
 from tg_base.runtime.file_edits import POLL_SECONDS, FileEdits
 from tg_base.runtime.ids import last_number, new_id, new_number
 from tg_base.runtime.listening_sockets import MAX_WAITING_CONNECTIONS, SharedListener, open_listening_sockets
 from tg_base.runtime.reading_cost import MAX_QUICK_BYTES, MAX_READ_HERE_OBJECTS, is_costly
+from tg_base.runtime.stream_parts import Alarm, FewItems
 from tg_base.runtime.tasks import report, running
 from tg_base.runtime.turns import Steps, finish, take_turns
 from tg_base.runtime.worker_main import Unpicklable, ask_caller

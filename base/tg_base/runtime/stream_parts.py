@@ -1,6 +1,7 @@
-"""Stream -> event loop: times at which something is late, which nearly never come; one timer of the loop for all.
+"""Stream -> what each of thousands has, in few bytes: alarms that share one timer of the loop, and short queues.
 
-A timer of uvloop takes 0.54 KiB with its callback, its context and what libuv keeps, and each stream has three.
+A timer of uvloop takes 0.54 KiB with its callback, its context and what libuv keeps, and each stream has three: times
+at which something is late, which nearly never come. An empty deque takes 0.7 KiB.
 """
 
 import asyncio
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from contextvars import Context
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 MIN_CANCELLED_ALARMS: Final = 64
@@ -16,6 +17,7 @@ MIN_CANCELLED_ALARMS: Final = 64
 TIMER_SECONDS: Final = 0.001
 """The resolution of a loop's timers. Those of uvloop may come half of it too early, and so are set later by all of it:
 who is called too early would ask again, over and over, until its time has come."""
+Item = TypeVar("Item")
 
 
 class Alarm:
@@ -120,3 +122,13 @@ def _find_alarms(loop: asyncio.AbstractEventLoop) -> _Alarms:
         alarms = _Alarms()
         _LOOPS[loop] = ref(alarms)
     return alarms
+
+
+class FewItems(list[Item]):
+    """Replaces a deque that seldom has more than one item, in the objects of another library: empty it has 56 bytes."""
+
+    __slots__ = ()
+
+    def popleft(self) -> Item:
+        """Remove and return the first item, as a deque does."""
+        return self.pop(0)
