@@ -17,7 +17,7 @@ from tests.simulation.ledger import Violation
 from tests.simulation.scenario import Scenario, drawn
 from tests.simulation.simulator import Endless, Simulator
 from tests.simulation.world import World
-from tg_base.runtime.ids import Ids, set_source
+from tg_base.telemetry.trace import Ids, set_source
 
 
 @dataclass(frozen=True)

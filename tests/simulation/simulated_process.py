@@ -8,7 +8,7 @@ from typing import Any
 from tests.simulation.simulated_loop import SimulatedLoop, SimulatedTask
 from tests.simulation.simulated_wire import SimulatedWire
 from tests.simulation.simulator import Simulator
-from tg_base.runtime.ids import Ids, set_source
+from tg_base.telemetry.trace import Ids, set_source
 
 EPOCH = 1_700_000_000.0
 """What all wall clocks would show at the beginning, if they were right."""

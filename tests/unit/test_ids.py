@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tg_base.runtime import new_id, new_number
-from tg_base.runtime.ids import Ids, set_source
-from tg_base.telemetry.trace import child
+from tg_base.telemetry import new_id, new_number
+from tg_base.telemetry.trace import Ids, child, set_source
 
 
 @pytest.fixture(autouse=True)

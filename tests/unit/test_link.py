@@ -10,7 +10,8 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.protocol import Ack, Frame, LinkSender, LinkStream, StreamKey
-from tg_base.runtime import new_id, running
+from tg_base.runtime import running
+from tg_base.telemetry import new_id
 from tg_schema import Error, TextCompletionResponse, decode
 from tg_schema.topics import Topics
 

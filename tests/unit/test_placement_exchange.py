@@ -18,7 +18,7 @@ from tg_base.pools import Host
 from tg_base.pools.followed_pools import FollowedPools
 from tg_base.pools.placement_exchange import PlacementExchange
 from tg_base.pools.pool_watcher import PoolSources, PoolWatcher
-from tg_base.runtime import new_id
+from tg_base.telemetry import new_id
 from tg_schema.topics import Topics
 
 TOPIC = Topics().placements

@@ -34,8 +34,8 @@ from tg_base.protocol import (
     StreamKey,
     Subscriptions,
 )
-from tg_base.runtime import new_id, running
-from tg_base.telemetry import ATTEMPTS, REFUSALS
+from tg_base.runtime import running
+from tg_base.telemetry import ATTEMPTS, REFUSALS, new_id
 from tg_schema import TgError, decode
 from tg_schema.errors import BadRequest, BusError, TooLarge, Unavailable
 from tg_schema.features import describe_missing

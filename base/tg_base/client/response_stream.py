@@ -11,8 +11,7 @@ from typing_extensions import override
 from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.membership import Service
 from tg_base.protocol import EncodedRequest, RequestHeaders, Route, StreamClock, StreamKey
-from tg_base.runtime import new_id
-from tg_base.telemetry import trace
+from tg_base.telemetry import new_id, trace
 from tg_schema import TgError, decode
 from tg_schema.codec import encode_request
 from tg_schema.errors import BadRequest, ProtocolError, SlowConsumer

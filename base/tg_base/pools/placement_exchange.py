@@ -9,8 +9,8 @@ from typing_extensions import override
 from tg_base.bus import Bus
 from tg_base.instances import DEFAULT_TIMING, Scheduler, SharedState, SharingTiming
 from tg_base.pools.followed_pools import FollowedPools
-from tg_base.runtime import Entered, new_id, running
-from tg_base.telemetry import POISON
+from tg_base.runtime import Entered, running
+from tg_base.telemetry import POISON, new_id
 from tg_schema import TgError
 
 log = structlog.get_logger()

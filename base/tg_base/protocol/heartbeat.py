@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tg_base.bus import Bus, Delivery
-from tg_base.runtime import new_id
+from tg_base.telemetry import new_id
 from tg_schema import TgError
 
 ECHO_PROPERTY = "echo"

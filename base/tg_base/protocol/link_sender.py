@@ -22,7 +22,7 @@ from tg_base.protocol.messages import (
     LinkState,
     StreamKey,
 )
-from tg_base.runtime import new_number
+from tg_base.telemetry import new_number
 from tg_schema import Error, TgError, decode, encode
 from tg_schema.errors import TooLarge
 from tg_schema.response import Response

@@ -39,11 +39,12 @@ from tg_base.protocol import (
     StreamKey,
     Subscriptions,
 )
-from tg_base.runtime import last_number, new_id, report, running, translate_defects
+from tg_base.runtime import report, running, translate_defects
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.link_pool import LinkPool
 from tg_base.server.request_task import RequestTask
 from tg_base.server.tombstones import Tombstones
+from tg_base.telemetry import last_number, new_id
 from tg_schema import TgError, decode, encode
 from tg_schema.errors import Internal, Unavailable
 from tg_schema.topics import Topics

@@ -18,7 +18,8 @@ from tg_base.protocol import (
     Nack,
     StreamKey,
 )
-from tg_base.runtime import last_number, running
+from tg_base.runtime import running
+from tg_base.telemetry import last_number
 
 RETURN_HEARTBEATS = 2
 """Heartbeat intervals that a requestor believed dead has to prove that it is back."""

@@ -8,12 +8,12 @@ from typing import Any, Final, cast
 import structlog
 
 from tg_base.protocol import RequestHeaders, Route
-from tg_base.runtime import MAX_QUICK_BYTES, new_number, translate_defects
+from tg_base.runtime import MAX_QUICK_BYTES, translate_defects
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.responder import Responder, send_failure
 from tg_base.server.service import Service, Unreadable
 from tg_base.server.slots import Slot
-from tg_base.telemetry import find_stream_counter
+from tg_base.telemetry import find_stream_counter, new_number
 from tg_schema import TgError
 from tg_schema.errors import Cancelled, Internal, Timeout
 from tg_schema.response import Response

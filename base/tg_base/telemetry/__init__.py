@@ -1,4 +1,4 @@
-"""Process -> operator: metrics, logs, and the id of a request through every hop."""
+"""Process -> operator: metrics, logs, the id of a request through every hop, and all other ids."""
 
 from tg_base.telemetry import trace
 from tg_base.telemetry.histogram import Cells
@@ -22,11 +22,11 @@ from tg_base.telemetry.metrics import (
     find_token_counter,
 )
 from tg_base.telemetry.model_loads import MODEL_LOADS, AdapterLoad, ModelLoad
-from tg_base.telemetry.trace import Span
+from tg_base.telemetry.trace import Span, last_number, new_id, new_number
 
 __all__ = [
     "ACTIVE_STREAMS", "ATTEMPTS", "BAND", "CHUNK_GAP_SECONDS", "FIRST_TOKEN_SECONDS", "MODEL_LOADS",
     "OVERHEAD_SECONDS", "POISON", "QUEUE_WAIT_SECONDS", "READER_ENDS", "REFUSALS", "RESENDS", "STREAMS", "TASKS",
     "WARM", "AdapterLoad", "Cells", "ModelLoad", "Span", "configure_log", "find_stream_counter",
-    "find_token_counter", "hide_in_logs", "trace",
+    "find_token_counter", "hide_in_logs", "last_number", "new_id", "new_number", "trace",
 ]  # fmt: skip

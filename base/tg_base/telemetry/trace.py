@@ -1,22 +1,72 @@
-"""Task -> request: one request id from the gateway through every hop, in every log line.
+"""Task -> request: one request id from the gateway through every hop, in every log line; where all ids come from.
 
 A request at the gateway has an id (`X-Request-Id`). Every further request made for it, in any process, is a stream with
 its own id, and carries the ids of the first request and of its parent stream. The W3C trace context travels beside it.
+
+Ids are the only source of randomness in the protocol. A simulation sets a source of its own, and gets the same ids in
+every run.
 """
 
+import os
 import re
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
 from typing import Any, Self
 
 import msgspec
 
-from tg_base.runtime import new_id
-
 MAX_ID_CHARACTERS = 200
 _ID = re.compile(rf"[\w.:-]{{1,{MAX_ID_CHARACTERS}}}", re.ASCII)
 # The version ff and ids of zeros alone are invalid (Trace Context, section 3.2.2).
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class Ids:
+    """A source of ids.
+
+    Args:
+        token_bytes: returns the given number of random bytes.
+
+    Attributes:
+        last_number: the highest number given so far; 0 = none yet.
+    """
+
+    def __init__(self, token_bytes: Callable[[int], bytes] = os.urandom) -> None:
+        self._token_bytes = token_bytes
+        self.last_number = 0
+
+    def token(self, size: int) -> str:
+        """`size` random bytes, as twice as many hexadecimal digits."""
+        return self._token_bytes(size).hex()
+
+    def number(self) -> int:
+        """A number above all that this source has given."""
+        self.last_number += 1
+        return self.last_number
+
+
+_source = Ids()
+
+
+def set_source(source: Ids) -> None:
+    """Take the ids of this process from this source from now on."""
+    global _source  # noqa: PLW0603 - one for the process, as `random` and `secrets` are
+    _source = source
+
+
+def new_id(size: int = 16) -> str:
+    """A unique id: `size` random bytes in hexadecimal digits."""
+    return _source.token(size)
+
+
+def new_number() -> int:
+    """A number above all earlier ones of this process."""
+    return _source.number()
+
+
+def last_number() -> int:
+    """The highest number given in this process; 0 = none yet."""
+    return _source.last_number
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ from typing import Final
 import structlog
 from aiohttp import web
 
-from tg_base.runtime import SharedListener, new_id, translate_defects
-from tg_base.telemetry import trace
+from tg_base.runtime import SharedListener, translate_defects
+from tg_base.telemetry import new_id, trace
 from tg_gateway.access import (
     ALLOW_ORIGIN,
     ANYBODY,

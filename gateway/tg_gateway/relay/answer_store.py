@@ -15,7 +15,8 @@ from typing import Final
 from typing_extensions import override
 
 from tg_base.bus import Bus, Entry
-from tg_base.runtime import new_id, running
+from tg_base.runtime import running
+from tg_base.telemetry import new_id
 from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Background, Keep, KeptAnswer, KeptAnswers, Outcome
 from tg_gateway.relay.answer_log import (
     CANCEL,

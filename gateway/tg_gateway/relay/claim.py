@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tg_base.bus import Bus, Entry
-from tg_base.runtime import new_id
+from tg_base.telemetry import new_id
 from tg_gateway.relay.answer_log import ASKED, RETURNED, AnswerLog, label_claim, label_taken
 from tg_gateway.relay.answer_writer import AnswerWriter
 

@@ -1,6 +1,6 @@
 """Loop -> requestor: a dialog's records, with the ids and flags of their messages."""
 
-from tg_base.runtime import new_id
+from tg_base.telemetry import new_id
 from tg_flow.agent.core.usage import Usage
 from tg_schema import AgentResponse
 from tg_schema.agent import ChunkType

@@ -7,7 +7,7 @@ waits until its arguments are complete, or until the answer ends.
 from collections import deque
 from typing import Final
 
-from tg_base.runtime import new_id
+from tg_base.telemetry import new_id
 from tg_gateway.dialects.anthropic.open_block import OpenBlock, OpenText, OpenThinking, OpenToolUse
 from tg_gateway.dialects.anthropic.signatures import wrap_call_signature
 from tg_schema import ToolCallDelta

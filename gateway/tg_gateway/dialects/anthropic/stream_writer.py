@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from tg_base.runtime import new_id
+from tg_base.telemetry import new_id
 from tg_gateway.dialects import Writer, is_text_alone
 from tg_gateway.dialects.anthropic.block_sequence import BlockSequence
 from tg_gateway.dialects.anthropic.failures import encode_failure_event

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
-from tg_base.runtime import new_id
+from tg_base.telemetry import new_id
 from tg_gateway.dialects import WholeWriter
 from tg_gateway.dialects.anthropic.signatures import wrap_call_signature
 from tg_gateway.dialects.anthropic.usage import Tally
