@@ -3,7 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,8 +14,8 @@ ALLOW_ORIGIN: Final = "Access-Control-Allow-Origin"
 """The header that names the origin whose pages may read an answer."""
 ANY_ORIGIN: Final = "*"
 """Stands for pages of every origin."""
-CACHED_HOSTS = 256
-"""Host headers and addresses whose meaning is remembered."""
+REMEMBERED_HOSTS = 256
+"""Pairs of a host and an origin for which it is remembered what the rules say."""
 EXPOSED_HEADERS: Final = (
     "Retry-After", "WWW-Authenticate", "X-Request-Id", "X-Stream-Id", "X-Tokengrid-Ignored", "request-id",
     "x-should-retry",
@@ -33,14 +33,16 @@ class Origins:
     Args:
         config: `hosts`, `origins`, `allow_credentials` and the gateway's own `host`.
 
+    Attributes:
+        admits: `OriginRules.admits` of the rules in force.
+        headers: `OriginRules.headers` of the rules in force; nobody may change what it returns.
+
     Raises:
         BadRequest: an origin of the configuration is none, or every one may send credentials.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
-        self._hosts = _hosts_of(config)
-        self._origins = _origins_of(config)
-        self._exposed = _exposed_headers(config)
+        self._enforce(OriginRules(config))
 
     def prepare(self, config: GatewayConfig) -> Callable[[], None]:
         """Check edited hosts and origins, and return what puts them in force.
@@ -48,12 +50,28 @@ class Origins:
         Raises:
             BadRequest: as at a start.
         """
-        hosts, origins, exposed = _hosts_of(config), _origins_of(config), _exposed_headers(config)
+        return partial(self._enforce, OriginRules(config))
 
-        def commit() -> None:
-            self._hosts, self._origins, self._exposed = hosts, origins, exposed
+    def _enforce(self, rules: "OriginRules") -> None:
+        # A gateway is asked by a few names and pages: what the rules say of one holds until the next edit.
+        self.admits = lru_cache(REMEMBERED_HOSTS)(rules.admits)
+        self.headers = lru_cache(REMEMBERED_HOSTS)(rules.headers)
 
-        return commit
+
+class OriginRules:
+    """What one configuration says; the same answer to the same question.
+
+    Args:
+        config: as for `Origins`.
+
+    Raises:
+        BadRequest: as `Origins`.
+    """
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self._hosts = frozenset(host.lower() for host in (config.host, *config.hosts))
+        self._origins = _origins_of(config)
+        self._exposed = _exposed_headers(config)
 
     def admits(self, origin: str | None, host: str | None, *, keyed: bool) -> bool:
         """Whether a request may come in that a browser may have sent for somebody's page.
@@ -108,7 +126,6 @@ def preflight_headers(asked: Mapping[str, str]) -> Mapping[str, str] | None:
     }
 
 
-@lru_cache(CACHED_HOSTS)
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address."""
     try:
@@ -117,7 +134,6 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-@lru_cache(CACHED_HOSTS)
 def _is_number(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
@@ -126,16 +142,11 @@ def _is_number(host: str) -> bool:
     return True
 
 
-@lru_cache(CACHED_HOSTS)
 def _hostname(host: str) -> str:
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-def _hosts_of(config: GatewayConfig) -> frozenset[str]:
-    return frozenset(host.lower() for host in (config.host, *config.hosts))
 
 
 def _exposed_headers(config: GatewayConfig) -> dict[str, str]:
