@@ -43,6 +43,7 @@ class BoardCollector(Collector):
 
     @override
     def collect(self) -> Iterable[Metric]:
+        self._totals.settle()
         yield from self._requests()
         yield from self._distributions()
         yield from self._waits()

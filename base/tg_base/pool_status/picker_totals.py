@@ -1,10 +1,10 @@
 """Records of requests -> metrics: what all pickers of this process counted since it began."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from tg_base.instances import CHARACTERS_PER_TOKEN, Pick, Rejection
+from tg_base.instances import CHARACTERS_PER_TOKEN, Endpoint
 from tg_base.pool_status.bounded_label import BoundedLabel
 from tg_base.pool_status.request_record import ANSWERED, RequestRecord
 from tg_base.pool_status.request_series import RequestSeries
@@ -26,6 +26,8 @@ OUTCOMES: Final[Mapping[str, str]] = {
     "displaced": "EvictedOther",
 }
 """The published words for how waiting ended, by our reasons; the others are `RejectedOther`."""
+MAX_NOTED: Final = 64
+"""Requests, and ends of requests, that are noted before they are counted: together it costs a third."""
 _NOWHERE: Final = Destination("", "")
 
 
@@ -46,7 +48,7 @@ class RouteCount:
 
 
 class PickerTotals:
-    """Counts of a process. A closed pool's stay: a counter never goes back.
+    """Counts of a process. A closed pool's stay: a counter never goes back. Who reads them calls `settle` first.
 
     Args:
         is_configured: whether an operator named this model or adapter; clients' names are bounded.
@@ -64,6 +66,8 @@ class PickerTotals:
         self._models = BoundedLabel(is_configured)
         self._adapters = BoundedLabel(is_configured)
         self._servers = BoundedLabel(lambda _: False)
+        self._begun: list[RequestRecord] = []
+        self._ended: list[RequestRecord] = []
         self.series: dict[tuple[str, str], RequestSeries] = {}
         self.picks: dict[tuple[str, str, str], int] = {}
         self.adapters: dict[tuple[str, str], list[int]] = {}
@@ -74,37 +78,12 @@ class PickerTotals:
         self.hit_bytes = Cells(HIT_BYTES)
         self.request_bytes = Cells(REQUEST_BYTES)
 
-    def begin(
-        self, record: RequestRecord, made: Pick | Rejection, seconds: float, *, again: bool, waited: float = 0.0
-    ) -> None:
-        """Count a decision, and of a pick later the end. What can wait is counted then: a pick should cost little.
-
-        Args:
-            record: of the request.
-            made: what was decided.
-            seconds: that the decision took.
-            again: whether the request was counted before, and goes to another server now.
-            waited: seconds from its arrival to the decision.
-        """
-        series = self._find(record)
-        if not again:
-            series.count_request(record.priority)
-            self._count_wait(record, made, waited)
-        self.pick_seconds.observe(seconds)
-        if isinstance(made, Rejection):
-            series.count_error(made.status)
-            destination = record.facts.destination or _NOWHERE
-            for promise in destination.promises:
-                # A route whose requests are all refused is shown as well.
-                self._find_route(destination.route, promise)
-            key = ("failure", "", "")
-        else:
-            series.running += 1
-            record.on_end = partial(self._end, series)
-            key = ("success", self._servers.bound(record.server), made.endpoint.address.rpartition(":")[2])
-            if record.adapter is not None:
-                self._count_adapter(record, record.adapter)
-        self.picks[key] = self.picks.get(key, 0) + 1
+    def begin(self, record: RequestRecord) -> None:
+        """Count a decision, and of a pick later the end."""
+        record.on_end = self._end
+        self._begun.append(record)
+        if len(self._begun) >= MAX_NOTED:
+            self.settle()
 
     def refuse(self, record: RequestRecord) -> None:
         """Count a request that was refused before anything was picked."""
@@ -112,18 +91,60 @@ class PickerTotals:
         series.count_request(record.priority)
         series.count_error(record.status)
 
-    def _end(self, series: RequestSeries, record: RequestRecord) -> None:
-        series.running -= 1
-        self.request_bytes.observe(record.facts.body_bytes)
-        if record.prompt_tokens:
-            self.hit_ratios.observe(record.cached_tokens / record.prompt_tokens)
-            self.hit_bytes.observe(record.cached_tokens * CHARACTERS_PER_TOKEN)
-        if record.failed:
+    def settle(self) -> None:
+        """Count what was noted."""
+        begun, self._begun = self._begun, []
+        ended, self._ended = self._ended, []
+        if begun:
+            self._count_begun(begun)
+        if ended:
+            self._count_ended(ended)
+
+    def _end(self, record: RequestRecord) -> None:
+        self._ended.append(record)
+        if len(self._ended) >= MAX_NOTED:
+            self.settle()
+
+    def _count_begun(self, records: Sequence[RequestRecord]) -> None:
+        self.pick_seconds.observe_all([each.pick_seconds for each in records])
+        for record in records:
+            record.counted_in = series = self._find(record)
+            if record.waited is not None:
+                series.count_request(record.priority)
+            if record.endpoint is not None:
+                series.running += 1
+                if record.adapter is not None:
+                    self._count_adapter(record, record.adapter)
+                continue
             series.count_error(record.status)
-        if record.outcome != ANSWERED or record.lost:
-            return
-        series.observe(record)
-        destination = record.facts.destination or _NOWHERE
+            destination = record.facts.destination or _NOWHERE
+            for promise in destination.promises:
+                # A route whose requests are all refused is shown as well.
+                self._find_route(destination.route, promise)
+        self._count_waits(records)
+        self._count_picks([each.endpoint for each in records])
+
+    def _count_ended(self, records: Sequence[RequestRecord]) -> None:
+        self.request_bytes.observe_all([each.facts.body_bytes for each in records])
+        prompted = [(each.cached_tokens, each.prompt_tokens) for each in records if each.prompt_tokens]
+        self.hit_ratios.observe_all([cached / tokens for cached, tokens in prompted])
+        self.hit_bytes.observe_all([cached * CHARACTERS_PER_TOKEN for cached, _ in prompted])
+        answered: defaultdict[RequestSeries, list[RequestRecord]] = defaultdict(list)
+        for record in records:
+            # The same as at its beginning, also if an operator has named its model since.
+            series = record.counted_in if isinstance(record.counted_in, RequestSeries) else self._find(record)
+            series.running -= 1
+            if record.failed:
+                series.count_error(record.status)
+            if record.outcome == ANSWERED and not record.lost:
+                answered[series].append(record)
+        for series, some in answered.items():
+            series.observe(some)
+            for record in some:
+                if (destination := record.facts.destination) is not None and destination.promises:
+                    self._judge_all(record, destination)
+
+    def _judge_all(self, record: RequestRecord, destination: Destination) -> None:
         for promise in destination.promises:
             is_first = promise.kind == "TimeToFirstToken"
             seconds = record.first_token_seconds if is_first else record.output_token_seconds
@@ -142,16 +163,27 @@ class PickerTotals:
             count = self.routes[route, promise.kind] = RouteCount(promise)
         return count
 
-    def _count_wait(self, record: RequestRecord, made: Pick | Rejection, waited: float) -> None:
-        if record.facts.destination is None:
+    def _count_picks(self, picked: Sequence[Endpoint | None]) -> None:
+        servers = [("", "") if each is None else (each.name or each.address, each.address) for each in picked]
+        for (name, address), number in Counter(servers).items():
+            place = (self._servers.bound(name), address.rpartition(":")[2])
+            key = ("success", *place) if address else ("failure", "", "")
+            self.picks[key] = self.picks.get(key, 0) + number
+
+    def _count_waits(self, records: Sequence[RequestRecord]) -> None:
+        waited: defaultdict[tuple[int, str, str], list[float]] = defaultdict(list)
+        for record in records:
             # Without a body it goes past the queue.
-            return
-        outcome = DISPATCHED if isinstance(made, Pick) else OUTCOMES.get(made.reason, "RejectedOther")
-        key = (str(record.priority), outcome, record.facts.destination.pool)
-        cells = self.queued.get(key)
-        if cells is None:
-            cells = self.queued[key] = Cells(QUEUE_SECONDS)
-        cells.observe(waited)
+            if record.facts.destination is not None and record.waited is not None:
+                outcome = DISPATCHED if record.endpoint is not None else record.reasons[0]
+                waited[record.priority, outcome, record.facts.destination.pool].append(record.waited)
+        for (priority, reason, pool), seconds in waited.items():
+            outcome = reason if reason == DISPATCHED else OUTCOMES.get(reason, "RejectedOther")
+            key = (str(priority), outcome, pool)
+            cells = self.queued.get(key)
+            if cells is None:
+                cells = self.queued[key] = Cells(QUEUE_SECONDS)
+            cells.observe_all(seconds)
 
     def _count_adapter(self, record: RequestRecord, adapter: str) -> None:
         key = ((record.facts.destination or _NOWHERE).pool, self._adapters.bound(adapter))
@@ -161,9 +193,11 @@ class PickerTotals:
         counts[record.loads] += 1
 
     def _find(self, record: RequestRecord) -> RequestSeries:
-        facts, bound = record.facts, self._models.bound
-        names = (bound(facts.model), bound((facts.destination or _NOWHERE).model))
+        facts = record.facts
+        names = (facts.model, (facts.destination or _NOWHERE).model)
+        # Nearly all names are labels as they are.
         found = self.series.get(names)
-        if found is None:
-            found = self.series[names] = RequestSeries()
-        return found
+        if found is not None:
+            return found
+        bound = self._models.bound
+        return self.series.setdefault((bound(names[0]), bound(names[1])), RequestSeries())

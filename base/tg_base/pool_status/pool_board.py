@@ -95,14 +95,16 @@ class PoolBoard:
             arrived_at: when the request came, on the board's clock, if it waited for a server; None = now.
         """
         now = self.clock()
-        record = RequestRecord(facts, request, made, now if arrived_at is None else arrived_at)
+        record = RequestRecord.make(facts, request, made, now if arrived_at is None else arrived_at)
+        record.pick_seconds = seconds
+        record.waited = None if again else now - record.picked_at
         self.decisions.append(record)
-        self.totals.begin(record, made, seconds, again=again, waited=now - record.picked_at)
+        self.totals.begin(record)
         return record
 
     def refuse(self, facts: RequestFacts, made: Rejection) -> None:
         """Take a refusal for which nothing was picked among: a model that nobody knows."""
-        record = RequestRecord(facts, _NO_REQUEST, made, self.clock())
+        record = RequestRecord.make(facts, _NO_REQUEST, made, self.clock())
         self.decisions.append(record)
         self.totals.refuse(record)
 

@@ -22,7 +22,13 @@ class PoolBoards:
         self._registry = registry
         self._shown: list[PoolBoard] = []
         self._collector: BoardCollector | None = None
-        self.totals = PickerTotals(lambda name: any(board.names(name) for board in self._shown))
+        self._totals = PickerTotals(lambda name: any(board.names(name) for board in self._shown))
+
+    @property
+    def totals(self) -> PickerTotals:
+        """What was counted until now."""
+        self._totals.settle()
+        return self._totals
 
     @property
     def shown(self) -> tuple[PoolBoard, ...]:
@@ -33,7 +39,7 @@ class PoolBoards:
     def show(self, board: PoolBoard) -> Iterator[None]:
         """Show a board until the block is left."""
         if self._collector is None:
-            self._collector = BoardCollector(lambda: self._shown, self.totals)
+            self._collector = BoardCollector(lambda: self._shown, self._totals)
             self._registry.register(self._collector)
         self._shown.append(board)
         try:

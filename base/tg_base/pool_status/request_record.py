@@ -1,24 +1,29 @@
 """Door -> board: one request from its pick to its end, for the page and for the metrics."""
 
 from collections.abc import Callable
+from typing import Self
 
-from tg_base.instances import InstanceRequest, InstanceUsage, Pick, Rejection
+from msgspec import Struct
+
+from tg_base.instances import Endpoint, InstanceRequest, InstanceUsage, Objective, Pick, Rejection
 from tg_base.pool_status.request_facts import RequestFacts
 
 MIN_ERROR_STATUS = 400
 ANSWERED, LEFT, REFUSED, LOST = "answered", "ended early", "refused", "another server was faster"
 
 
-class RequestRecord:
+class RequestRecord(Struct, eq=False):
     """Its calls may come in any order and any number of times: each counts once. Its attributes are for reading.
 
     Attributes:
         facts: what the door knows.
         adapter, priority, objective, prompt_tokens: what the scheduler was told.
+        streamed: whether its answer comes token by token.
         picked_at: on the board's clock.
         first_at: when the answer began; None = not yet, or it comes whole.
         ended_at: when it ended; None = not yet.
-        server: the name of the server; "" = none.
+        endpoint: the server that was picked; None = none.
+        server: the name of the server that answers; "" = none.
         reasons: the policy's, or that of a refusal.
         cached_tokens: of the prompt, that the server probably has in its cache.
         loads: whether the server has to load the adapter first.
@@ -28,56 +33,50 @@ class RequestRecord:
         outcome: how it ended; "" = not yet.
         failed: whether it ended by an error.
         usage: what the server counted.
+        began: whether something of the answer came.
+        pick_seconds: what the decision took.
+        waited: seconds from the request to the decision; None = another attempt was recorded before.
+        counted_in: of the totals, which count both its beginning and its end there.
         on_end: is told of the end of a request that was picked a server for; None = nobody.
     """
 
-    __slots__ = (
-        "_began",
-        "_streamed",
-        "adapter",
-        "cached_tokens",
-        "ended_at",
-        "facts",
-        "failed",
-        "first_at",
-        "loads",
-        "lost",
-        "moved",
-        "objective",
-        "on_end",
-        "outcome",
-        "picked_at",
-        "priority",
-        "prompt_tokens",
-        "reasons",
-        "server",
-        "status",
-        "usage",
-    )
+    facts: RequestFacts
+    adapter: str | None
+    priority: int
+    objective: Objective | None
+    prompt_tokens: int
+    streamed: bool
+    picked_at: float
+    reasons: tuple[str, ...]
+    endpoint: Endpoint | None = None
+    server: str = ""
+    cached_tokens: int = 0
+    loads: bool = False
+    pick_seconds: float = 0.0
+    waited: float | None = None
+    counted_in: object = None
+    on_end: "Callable[[RequestRecord], None] | None" = None
+    first_at: float | None = None
+    ended_at: float | None = None
+    usage: InstanceUsage | None = None
+    status: int = 0
+    outcome: str = ""
+    began: bool = False
+    moved: bool = False
+    lost: bool = False
+    failed: bool = False
 
-    def __init__(self, facts: RequestFacts, request: InstanceRequest, made: Pick | Rejection, now: float) -> None:
-        self.facts = facts
+    @classmethod
+    def make(cls, facts: RequestFacts, request: InstanceRequest, made: Pick | Rejection, now: float) -> Self:
+        """Of a decision."""
         # Not the request itself: the fingerprint of a long prompt has thousands of blocks.
-        self.adapter = request.adapter
-        self.priority = request.priority
-        self.objective = request.objective
-        self.prompt_tokens = request.prompt_tokens
-        self.picked_at = now
-        self.first_at: float | None = None
-        self.ended_at: float | None = None
-        self.usage: InstanceUsage | None = None
-        self._streamed, self._began = request.streamed, False
-        self.moved = self.loads = self.lost = self.failed = False
-        self.outcome = self.server = ""
-        self.status = self.cached_tokens = 0
-        self.on_end: Callable[[RequestRecord], None] | None = None
-        self.reasons = made.reasons if isinstance(made, Pick) else (made.reason,)
-        if isinstance(made, Pick):
-            self.server = made.endpoint.name or made.endpoint.address
-            self.cached_tokens = request.prompt_tokens - made.placement.uncached_tokens
-            self.loads = made.placement.loads_adapter
-        else:
-            self.status, self.outcome, self.ended_at, self.failed = made.status, REFUSED, now, True
+        asked = (facts, request.adapter, request.priority, request.objective, request.prompt_tokens, request.streamed)
+        if isinstance(made, Rejection):
+            return cls(*asked, now, (made.reason,), status=made.status, outcome=REFUSED, ended_at=now, failed=True)
+        endpoint, placement = made.endpoint, made.placement
+        cached = request.prompt_tokens - placement.uncached_tokens
+        server = endpoint.name or endpoint.address
+        return cls(*asked, now, made.reasons, endpoint, server, cached, placement.loads_adapter)
 
     @property
     def first_token_seconds(self) -> float | None:
@@ -108,8 +107,8 @@ class RequestRecord:
     def first_token(self, now: float) -> None:
         """Note that the answer began. The first piece of a whole one is not its first token."""
         if self.first_at is None and self.ended_at is None:
-            self._began = True
-            self.first_at = now if self._streamed else None
+            self.began = True
+            self.first_at = now if self.streamed else None
 
     def end(self, usage: InstanceUsage | None, now: float, outcome: str = "") -> None:
         """Note that the request is over.
@@ -124,7 +123,7 @@ class RequestRecord:
         self.ended_at = now
         self.usage = usage
         self.failed = self.failed or self.status >= MIN_ERROR_STATUS
-        by_status = f"status {self.status}" if self.failed else ANSWERED if self._began else LEFT
+        by_status = f"status {self.status}" if self.failed else ANSWERED if self.began else LEFT
         self.outcome = outcome or by_status
         if self.on_end is not None:
             self.on_end(self)

@@ -4,7 +4,7 @@ The names and labels are those of llm-d-router (`llm_d_epp_*`) and of the Gatewa
 (`inference_objective_*`), where ours mean the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tg_base.pool_status.request_record import RequestRecord
@@ -71,31 +71,29 @@ class RequestSeries:
         code = ERROR_CODES.get(status, "ModelServerError")
         self.errors[code] = self.errors.get(code, 0) + 1
 
-    def observe(self, record: RequestRecord) -> None:
-        """Count a request that ended. Only answered ones have distributions: failures of made-up names stay cheap."""
-        usage, first, duration = record.usage, record.first_token_seconds, record.seconds
-        if duration is None:
-            return
-        cells = self.cells
+    def observe(self, records: Sequence[RequestRecord]) -> None:
+        """Count requests that were answered. Only these have distributions: failures of made-up names stay cheap."""
         # Of a whole answer nobody saw the first token.
-        if first is not None:
-            cells["request_ttft_seconds"].observe(first)
-        cells["request_duration_seconds"].observe(duration)
-        pace = record.output_token_seconds
-        objective = record.objective
-        if objective is not None:
-            self._judge("ttft", first, objective.first_token)
-            self._judge("tpot", pace, objective.output_token)
-        if usage is None:
-            return
-        for name, tokens in (("input_tokens", usage.prompt_tokens), ("prompt_cached_tokens", usage.cached_tokens)):
-            if tokens is not None:
-                cells[name].observe(tokens)
-        if usage.output_tokens:
-            cells["output_tokens"].observe(usage.output_tokens)
-            cells["normalized_time_per_output_token_seconds"].observe(duration / usage.output_tokens)
-        if pace is not None:
-            cells["request_tpot_seconds"].observe(pace)
+        self._observe("request_ttft_seconds", [each.first_token_seconds for each in records])
+        durations = [(each.seconds or 0.0, each.usage) for each in records]
+        self.cells["request_duration_seconds"].observe_all([seconds for seconds, _ in durations])
+        paces = [each.output_token_seconds for each in records]
+        self._observe("request_tpot_seconds", paces)
+        counted = [usage for _, usage in durations if usage is not None]
+        self._observe("input_tokens", [usage.prompt_tokens for usage in counted])
+        self._observe("prompt_cached_tokens", [usage.cached_tokens for usage in counted])
+        self._observe("output_tokens", [usage.output_tokens or None for usage in counted])
+        normalized = [seconds / usage.output_tokens for seconds, usage in durations if usage and usage.output_tokens]
+        self._observe("normalized_time_per_output_token_seconds", normalized)
+        for record, pace in zip(records, paces, strict=True):
+            if record.objective is not None:
+                self._judge("ttft", record.first_token_seconds, record.objective.first_token)
+                self._judge("tpot", pace, record.objective.output_token)
+
+    def _observe(self, name: str, amounts: Sequence[float | None]) -> None:
+        known = [amount for amount in amounts if amount is not None]
+        if known:
+            self.cells[name].observe_all(known)
 
     def _judge(self, kind: str, seconds: float | None, promised: float | None) -> None:
         if seconds is not None and promised is not None and seconds > promised:
