@@ -1,5 +1,7 @@
 """Placements -> server state: which beginnings of prompts are in use on one server, and take no room a second time."""
 
+from functools import cache
+
 from tg_base.instances.fingerprint import Fingerprint
 
 _LEVEL_BITS = 2
@@ -8,7 +10,12 @@ _LEVEL_BITS = 2
 def marks_of(prefix: Fingerprint) -> tuple[int, ...]:
     """The hashes at the end of a prompt's first block, of its first 4, 16, 64 and so on: a long prompt in few words."""
     blocks = prefix.blocks
-    return tuple([blocks[(1 << bits) - 1] for bits in range(0, len(blocks).bit_length(), _LEVEL_BITS)])
+    return tuple([blocks[at] for at in _places(len(blocks).bit_length())])
+
+
+@cache
+def _places(bit_length: int) -> tuple[int, ...]:
+    return tuple((1 << bits) - 1 for bits in range(0, bit_length, _LEVEL_BITS))
 
 
 class ActivePrefixes:

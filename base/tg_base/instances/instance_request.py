@@ -77,8 +77,8 @@ class InstanceUsage(Struct, frozen=True):
     @classmethod
     def reported(cls, prompt_tokens: int | None, cached_tokens: int | None, output_tokens: int | None) -> Self:
         """What a server told, without what cannot be."""
-        return cls(_believe(prompt_tokens), _believe(cached_tokens), _believe(output_tokens))
-
-
-def _believe(tokens: int | None) -> int | None:
-    return tokens if tokens is not None and 0 <= tokens <= MAX_TOKENS else None
+        return cls(
+            prompt_tokens if prompt_tokens is not None and 0 <= prompt_tokens <= MAX_TOKENS else None,
+            cached_tokens if cached_tokens is not None and 0 <= cached_tokens <= MAX_TOKENS else None,
+            output_tokens if output_tokens is not None and 0 <= output_tokens <= MAX_TOKENS else None,
+        )

@@ -1,11 +1,16 @@
 """Scheduler -> door or pool provider: where a request goes, or why it goes nowhere."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from tg_base.instances.endpoint import Endpoint
 from tg_base.instances.placement import Placement
+from tg_base.instances.server_state import ServerState
+
+MAX_FALLBACKS = 2
+"""Servers named beside the picked one."""
 
 RejectionReason = Literal[
     "no-endpoints", "model-not-found", "saturated", "objective-out-of-reach", "queue-full", "displaced", "expired"
@@ -19,15 +24,22 @@ class Pick(Struct, frozen=True):
 
     Attributes:
         endpoint: the server.
-        fallbacks: where to go if it cannot be reached, best first; at most MAX_FALLBACKS.
+        others: the next best, the picked one may be among them.
         reasons: why this server, for logs and pages.
         placement: tell it of the first token and of the end.
     """
 
     endpoint: Endpoint
-    fallbacks: tuple[Endpoint, ...]
+    others: Sequence[ServerState]
     reasons: tuple[str, ...]
     placement: Placement
+
+    @property
+    def fallbacks(self) -> tuple[Endpoint, ...]:
+        """Where to go if it cannot be reached, best first; at most MAX_FALLBACKS."""
+        # Not everybody asks for them.
+        picked = self.endpoint.address
+        return tuple([each.endpoint for each in self.others if each.endpoint.address != picked][:MAX_FALLBACKS])
 
 
 class Rejection(Struct, frozen=True):

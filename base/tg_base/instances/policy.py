@@ -10,9 +10,6 @@ from tg_base.instances.instance_request import InstanceRequest
 from tg_base.instances.pick import RejectionReason
 from tg_base.instances.server_state import ServerState
 
-MAX_FALLBACKS = 2
-"""Servers named beside the picked one."""
-
 
 class Situation(Struct, frozen=True, eq=False):
     """What a policy decides on. The same situation and the same state of `random` give the same decision.
@@ -35,11 +32,15 @@ class Situation(Struct, frozen=True, eq=False):
 
 
 class Choice(NamedTuple):
-    """The server that a policy chose, and why; the next best, if it knows them."""
+    """The server that a policy chose, and why; the next best, and what it found for its choice, if it knows them.
+
+    `matched` are the prompt's blocks that the server has; None = to be looked up.
+    """
 
     server: ServerState
     reasons: tuple[str, ...]
     others: Sequence[ServerState] = ()
+    matched: int | None = None
 
 
 class Refusal(NamedTuple):

@@ -4,11 +4,13 @@ Scraped metrics are a scrape old, and many requests are placed between two of th
 itself, and reads reports for what it cannot know: slots, the size of the cache, what others placed.
 """
 
+from collections.abc import Iterable, Sequence
 from math import ceil, exp
 from operator import attrgetter, itemgetter
 
-from tg_base.instances.fingerprint import BLOCK_TOKENS
-from tg_base.instances.policy import MAX_FALLBACKS, Choice, Refusal, Situation
+from tg_base.instances.fingerprint import BLOCK_TOKENS, Fingerprint
+from tg_base.instances.pick import MAX_FALLBACKS
+from tg_base.instances.policy import Choice, Refusal, Situation
 from tg_base.instances.server_state import LOAD_SECONDS, ServerState
 
 CROWD_WEIGHT = 0.005
@@ -42,7 +44,7 @@ MAX_CANDIDATES = 4
 """Servers looked at for each reason to choose one: its adapter, its prompt's beginning, little to do."""
 
 _load_of = attrgetter("load")
-_RANK = itemgetter(0, 3)
+_RANK = itemgetter(0, 1)
 
 
 class PredictedWait:
@@ -51,12 +53,15 @@ class PredictedWait:
     def choose(self, situation: Situation) -> Choice | Refusal:
         """Choose among the servers that have the adapter or the prompt's beginning, and the least loaded ones."""
         request, random = situation.request, situation.random
-        candidates, first = _candidates(situation), request.prefix.blocks[:1]
-        is_used = any(first[0] in server.active.users for server in candidates) if first else False
-        ranked = sorted(
-            [(*_cost(server, situation, is_used), random.random(), server) for server in candidates], key=_RANK
-        )
-        cost, wait, matched, _, chosen = ranked[0]
+        candidates = _candidates(situation)
+        is_used = _is_used(request.prefix, candidates)
+        draw = random.random
+        ranked = []
+        for server in candidates:
+            cost, wait, matched = _cost(server, situation, is_used)
+            ranked.append((cost, draw(), wait, matched, server))
+        ranked.sort(key=_RANK)
+        cost, _, wait, matched, chosen = ranked[0]
         if request.priority < 0:
             objective = request.objective
             bound = None if objective is None else objective.first_token
@@ -64,8 +69,8 @@ class PredictedWait:
             alone = _alone_seconds(chosen, situation)
             if wait > max(SHED_SHARE * (bound or DEFAULT_OBJECTIVE_SECONDS), BUSY_FACTOR * alone):
                 return Refusal("objective-out-of-reach")
-        others = [server for *_, server in ranked[: MAX_FALLBACKS + 1]]
-        return Choice(chosen, _reasons(chosen, request.adapter, matched, cost), others)
+        others = [each[4] for each in ranked[: MAX_FALLBACKS + 1]]
+        return Choice(chosen, _reasons(chosen, request.adapter, matched, cost), others, matched)
 
 
 def predict_first_token(server: ServerState, situation: Situation) -> float:
@@ -73,10 +78,20 @@ def predict_first_token(server: ServerState, situation: Situation) -> float:
     return _cost(server, situation, True)[1]
 
 
-def _candidates(situation: Situation) -> list[ServerState]:
+def _is_used(prefix: Fingerprint, servers: Iterable[ServerState]) -> bool:
+    """Whether a prompt's first block is in use on any of the servers."""
+    if prefix.blocks:
+        first = prefix.blocks[0]
+        for server in servers:
+            if first in server.active.users:
+                return True
+    return False
+
+
+def _candidates(situation: Situation) -> Sequence[ServerState]:
     servers, request = situation.servers, situation.request
     if len(servers) <= SMALL_POOL_SERVERS:
-        return list(servers)
+        return servers
     by_load = sorted(servers, key=_load_of)
     found = by_load[:MAX_CANDIDATES]
     adapter, blocks = request.adapter, request.prefix.blocks
@@ -100,14 +115,18 @@ def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[flo
         is_used: whether the prompt's first block is in use on any of the servers.
     """
     request, speed = situation.request, server.speed
-    residence = situation.expected_tokens * speed.output_token_seconds
-    residence = max(residence, LENGTH_BY_AGE * situation.mean_age)
     matched = server.prefixes.match(request.prefix)
     own = max(request.prompt_tokens - BLOCK_TOKENS * matched, 1)
-    work = speed.prompt_token_seconds * own
-    wait = speed.fixed_seconds + speed.prompt_token_seconds * server.uncached_tokens
+    seconds, fixed = speed.prompt_token_seconds, speed.fixed_seconds
+    work = seconds * own
+    wait = fixed + seconds * server.uncached_tokens
+    adapter, capacity = request.adapter, server.cache_tokens
+    if adapter is None and not capacity and not server.ready_at:
+        # Of most servers of base models nothing more is known.
+        return wait + work + CROWD_WEIGHT * server.requests * (work + fixed), wait + work, matched
+    residence = situation.expected_tokens * speed.output_token_seconds
+    residence = max(residence, LENGTH_BY_AGE * situation.mean_age)
     extra = 0.0
-    adapter = request.adapter
     if adapter is not None:
         if adapter not in server.adapter_requests:
             extra = _slot_cost(server, situation, residence)
@@ -116,7 +135,6 @@ def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[flo
             extra += CROWD_WEIGHT * server.requests * LOAD_SECONDS  # other answers stand still meanwhile
     if server.ready_at:
         wait += _loading_seconds(server, adapter, situation.now)
-    capacity = server.cache_tokens
     if capacity:
         shared, users = server.active.shared_blocks(request.prefix, matched) if matched and is_used else (0, 0)
         shared *= BLOCK_TOKENS

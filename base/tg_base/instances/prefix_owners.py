@@ -1,7 +1,8 @@
 """Placements -> scheduler: which blocks of prompts a server probably still has in its cache."""
 
+from collections import deque
 from collections.abc import Container, Sequence
-from itertools import islice
+from itertools import islice, repeat
 
 from tg_base.instances.fingerprint import Fingerprint
 
@@ -72,8 +73,8 @@ class PrefixOwners:
         known = self.blocks
         if last is not None and last not in known:
             return False
-        for block in behind:
-            known.pop(block, None)
+        # No step of Python for a block: a long prompt has thousands.
+        deque(map(known.pop, behind, repeat(None)), maxlen=0)
         # From the end on, so that what is forgotten first is the end.
         known.update(zip(reversed(behind), reversed((last, *behind[:-1])), strict=False))
         used = len(behind)

@@ -59,7 +59,7 @@ class Room:
                 # The policy counts what a server costs the others. Who goes before them may take it all the same.
                 kept = next(filter(self._is_kept, choice.others), None)
                 if kept is not None:
-                    return choice._replace(server=kept, reasons=(ELSEWHERE,))
+                    return choice._replace(server=kept, reasons=(ELSEWHERE,), matched=None)
             if self._waiting.priority < 0:
                 # Who may be shed is not served late at the cost of others.
                 return None

@@ -13,10 +13,10 @@ from tg_base.instances.least_request import requests_of
 from tg_base.instances.load_report import LoadReport
 from tg_base.instances.missing_adapters import MissingAdapters
 from tg_base.instances.output_estimates import OutputEstimates
-from tg_base.instances.pick import Pick, Rejection
+from tg_base.instances.pick import MAX_FALLBACKS, Pick, Rejection
 from tg_base.instances.placement import Placement, PlacementFollower, PlacementListener
 from tg_base.instances.policies import DEFAULT_POLICY, POLICIES
-from tg_base.instances.policy import MAX_FALLBACKS, Choice, Policy, Refusal, Situation
+from tg_base.instances.policy import Choice, Policy, Refusal, Situation
 from tg_base.instances.predicted_wait import predict_first_token
 from tg_base.instances.server_state import ServerState
 from tg_base.instances.told_adapters import ToldAdapters
@@ -112,14 +112,13 @@ class Scheduler:
     def place(self, request: InstanceRequest, choice: Choice, now: float) -> Pick:
         """Count a request at the server that was chosen, until its placement ends."""
         server = choice.server
-        fallbacks = [other.endpoint for other in choice.others if other is not server][:MAX_FALLBACKS]
-        matched = server.prefixes.match(request.prefix)
+        matched = server.prefixes.match(request.prefix) if choice.matched is None else choice.matched
         placement = Placement(server, request, self._estimates, matched * BLOCK_TOKENS, now)
         placement.follower, placement.missing = self.follower, self.missing
         if self.listener is not None:
             placement.listener = self.listener
             self.listener.placed(placement, request.prefix, matched)
-        return Pick(server.endpoint, tuple(fallbacks), choice.reasons, placement)
+        return Pick(server.endpoint, choice.others, choice.reasons, placement)
 
     def adopt(self, endpoint: Endpoint, request: InstanceRequest, cached: int, room: int, now: float) -> Placement:
         """Count a request that another scheduler placed, until its placement ends. That one tells what it learns of it.

@@ -35,16 +35,16 @@ class ServerSpeed:
 
     def learn_first_token(self, tokens: int, seconds: float) -> None:
         """Note the seconds that a number of tokens took, those of earlier requests included."""
-        self._weight = FORGETTING * self._weight + 1
-        self._n = FORGETTING * self._n + tokens
-        self._t = FORGETTING * self._t + seconds
-        self._nn = FORGETTING * self._nn + tokens * tokens
-        self._nt = FORGETTING * self._nt + tokens * seconds
-        spread = self._weight * self._nn - self._n * self._n
+        self._weight = weight = FORGETTING * self._weight + 1
+        self._n = n = FORGETTING * self._n + tokens
+        self._t = t = FORGETTING * self._t + seconds
+        self._nn = nn = FORGETTING * self._nn + tokens * tokens
+        self._nt = nt = FORGETTING * self._nt + tokens * seconds
+        spread = weight * nn - n * n
         if spread > 0:
-            slope = (self._weight * self._nt - self._n * self._t) / spread
+            slope = (weight * nt - n * t) / spread
             self.prompt_token_seconds = min(max(slope, _MIN_SECONDS_PER_TOKEN), _MAX_SECONDS_PER_TOKEN)
-        self.fixed_seconds = max((self._t - self.prompt_token_seconds * self._n) / self._weight, 0.0)
+        self.fixed_seconds = max((t - self.prompt_token_seconds * n) / weight, 0.0)
 
     def predict_first_token(self, tokens: int) -> float:
         """Seconds until the first token, where `tokens` of the prompt have to be computed."""

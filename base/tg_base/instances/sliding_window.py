@@ -32,7 +32,8 @@ class SlidingWindow:
 
     def note(self, now: float, *, kept: bool) -> None:
         """Count an event; `now` never goes back."""
-        self._slide(now)
+        if now // _BUCKET_SECONDS > self._bucket:
+            self._slide(now)
         at = self._bucket % BUCKET_COUNT
         self._total[at] += 1
         self._kept[at] += kept

@@ -38,8 +38,8 @@ class PlacementCourse:
         self._request = request
         self._clock = clock
         self._read_load = read_load
+        self._pick = pick
         self._endpoint = pick.endpoint
-        self._fallbacks = pick.fallbacks
         self._placement = pick.placement
         self._record = record
         self._failed = False
@@ -48,12 +48,13 @@ class PlacementCourse:
         """Move the placement to the fallback that the data plane used."""
         if address == self._endpoint.address or self._placement.ended:
             return
-        place = next((at for at, each in enumerate(self._fallbacks) if each.address == address), None)
+        fallbacks = self._pick.fallbacks
+        place = next((at for at, each in enumerate(fallbacks) if each.address == address), None)
         if place is None:
             return
-        used = self._fallbacks[place]
+        used = fallbacks[place]
         # Envoy asks a fallback after a 404 too, and does not say why it did.
-        for skipped in (self._endpoint, *self._fallbacks[:place]):
+        for skipped in (self._endpoint, *fallbacks[:place]):
             if self._request.adapter is not None:
                 self._dispatcher.scheduler.forget_adapter(skipped, self._request.adapter, self._clock())
         # The picked endpoint did not answer: counting there would keep others away from it.
