@@ -44,6 +44,13 @@ async def test_min_p_of_one_is_the_likeliest_token(service: LlamaCpp) -> None:
     assert await text_of(service, asked(STORY, min_p=1)) == await text_of(service, asked(STORY, temperature=0))
 
 
+async def test_a_top_k_of_minus_one_is_all_tokens(service: LlamaCpp) -> None:
+    """As vLLM's clients write it."""
+    wide: dict[str, Any] = {"temperature": 2, "top_p": 1, "max_tokens": 20, "seed": 3}
+    every, also, few = [await text_of(service, asked(STORY, **wide, top_k=top_k)) for top_k in (0, -1, 2)]
+    assert every == also != few
+
+
 async def test_the_repetition_penalty_counts_prompt_and_answer(service: LlamaCpp) -> None:
     ids = await service.tokenize(TextCompletionRequest(prompt=COUNT))
     record = await whole(service, asked(COUNT, temperature=0, logprobs=0, repetition_penalty=100, max_tokens=30))

@@ -51,7 +51,8 @@ class SamplerSettings(msgspec.Struct, frozen=True):
         seed = secrets.randbelow(MAX_SEED) if sampling.seed is None else sampling.seed % MAX_SEED
         return cls(
             temperature=_within("temperature", sampling.temperature, temperature, 0, 100),
-            top_k=int(_within("top_k", sampling.top_k, top_k, 0, 2**31 - 1)),
+            # vLLM's clients say -1 for all tokens.
+            top_k=max(0, int(_within("top_k", sampling.top_k, top_k, -1, 2**31 - 1))),
             top_p=_within("top_p", sampling.top_p, top_p, 0, 1),
             seed=seed,
             presence_penalty=_within("presence_penalty", sampling.presence_penalty, 0.0, -2, 2),
