@@ -16,7 +16,12 @@ Base64 = Annotated[str, msgspec.Meta(extra_json_schema={"contentEncoding": "base
 """Left as it is written until the bytes are needed: nobody on the way reads them."""
 Choices = Annotated[int, msgspec.Meta(ge=1, le=MAX_CHOICES)]
 
-_SAYS_NOTHING: Final[tuple[tuple[str, object], ...]] = (("n", 1), ("min_tokens", 0), ("logit_bias", {}))
+_SAYS_NOTHING: Final[tuple[tuple[str, object], ...]] = (
+    ("n", 1),
+    ("min_tokens", 0),
+    ("logit_bias", {}),
+    ("length_penalty", 1),
+)
 """Values that are the same as None."""
 
 

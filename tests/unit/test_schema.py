@@ -203,7 +203,12 @@ def test_a_request_writes_what_every_peer_knows_and_what_is_set() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"n": 1}, {"n": 1, "best_of": 1}, {"best_of": 1}, {"min_tokens": 0}, {"logit_bias": {}}]
+    "fields",
+    [
+        *({"n": 1}, {"n": 1, "best_of": 1}, {"best_of": 1}, {"min_tokens": 0}, {"logit_bias": {}}),
+        # Of a search with beams alone, where 1 is its default.
+        {"length_penalty": 1.0},
+    ],
 )
 def test_sampling_does_not_write_what_says_nothing(fields: dict[str, Any]) -> None:
     """An older processor refuses a request with a field of sampling that it does not know."""
