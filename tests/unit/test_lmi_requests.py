@@ -25,9 +25,11 @@ BEAMS = Route("beams", TEXT_COMPLETION, "q/beams", "", model="beams")
 SERVING = {
     "q/default": [Presence("p", ("q/default",), 1, 0, ("raw",), features=RAW)],
     "q/chat": [Presence("q", ("q/chat",), 1, 0, ("chat",), features=("stop",))],
+    "q/whole": [Presence("w", ("q/whole",), 1, 0, ("whole",), features=("raw", "top_p", "top_k"))],
     "q/beams": [Presence("b", ("q/beams",), 1, 0, ("beams",), features=("raw", "length_penalty"))],
 }
-CATALOGUE = Catalogue((ROUTE, CHAT, PLAIN, BEAMS), lambda queue: SERVING.get(queue, []), {"mine": "chat"})
+WHOLE = Route("whole", TEXT_COMPLETION, "q/whole", "", model="whole")
+CATALOGUE = Catalogue((ROUTE, CHAT, PLAIN, BEAMS, WHOLE), lambda queue: SERVING.get(queue, []), {"mine": "chat"})
 HI = {"inputs": "hi"}
 GREEDY = Sampling(temperature=0, max_tokens=30)
 
@@ -132,6 +134,14 @@ def greedy(**fields: Any) -> Sampling:
 )
 def test_sampling(parameters: dict[str, Any], sampling: Sampling) -> None:
     assert parse(**parameters) == TextCompletionRequest(prompt="hi", model="raw", raw=True, sampling=sampling)
+
+
+def test_all_tokens_are_asked_of_a_model_that_may_choose_fewer_by_itself() -> None:
+    whole = {"do_sample": True, "top_p": 1.0, "top_k": -1}
+    assert parse(model="whole", **whole).sampling == drawn(top_p=1.0, top_k=0)
+    assert parse(model="whole", do_sample=True).sampling == drawn()
+    assert parse(model="whole", top_p=0, top_k=0).sampling == greedy(top_k=0)
+    assert parse(**whole).sampling == drawn()
 
 
 def test_the_prompt() -> None:

@@ -9,7 +9,7 @@ from tg_gateway.dialects.lmi.parameters import LmiParameters, keep
 from tg_gateway.dialects.tgi import may_ask
 from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
-from tg_schema.features import describe_missing
+from tg_schema.features import Feature, describe_missing
 
 
 def read_generation(
@@ -116,8 +116,8 @@ def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens
     temperature = 1.0 if parameters.temperature is None else parameters.temperature
     return Sampling(
         temperature=temperature if parameters.samples else 0.0,
-        top_p=keep(parameters.top_p, 0, 1),
-        top_k=keep(parameters.top_k, 0, -1),
+        top_p=keep(parameters.top_p, 0) if _chooses(found, "top_p") else keep(parameters.top_p, 0, 1),
+        top_k=_read_top_k(parameters) if _chooses(found, "top_k") else keep(parameters.top_k, 0, -1),
         min_p=keep(parameters.min_p, 0),
         typical_p=keep(parameters.typical_p, 0, 1),
         max_tokens=parameters.max_tokens,
@@ -137,6 +137,19 @@ def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens
         end_token=logprobs is not None and "end_token" in found.features,
         prompt_logprobs=(parameters.prompt_logprobs or 0) if parameters.wants_prefill else None,
     )
+
+
+def _chooses(found: FoundModel, feature: Feature) -> bool:
+    """Whether a model may draw from fewer tokens than all by a default of its own, so that 1 and 0 mean something.
+
+    A chat API that knows both is not asked: some refuse `top_p` beside a temperature.
+    """
+    return "raw" in found.features and feature in found.features
+
+
+def _read_top_k(parameters: LmiParameters) -> int | None:
+    """0 = all tokens; vLLM's word for it is -1."""
+    return None if parameters.top_k is None else max(parameters.top_k, 0)
 
 
 def _takes_length(found: FoundModel) -> bool:
