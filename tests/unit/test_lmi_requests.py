@@ -137,7 +137,7 @@ def test_sampling(parameters: dict[str, Any], sampling: Sampling) -> None:
 
 
 def test_all_tokens_are_asked_of_a_model_that_may_choose_fewer_by_itself() -> None:
-    whole = {"do_sample": True, "top_p": 1.0, "top_k": -1}
+    whole: dict[str, Any] = {"do_sample": True, "top_p": 1.0, "top_k": -1}
     assert parse(model="whole", **whole).sampling == drawn(top_p=1.0, top_k=0)
     assert parse(model="whole", do_sample=True).sampling == drawn()
     assert parse(model="whole", top_p=0, top_k=0).sampling == greedy(top_k=0)
@@ -322,8 +322,8 @@ def test_a_formatter_of_ones_own_writes_one_answer(name: str) -> None:
     parameters = {name: 2, "do_sample": True}
     with pytest.raises(BadRequest, match=f"parameters.{name}: this endpoint's output formatter writes one answer;"):
         ask({"inputs": "hi", "parameters": parameters}, door)
-    plain = ask({"inputs": "hi", "parameters": parameters | {"output_formatter": "none"}}, door)
-    assert plain.request.sampling.n == 2
+    request = ask({"inputs": "hi", "parameters": parameters | {"output_formatter": "none"}}, door).request
+    assert request.sampling.n == 2
 
 
 def test_a_model_has_settings_of_its_own() -> None:
