@@ -1,7 +1,8 @@
 """Lines -> LMTP -> stdout: one stream after the other."""
 
 from contextlib import aclosing
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from tg_cli.entry import Failure, notify
 from tg_cli.gateway_choice import open_gateway
@@ -15,6 +16,14 @@ from tg_client.transport import LmtpItem, LmtpSocket, open_lmtp
 from tg_schema import TgError, encode
 
 QUIT = "quit"
+_SAID: Final = MappingProxyType(
+    {
+        "model": "it is the command's argument",
+        "prompt": "write the prompt in front of the parameters",
+        "stream_id": "the command numbers its streams",
+    }
+)
+"""Fields of a GENERATE that a line does not have."""
 
 
 async def run_lmtp(url: str | None, timeout: float, model: str) -> None:
@@ -39,17 +48,17 @@ async def _talk(reader: LineReader, socket: LmtpSocket, line: str | None) -> str
         if line.strip():
             if socket.lost:
                 return line
-            await _ask(reader, socket, _make_fields(line, raw=raw))
+            await _ask(reader, socket, line, raw=raw)
         line = await reader.read()
     return None
 
 
-async def _ask(reader: LineReader, socket: LmtpSocket, fields: dict[str, Any]) -> None:
+async def _ask(reader: LineReader, socket: LmtpSocket, line: str, *, raw: bool) -> None:
     if not reader.interactive:
-        await _answer(socket, fields)
+        await _answer(socket, _make_fields(line, raw=raw))
         return
     try:
-        await run_interruptible(_answer(socket, fields))
+        await run_interruptible(_answer(socket, _make_fields(line, raw=raw)))
     except TgError as error:
         notify(sentence_of(error))
     except Failure as failure:
@@ -57,8 +66,15 @@ async def _ask(reader: LineReader, socket: LmtpSocket, fields: dict[str, Any]) -
 
 
 def _make_fields(line: str, *, raw: bool) -> dict[str, Any]:
-    """Those of a GENERATE; a text for a model that takes none as it is becomes a turn of the user."""
+    """Those of a GENERATE; a text for a model that takes none as it is becomes a turn of the user.
+
+    Raises:
+        Failure: a parameter is one that is said otherwise.
+    """
     prompt, parameters = parse_line(line)
+    for name in _SAID:
+        if name in parameters:
+            raise Failure(f"{name} is no parameter of a line: {_SAID[name]}")
     if isinstance(prompt, list):
         return {"prompt": prompt, **parameters}
     return {"mode": "text", "prompt": prompt if raw else [{"role": "user", "content": prompt}], **parameters}

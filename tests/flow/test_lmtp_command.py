@@ -72,6 +72,17 @@ async def test_a_model_without_raw_text_gets_a_turn_and_failures_are_told() -> N
     assert (unknown.code, unknown.err) == (1, "tg-lmtp: there is no model 'nobody'; there are: counting\n")
 
 
+async def test_parameters_that_a_line_does_not_have_are_refused() -> None:
+    llm = TokenLlm()
+    async with open_gateway(llm=llm) as it:
+        await until_listed(it.http)
+        other = await run(it.gateway.url, "Hello model=other\n")
+        mistyped = await run(it.gateway.url, "Hello temprature=1\n")
+    assert (other.code, other.err) == (1, "tg-lmtp: model is no parameter of a line: it is the command's argument\n")
+    assert (mistyped.code, "unknown field `temprature`" in mistyped.err) == (1, True)
+    assert llm.requests == []
+
+
 async def test_a_gateway_that_says_nothing_ends_in_our_timeout() -> None:
     async with SilentServer.running() as silent:
         with pytest.raises(Timeout, match="no answer came"):

@@ -48,6 +48,16 @@ async def test_text_of_turns_from_a_model_that_knows_no_ids() -> None:
         assert it.llm.requests[1].messages == (Message("user", "a"), Message("assistant", "b"))
 
 
+async def test_text_has_no_fields_that_do_nothing() -> None:
+    async with open_lmtp() as (it, client):
+        await client.generate(1, "A", mode="text", tools=[])
+        (refused,) = await client.stream(1)
+        assert refused["error"] == "wrong field: Object contains unknown field `tools`"
+        await client.generate(1, [65], tools=[], chunk_size=16)
+        assert (await client.stream(1))[-1]["finish_reason"] == "stop"
+        assert len(it.llm.requests) == 1
+
+
 async def test_text_with_its_tokens() -> None:
     async with open_lmtp() as (_, client):
         await client.generate(1, "A", mode="text", top_logprobs=1)

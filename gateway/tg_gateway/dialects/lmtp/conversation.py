@@ -41,6 +41,7 @@ from tg_gateway.dialects.lmtp.request import (
     GenerateBody,
     ScoreBody,
     StreamBody,
+    check_text_fields,
     make_generate,
     make_score,
 )
@@ -136,6 +137,8 @@ class LmtpConversation(Conversation):
 
     def _generate(self, payload: bytes) -> None:
         body, mask = read_generate(payload)
+        if body.mode == "text":
+            check_text_fields(payload)
         found = self._socket.catalogue.find_model(body.model)
         prompt = read_prompt(body.prompt, body.mode, self._buffers)
         tops = DEFAULT_TOP_LOGPROBS if body.mode == "ids" and body.top_logprobs is None else body.top_logprobs

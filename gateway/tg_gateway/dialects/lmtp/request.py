@@ -10,7 +10,7 @@ from tg_gateway.dialects import FoundModel
 from tg_gateway.dialects.lmtp.buffers import BufferId
 from tg_gateway.dialects.lmtp.messages import RequestKey, StreamId
 from tg_gateway.dialects.lmtp.prompt import Given, Prompt
-from tg_schema import Sampling, TextCompletionRequest
+from tg_schema import Sampling, TextCompletionRequest, decode
 from tg_schema.errors import BadRequest
 from tg_schema.features import describe_missing
 from tg_schema.sampling import Fraction, Penalty, TokenId
@@ -72,10 +72,23 @@ class GenerateBody(StreamBody, frozen=True, kw_only=True):
     """Of the buffer that the stream leaves at its end: its prompt and its answer."""
 
 
+class _TextBody(GenerateBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same, of a client that is none of LMQL's."""
+
+
 class ScoreBody(StreamBody, frozen=True, kw_only=True):
     """The JSON of a SCORE; its other fields, which LMQL's clients may send, change no score."""
 
     scored: tuple[TokenId, ...]
+
+
+def check_text_fields(payload: bytes) -> None:
+    """Check that nothing is asked for in text mode that has no effect. LMQL's clients, which send more, ask for ids.
+
+    Raises:
+        BadRequest: a field is none of GENERATE's; the message names it.
+    """
+    decode(_TextBody, payload)
 
 
 def make_generate(
