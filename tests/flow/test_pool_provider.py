@@ -186,8 +186,9 @@ async def test_routes_lead_to_adapters(servers: list[OpenAiServer], open_pool: O
     assert [model.id for model in await pool.models()] == [MODEL, "sentiment"]
     assert pool.adapters == {"sentiment": "sentiment"}
     replace(file, file.read_text().replace("name: sentiment\n", "name: satire\n"))
-    # What a processor announces with each heartbeat.
-    await until(lambda: pool.adapters == {"satire": "satire"})
+    # What a processor announces with each heartbeat: the rewrite still names what no route does.
+    await until(lambda: pool.adapters == {"satire": "satire", "sentiment": "sentiment"})
+    assert await text(pool, asked) == "Hello €!"
 
 
 async def test_bands_wait_for_a_server_with_one_place(

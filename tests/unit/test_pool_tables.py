@@ -51,6 +51,8 @@ def test_a_model_leads_to_its_pool(config: PickConfig, model: str, destination: 
     assert view.catalogue.resolve(model, Random(0)) == destination
     addresses = {pool: [each.address for each in members] for pool, members in view.members.items()}
     assert addresses == {"chat": ["10.0.0.1:8000", "[::1]:8000"], "batch": ["10.0.0.9:8000"]}
+    # A model of a table is no adapter, also where a request names it as one of the pool's.
+    assert view.served == {"chat": {"llama"}, "batch": {"small"}}
 
 
 def test_the_provider_reads_the_same(config: PickConfig) -> None:

@@ -63,7 +63,7 @@ class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):
     def hosts(self) -> tuple[Host, ...]:
         """The servers whose addresses are known. `check_tables` comes first."""
         return tuple(
-            Host(place, (port,), labels={POOL_LABEL: self.name})
+            Host(place, (port,), labels={POOL_LABEL: self.name}, models=self.models)
             for place, port in read_places(self.endpoints, "endpoints")
         )
 
@@ -71,7 +71,8 @@ class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):
     def dns_names(self) -> tuple[DnsName, ...]:
         """The names of the others."""
         return tuple(
-            DnsName(place, (port,), {POOL_LABEL: self.name}) for place, port in read_places(self.names, "names")
+            DnsName(place, (port,), {POOL_LABEL: self.name}, self.models)
+            for place, port in read_places(self.names, "names")
         )
 
 

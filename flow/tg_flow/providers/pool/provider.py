@@ -120,8 +120,11 @@ class Pool(ChatCompletions[PoolOptions]):
     @property
     @override
     def adapters(self) -> Mapping[str, str]:
-        found = (name for name in self.view.catalogue.adapters if name not in {self.model, self.upstream_model})
-        return {name: self._loader.find_source(name) for name in islice(found, MAX_ANNOUNCED)}
+        catalogue = self.view.catalogue
+        loaded = frozenset(catalogue.adapters)
+        found = (name for name in catalogue.models if name not in {self.model, self.upstream_model})
+        names = islice(found, MAX_ANNOUNCED)
+        return {name: self._loader.find_source(name) if name in loaded else name for name in names}
 
     @property
     def failing(self) -> dict[str, str]:
