@@ -114,7 +114,7 @@ async def test_the_check_says_what_would_run(tmp_path: Path) -> None:
         ("times", "tmies", 4, 'unknown field "tmies" in flows.default.echo; did you mean "times"?'),
         ("times = 2", "times = 20", 4, "flows.default.echo.times must be a whole number <= 10"),
         ('"Hello!"', '"Hello\\nyou"', 6, "a greeting has one line"),
-        ("echo = {", "eccho = {", 4, 'there is no service "eccho"; known are agent, echo, prompt, text-completion'),
+        ("echo = {", "eccho = {", 4, 'there is no service "eccho"; did you mean "echo"?'),
         ("echo = {", "prompt = {", 4, "only echo has times; remove it here"),
         ("times = 2", 'model = "m"', 4, "only text-completion and agent have a model; remove it"),
     ],

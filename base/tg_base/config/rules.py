@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tg_base.config.model import ApiKey, Config, ServiceConfig
+from tg_base.config.wrong_value import advise
 from tg_schema.errors import BadRequest
 from tg_schema.topics import resolve_topic
 
@@ -76,8 +77,8 @@ def _faults_of_keys(config: Config) -> Iterator[BadRequest]:
 def _faults_of_service(config: Config, flow: str, service: str, bound: ServiceConfig) -> Iterator[BadRequest]:
     keys = ("flows", flow, service)
     if bound.spec is None:
-        known = ", ".join(sorted(_list_services(config)))
-        yield config.fault(f'there is no service "{service}"; known are {known}', *keys)
+        advice = advise(service, sorted(_list_services(config)))
+        yield config.fault(f'there is no service "{service}"; {advice}', *keys)
         return
     for field, topic in (("request", bound.request), ("response", bound.response)):
         yield from _faults_of_topic(config, (*keys, field), topic)

@@ -1,5 +1,6 @@
 """[flows.NAME.text-completion] -> the model of a flow."""
 
+import re
 from collections.abc import Iterator
 
 from typing_extensions import override
@@ -8,6 +9,9 @@ from tg_base.config.changes import Followed
 from tg_base.config.model import Config, ServiceConfig
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import BadRequest
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+"""What TOML takes as a key without quotes."""
 
 
 class TextCompletionConfig(ServiceConfig, frozen=True):
@@ -28,7 +32,8 @@ class TextCompletionConfig(ServiceConfig, frozen=True):
             yield config.fault(f'{TEXT_COMPLETION.name} needs a model: model = "NAME" of a table [models.NAME]', *keys)
         elif self.model not in config.models:
             known = ", ".join(sorted(config.models)) or "none"
-            sentence = f'there is no model "{self.model}"; known are {known}. Add a table [models.{self.model}]'
+            table = self.model if _BARE_KEY.fullmatch(self.model) else f'"{self.model}"'
+            sentence = f'there is no model "{self.model}"; known are {known}. Add a table [models.{table}]'
             yield config.fault(sentence, *keys, "model")
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from tg_schema.errors import BadRequest
 
 _SPOT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_TUPLE = re.compile(r"\('[^)]*\)")
 
 
 def parse_toml(text: str, file: Path) -> dict[str, Any]:
@@ -35,5 +36,6 @@ def _refuse_syntax(text: str, file: Path, reason: str) -> NoReturn:
     # tomllib offers the line only in its message; at the end of the document it gives none.
     spot = _SPOT.search(reason)
     line = int(spot[1]) if spot and spot[1] else len(text.rstrip().splitlines()) or 1
-    words = _SPOT.sub("", reason)
+    # Keys stand there as Python's tuples.
+    words = _TUPLE.sub(lambda found: ".".join(re.findall(r"'([^']*)'", found[0])), _SPOT.sub("", reason))
     raise BadRequest(f"{file}, line {line}: not valid TOML: {words[:1].lower()}{words[1:]}")

@@ -17,8 +17,13 @@ TOML_WORDS = {
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
+    "date": "a date",
+    "datetime": "a date",
+    "time": "a time",
 }
 """msgspec's names of types -> how they are called in a TOML file."""
+_FRACTION = ("int", "float")
+"""What msgspec expects and gets where a whole number has a fraction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,8 @@ class WrongValue:
         wanted, got, found = self.reason.removeprefix("Expected ").replace("`", "").partition(", got ")
         if got:
             wanted = wanted.removesuffix(" | null")
-            return f"{words.get(wanted, wanted)}, not {words.get(found, found)}"
+            given = "one with a fraction" if (wanted, found) == _FRACTION else words.get(found, found)
+            return f"{words.get(wanted, wanted)}, not {given}"
         if get_origin(self.kind) is Literal:
             return "one of " + ", ".join(f'"{choice}"' for choice in get_args(self.kind))
         word, _, limit = wanted.partition(" ")
