@@ -1,82 +1,22 @@
 """Schedulers that tell each other what they do: whatever the bus does to their messages, they come to know the same."""
 
-from collections.abc import Iterable
 from itertools import permutations
-from random import Random
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.instances.cases import endpoint, request
-from tests.instances.test_accounting import counters
+from tests.instances.cases import request
+from tests.instances.sharing_pickers import ENDPOINTS, NOTHING, ROUNDS, STEP_SECONDS, Picker, exchange, settle
 from tg_base.instances import (
-    Endpoint,
     Fingerprint,
-    InstanceRequest,
     InstanceUsage,
-    Pick,
-    Placement,
-    Scheduler,
-    SharedState,
 )
-from tg_base.instances.delta import Ask, Batch, Bye, Heartbeat, Known, Placed, decode_delta, encode_delta, pack_blocks
-from tg_base.instances.journal import MAX_PENDING
+from tg_base.instances.delta import Ask, Batch, Heartbeat, Placed, decode_delta, encode_delta
 from tg_base.instances.resident_adapters import MAX_ADAPTERS
-from tg_base.instances.shared_state import MAX_PEERS, MAX_WANTS, SharingTiming
+from tg_base.instances.shared_state import SharingTiming
 
-ENDPOINTS = tuple(map(endpoint, "abc"))
 FLUSH_SECONDS = 0.03
-STEP_SECONDS = 0.4
-NOTHING = [0, 0, 0, 0, 0, {}, 0, 0]
-ROUNDS = 20
-"""Of STEP_SECONDS after the last fault; enough for a few questions and answers."""
-
-
-class Picker:
-    """A scheduler with its shared state."""
-
-    def __init__(self, origin: int, known: Iterable[Endpoint] = ENDPOINTS) -> None:
-        self.known = {each.address: each for each in known}
-        self.scheduler = Scheduler("round-robin", random=Random(origin))
-        self.shared = SharedState(self.scheduler, self.known.get, origin)
-        self.placements: list[Placement] = []
-
-    def pick(self, asked: InstanceRequest, now: float, at: int | None = None) -> Placement:
-        made = self.scheduler.pick(asked, ENDPOINTS if at is None else ENDPOINTS[at : at + 1], now)
-        assert isinstance(made, Pick)
-        self.placements.append(made.placement)
-        return made.placement
-
-    def counters(self) -> list[list[object]]:
-        """Without the times at which adapters are ready: they count from when one was told."""
-        servers = map(self.scheduler.server, ENDPOINTS)
-        return [[*counters(server)[:-1], server.room_tokens] for server in servers]
-
-    def blocks(self) -> list[set[int]]:
-        return [set(self.scheduler.server(each).prefixes.blocks) for each in ENDPOINTS]
-
-    def loaded(self) -> list[set[str]]:
-        return [set(self.scheduler.server(each).adapters.used_at) for each in ENDPOINTS]
-
-
-def exchange(pickers: list[Picker], now: float) -> int:
-    """Everyone's messages to everyone; their bytes."""
-    size = 0
-    for picker in pickers:
-        for body in picker.shared.flush(now):
-            size += len(body)
-            for other in pickers:
-                other.shared.receive(body, now)
-    return size
-
-
-def settle(pickers: list[Picker], now: float) -> float:
-    for _ in range(ROUNDS):
-        now += STEP_SECONDS
-        exchange(pickers, now)
-    return now
 
 
 def test_what_one_places_counts_at_the_other_until_it_ends() -> None:
@@ -348,103 +288,3 @@ def test_a_404_is_told() -> None:
     # Nobody tells on what he was told.
     exchange([first, second], 0.3)
     assert first.scheduler.missing.without(ENDPOINTS, "x") == [*ENDPOINTS[1:]]
-
-
-PLACED = Placed(1, 0, None, 10, 10, 10)
-WRONG = {
-    "empty": b"",
-    "nonsense": b"\xc1" * 100,
-    "another thing": msgspec.msgpack.encode({"origin": 9}),
-    "unknown kind": msgspec.msgpack.encode([99, 9, 0]),
-    "half": encode_delta(Batch(9, 0, ["a"], [PLACED]))[:-3],
-    "no such name": encode_delta(Batch(9, 0, [], [PLACED])),
-    "no such adapter": encode_delta(Batch(9, 0, ["a"], [Placed(1, 0, 1, 10, 10, 10)])),
-    "negative": encode_delta(Batch(9, 0, ["a"], [Placed(1, 0, None, -10, 10, 10)])),
-    "a lie": encode_delta(Batch(9, 0, ["a"], [Placed(1, 0, None, 10**12, 10, 10)])),
-    "no number": encode_delta(Heartbeat(9, "x")),  # type: ignore[arg-type]
-    "half a block": encode_delta(Batch(9, 0, ["a"], [Placed(1, 0, None, 10, 10, 10, False, None, b"123")])),
-    "no hash": encode_delta(Known(9, "a", [], [(None, pack_blocks([2**64 - 1]))])),
-    "lacking nothing": encode_delta(Batch(9, 0, ["a"], [], [], [], [(0, 1)])),
-    "deep": b"\x91" * 100_000,
-    "long": b"\x00" * 5_000_000,
-}
-
-
-@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
-def test_a_wrong_message_is_counted_and_changes_nothing(body: bytes) -> None:
-    picker = Picker(1)
-    picker.shared.receive(body, 0.0)
-    assert picker.shared.dropped == {"poison": 1}
-    assert (picker.shared.peers, picker.counters()) == ({}, [NOTHING] * 3)
-
-
-@settings(max_examples=200, deadline=None)
-@given(cut=st.integers(0, 200), value=st.integers(0, 255))
-def test_a_message_with_any_byte_changed_closes_all_the_same(cut: int, value: int) -> None:
-    first, second = Picker(1), Picker(2)
-    first.pick(request("x", tokens=200, blocks=(1, 2)), 0.0, at=0).first_token(0.1)
-    (body,) = first.shared.flush(0.1)
-    changed = bytearray(body)
-    changed[cut % len(body)] = value
-    second.shared.receive(bytes(changed), 0.1)
-    second.shared.flush(100.0)
-    assert (second.counters(), second.shared.peers) == ([NOTHING] * 3, {})
-
-
-def test_what_strangers_tell_is_bounded() -> None:
-    picker = Picker(1)
-    address = ENDPOINTS[0].address
-    for origin in range(2, MAX_PEERS + 12):
-        picker.shared.receive(encode_delta(Heartbeat(origin, 5)), 0.0)
-    assert (len(picker.shared.peers), picker.shared.dropped["poison"]) == (MAX_PEERS, 10)
-    unknown = [Placed(number, 0, None, 0, 0, 0, False, number + 1) for number in range(1_000)]
-    picker.shared.receive(encode_delta(Batch(2, 0, [address], unknown)), 0.0)
-    assert len(picker.shared.flush(0.1)) <= MAX_PEERS + MAX_WANTS + 2
-    # Blocks that lead in a circle.
-    picker.shared.receive(encode_delta(Known(2, address, [], [(None, pack_blocks([5, 6, 5]))])), 0.0)
-    picker.shared.receive(encode_delta(Known(2, address, [], [(6, pack_blocks([5]))])), 0.0)
-    assert picker.blocks()[0] <= {5, 6}
-    picker.pick(request(tokens=640, blocks=(5, 6, 7)), 0.2, at=0)
-
-
-def test_what_nobody_fetches_is_thrown_away_and_asked_for() -> None:
-    first, second = Picker(1), Picker(2)
-    running = first.pick(request("x"), 0.0, at=0)
-    for _ in range(MAX_PENDING // 2):
-        first.pick(request("y"), 0.0, at=1).finish(None, 0.0)
-    assert sum(map(len, first.shared.flush(0.1))) < 1_000_000
-    settle([first, second], 0.1)
-    assert second.counters()[0] == first.counters()[0]
-    running.finish(None, 30.0)
-
-
-@pytest.mark.parametrize("name", ["x" * 600, "\ud800", "x\n"])
-def test_a_client_s_name_that_cannot_be_told_is_left_out(name: str) -> None:
-    first, second = Picker(1), Picker(2)
-    first.pick(request(name), 0.0, at=0)
-    first.scheduler.forget_adapter(ENDPOINTS[0], name, 0.0)
-    settle([first, second], 0.0)
-    assert (second.shared.dropped["poison"], second.counters()[0][:2]) == (0, [1, 1])
-
-
-def test_a_request_costs_200_bytes_and_8_a_new_block() -> None:
-    """Each event in a message of its own, which is the dearest; names as long as they are in clusters."""
-    where = (Endpoint("[2001:db8:85a3:8d3:1319:8a2e:370:7348]:8000", "s"),)
-    scheduler = Scheduler()
-    shared = SharedState(scheduler, {where[0].address: where[0]}.get, 2**60 - 1)
-    size = new = 0
-    for number in range(1_000):
-        blocks = tuple(hash((number % 40, at)) % 2**60 for at in range(number % 20))
-        made = scheduler.pick(request("customer-sentiment-v2", tokens=1_250, blocks=blocks), where, number)
-        assert isinstance(made, Pick)
-        new += len(blocks) if number < 40 else 0
-        size += sum(map(len, shared.flush(number)))
-        made.placement.first_token(number)
-        size += sum(map(len, shared.flush(number)))
-        made.placement.finish(None, number)
-        size += sum(map(len, shared.flush(number)))
-    assert size <= 1_000 * 200 + 8 * new
-
-
-def test_bye_is_short() -> None:
-    assert len(encode_delta(Bye(2**60))) < 20

@@ -68,7 +68,7 @@ class Places:
     def _make(self, view: PoolView, adapter: str | None) -> Place:
         to = self._resolve(view, adapter)
         served = view.served.get(to.pool)
-        # Where nothing but the configuration names the model, servers may know it by another name than their sources do.
+        # Where the configuration alone names the model, servers may know it by another name than their sources do.
         is_base = to.adapter is None and (not served or to.model in served)
         base = to.model if is_base else view.find_base(to.pool)
         return Place(to, find_goal(to.promises), base)
