@@ -13,8 +13,8 @@ import pytest
 
 from tests.fakes.scripted_agent import DIALOG, ScriptedAgent
 from tests.flow.command import SCRIPTS, ended, ran, started
+from tests.flow.loaded_modules import HEAVY, SHOW
 from tests.flow.open_agent import OpenedAgent, open_agent
-from tests.flow.test_cli import HEAVY, SHOW
 from tests.within import within
 from tg_schema import AgentResponse, TgError
 from tg_schema.errors import RateLimited

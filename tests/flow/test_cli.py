@@ -14,13 +14,15 @@ import pytest
 
 from tests.fakes.gateway_wire import bytes_of, gateway_wire, response
 from tests.fakes.scripted_llm import ScriptedLlm
-from tests.flow.command import SCRIPTS, Ended, ended, ran, started
+from tests.flow.command import SCRIPTS, ended, ran, started
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.test_tg_client import LOCKED, TOKEN
 from tests.until import until
 from tests.within import within
 
 LLM = "tg-invoke-llm"
+
+
 PROMPT = "tg-invoke-prompt"
 
 
@@ -352,50 +354,3 @@ async def test_a_terminal_gets_no_control_characters_in_json_and_in_errors() -> 
     assert last == f"{LLM}: no[2J"
     os.close(ours)
     os.close(theirs)
-
-
-HEAVY = {"openai", "pulsar", "_pulsar", "llama_cpp", "jinja2", "tg_base", "tg_flow", "tg_gateway", "structlog"}
-HEAVY |= {"rich", "prompt_toolkit"}
-SHOW = """
-import atexit, sys
-atexit.register(lambda: print(*sys.modules, file=sys.stderr))
-from {module} import main
-main()
-"""
-
-
-@pytest.mark.parametrize(
-    "module",
-    ["tg_cli.invoke_llm", "tg_cli.invoke_prompt", "tg_cli.chat", "tg_cli.lmtp", "tg_cli.models", "tg_serve.command"],
-)
-async def test_help_imports_almost_nothing(module: str) -> None:
-    done = await shown(module, "--help")
-    assert "Usage: tg-" in done.out
-    loaded = set(done.err.split())
-    assert not loaded & (HEAVY | {"aiohttp", "msgspec", "asyncio"})
-
-
-# An HTTP client, whichever, imports the first of these; it would take longer than all else before the first text.
-NEVER = HEAVY | {"aiohttp", "httpx", "urllib3", "yarl", "email", "http.client", "importlib.metadata"}
-
-
-@pytest.mark.parametrize(
-    ("module", "arguments", "out"),
-    [
-        ("tg_cli.invoke_llm", ["text", "3"], "0 1 2 \n"),
-        ("tg_cli.invoke_prompt", ["text", "a=1"], 'a="1" \n'),
-        # Nobody serves agents here, which is told after all was imported that shows an answer.
-        ("tg_cli.invoke_agent", ["why?"], ""),
-    ],
-)
-async def test_a_call_imports_the_client_only(opened: Opened, module: str, arguments: list[str], out: str) -> None:
-    done = await shown(module, *arguments, "-u", opened.gateway.url)
-    assert done.out == out
-    loaded = set(done.err.split())
-    assert "tg_client.tg_client" in loaded
-    assert not loaded & NEVER
-
-
-async def shown(module: str, *arguments: str) -> Ended:
-    """Run a command, and have the modules that it has loaded on stderr."""
-    return await ran(sys.executable, "-c", SHOW.format(module=module), *arguments)

@@ -1,4 +1,4 @@
-"""What strangers tell a picker and how much pickers tell each other: all is bounded, and what is wrong changes nothing."""
+"""What strangers tell a picker and how much pickers tell each other: all is bounded, and nonsense changes nothing."""
 
 import msgspec
 import pytest

@@ -1,0 +1,46 @@
+"""What a command imports: little for its help, and no server's library for a call."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.flow.loaded_modules import HEAVY, shown
+from tests.flow.open_gateway import Opened, open_gateway
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Opened]:
+    async with open_gateway() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["tg_cli.invoke_llm", "tg_cli.invoke_prompt", "tg_cli.chat", "tg_cli.lmtp", "tg_cli.models", "tg_serve.command"],
+)
+async def test_help_imports_almost_nothing(module: str) -> None:
+    done = await shown(module, "--help")
+    assert "Usage: tg-" in done.out
+    loaded = set(done.err.split())
+    assert not loaded & (HEAVY | {"aiohttp", "msgspec", "asyncio"})
+
+
+# An HTTP client, whichever, imports the first of these; it would take longer than all else before the first text.
+NEVER = HEAVY | {"aiohttp", "httpx", "urllib3", "yarl", "email", "http.client", "importlib.metadata"}
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "out"),
+    [
+        ("tg_cli.invoke_llm", ["text", "3"], "0 1 2 \n"),
+        ("tg_cli.invoke_prompt", ["text", "a=1"], 'a="1" \n'),
+        # Nobody serves agents here, which is told after all was imported that shows an answer.
+        ("tg_cli.invoke_agent", ["why?"], ""),
+    ],
+)
+async def test_a_call_imports_the_client_only(opened: Opened, module: str, arguments: list[str], out: str) -> None:
+    done = await shown(module, *arguments, "-u", opened.gateway.url)
+    assert done.out == out
+    loaded = set(done.err.split())
+    assert "tg_client.tg_client" in loaded
+    assert not loaded & NEVER
