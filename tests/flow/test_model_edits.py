@@ -1,136 +1,35 @@
 """Tables of models that are edited while they serve: who answers, from when on, and what ends."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, ClassVar, Self
 
 import pytest
 from structlog.testing import capture_logs
-from typing_extensions import override
 
 from tests.fakes.ending_bus import EndingBus
-from tests.flow.patient_timing import PatientTiming
+from tests.flow.edited_models import (
+    FLOWS,
+    LIVELY,
+    PROVIDER,
+    SERVED,
+    OneWord,
+    Served,
+    serving,
+    table,
+    write,
+)
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Client, Requestor
-from tg_base.config import ConfigWatcher
 from tg_base.config.reader import parse_config
-from tg_base.llm import LlmChunk, LlmService, ProviderOptions
 from tg_base.protocol import HeartbeatTiming
-from tg_base.server import ServeContext
 from tg_client import TgClient
 from tg_flow.providers import TextCompletionKind
 from tg_flow.providers.model_processors import ModelProcessors
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest
-from tg_schema.errors import BusError, Unavailable
+from tg_schema import TextCompletionRequest
+from tg_schema.errors import BusError
 from tg_serve import launcher
 from tg_serve.options import ServeOptions
-
-PROVIDER = "tests.flow.test_model_edits:OneWord"
-LIVELY = HeartbeatTiming(interval=0.05)
-
-
-class OneWord(LlmService):
-    """A provider at the edge of the world: says its word twice, with a pause where the prompt is "wait"."""
-
-    class Options(ProviderOptions, frozen=True):
-        """What the file says."""
-
-        word: str
-        fails: bool = False
-
-    gate: ClassVar[asyncio.Event]
-    broken: ClassVar[set[str]] = set()
-    rehearsed: ClassVar[list[str]]
-    opening: ClassVar[list[str]]
-    opened: ClassVar[list[str]]
-    closed: ClassVar[list[str]]
-
-    def __init__(self, model: str, options: ProviderOptions | None = None) -> None:
-        super().__init__(model, options)
-        assert isinstance(options, OneWord.Options)
-        self.word = options.word
-
-    @classmethod
-    @override
-    async def open(cls, model: str, options: ProviderOptions) -> Self:
-        it = cls(model, options)
-        assert isinstance(options, OneWord.Options)
-        cls.opening.append(it.word)
-        if options.word == "hangs":
-            await asyncio.Event().wait()
-        if options.word == "meets":
-            await until(lambda: len(cls.opening) == 2)
-        if options.word == "defect":
-            raise RuntimeError("a defect")
-        if options.word in cls.broken:
-            raise Unavailable("the weights are gone")
-        if options.fails:
-            raise Unavailable("the weights are broken").at("word")
-        cls.opened.append(it.word)
-        return it
-
-    @classmethod
-    @override
-    async def rehearse(cls, model: str, options: ProviderOptions) -> None:
-        """As where only the weights would tell."""
-        assert isinstance(options, OneWord.Options)
-        cls.rehearsed.append(options.word)
-
-    @override
-    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        yield LlmChunk(text=f"{self.word} ")
-        if request.prompt == "wait":
-            await self.gate.wait()
-        yield LlmChunk(text=self.word, finish_reason="stop")
-
-    @override
-    async def aclose(self) -> None:
-        self.closed.append(self.word)
-        if self.word == "unclosable":
-            raise RuntimeError("a defect")
-
-
-def table(name: str, word: str, more: str = "") -> str:
-    head = f'[models.{name}]\nprovider = "{PROVIDER}"\n'
-    return f'{head}[models.{name}.options]\nword = "{word}"\n{more}\n'
-
-
-FLOWS = '[flows]\nf.text-completion.model = "m"\ng.text-completion.model = "n"\n'
-FLOWS_OF_ONE = '[flows]\nf.text-completion.model = "m"\n'
-LAZY_WITHOUT_FILE = """[models.m]
-provider = "llama-cpp"
-lazy = true
-options.path = "/nowhere.gguf"
-"""
-SERVED = table("m", "old") + table("n", "other") + FLOWS
-
-
-def write(file: Path, text: str) -> None:
-    """As editors do it, in one step."""
-    new = file.with_suffix(".new")
-    new.write_text(text)
-    new.replace(file)
-
-
-@dataclass
-class Served:
-    """The file, who watches it, and a client for each flow."""
-
-    file: Path
-    watcher: ConfigWatcher
-    clients: dict[str, Client[Any, Any]]
-    logs: list[MutableMapping[str, Any]]
-
-    async def say(self, flow: str = "f") -> str:
-        return str((await self.clients[flow].call(TextCompletionRequest(prompt="x"))).response)
-
-    async def told(self, event: str) -> MutableMapping[str, Any]:
-        await until(lambda: any(line["event"] == event for line in self.logs))
-        return next(line for line in self.logs if line["event"] == event)
 
 
 @pytest.fixture(autouse=True)
@@ -150,21 +49,6 @@ def file(tmp_path: Path) -> Path:
 async def it(file: Path) -> AsyncIterator[Served]:
     async with serving(file) as served:
         yield served
-
-
-@asynccontextmanager
-async def serving(file: Path, retry: float = 30.0) -> AsyncIterator[Served]:
-    bus = MemoryBus()
-    with capture_logs() as logs:
-        async with ConfigWatcher(file, poll=0.01) as config_file:
-            config = config_file.config
-            async with (
-                TextCompletionKind(retry).serve(ServeContext.of(config_file, bus, LIVELY)),
-                Requestor(bus, config.topics, timing=PatientTiming(LIVELY.interval)) as requestor,
-            ):
-                routes = config.routes(TEXT_COMPLETION.name)
-                yield Served(file, config_file, {route.flow: Client(requestor, route) for route in routes}, logs)
-    await bus.aclose()
 
 
 async def test_new_requests_go_to_the_edited_model_and_running_ones_end_with_the_old(it: Served) -> None:
@@ -193,61 +77,6 @@ async def test_a_model_that_cannot_be_opened_leaves_all_as_it_was(it: Served) ->
     write(it.file, table("m", "mended") + table("n", "too") + FLOWS)
     await it.told("models.in_force")
     assert [await it.say(flow) for flow in "fg"] == ["mended mended", "too too"]
-
-
-async def test_models_are_opened_side_by_side(file: Path) -> None:
-    write(file, table("m", "meets") + table("n", "meets") + FLOWS)
-    async with asyncio.timeout(20), serving(file) as it:
-        assert await it.say() == "meets meets"
-
-
-async def test_the_path_of_a_lazy_model_that_is_missing_is_for_the_log_alone(file: Path) -> None:
-    write(file, LAZY_WITHOUT_FILE + FLOWS_OF_ONE)
-    async with serving(file) as it:
-        with pytest.raises(Unavailable, match=r"^the model cannot be opened; the log of its processor says why$"):
-            await it.say()
-        assert "nowhere.gguf" in (await it.told("model.failed"))["reason"]
-
-
-async def test_a_model_that_cannot_be_opened_at_the_start_leaves_the_others_serving(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(OneWord, "broken", {"old"})
-    async with serving(file, retry=0.01) as it:
-        failed = await it.told("model.failed")
-        assert (failed["model"], failed["reason"]) == ("m", f"{file}, line 2: the weights are gone")
-        assert await it.say("g") == "other other"
-        # It refuses no edit of another model, and is tried again.
-        write(file, SERVED.replace("other", "new"))
-        assert (await it.told("models.in_force"))["begun"] == ["n"]
-        OneWord.broken.clear()
-        await until(lambda: any(line.get("begun") == ["m"] for line in it.logs))
-        assert [await it.say(flow) for flow in "fg"] == ["old old", "new new"]
-
-
-async def test_a_refused_edit_does_not_keep_a_model_from_recovering(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(OneWord, "broken", {"old", "worse"})
-    async with serving(file, retry=0.01) as it:
-        await it.told("model.failed")
-        write(file, SERVED.replace("other", "worse"))
-        await it.told("models.refused")
-        OneWord.broken.discard("old")
-        async with asyncio.timeout(20):
-            while (await it.say("f") if "old" in OneWord.opened else "") != "old old":  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        assert await it.say("g") == "other other"
-        assert "old" not in OneWord.closed
-
-
-async def test_where_no_model_can_be_opened_the_first_error_ends_the_start(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(OneWord, "broken", {"old", "other"})
-    with pytest.raises(Unavailable, match=r"line 2: the weights are gone"):
-        async with serving(file):
-            pass
 
 
 async def test_a_provider_with_a_defect_leaves_all_as_it_was(it: Served) -> None:
@@ -339,13 +168,6 @@ async def test_an_edit_replaces_a_model_whose_opening_hangs(it: Served) -> None:
     await until(lambda: sorted(OneWord.closed) == ["begun", "old", "other"])
 
 
-async def test_leaving_cancels_an_opening_that_hangs(file: Path) -> None:
-    async with asyncio.timeout(20), serving(file) as it:
-        write(it.file, SERVED.replace("other", "hangs"))
-        await until(lambda: OneWord.opening[2:] == ["hangs"])
-    assert sorted(OneWord.closed) == ["old", "other"]
-
-
 async def test_a_service_names_its_models_without_those_whose_tables_have_gone(it: Served) -> None:
     write(it.file, table("m", "new") + FLOWS.partition("g.text")[0])
     await it.told("config.in_force")
@@ -392,29 +214,3 @@ async def test_an_edited_model_whose_queue_is_lost_ends_the_process_as_any_other
             await serve_for_ever(EndingBus(bus))
     assert sorted(OneWord.closed) == ["new", "old", "other"]
     await bus.aclose()
-
-
-async def test_a_lazy_model_is_opened_for_its_first_request_and_stays(file: Path) -> None:
-    write(
-        file,
-        table("m", "late").replace("[models.m.options]", "lazy = true\n[models.m.options]") + table("n", "x") + FLOWS,
-    )
-    async with serving(file) as it:
-        assert (OneWord.rehearsed, OneWord.opened) == ([], ["x"])
-        for _ in range(2):
-            assert await it.say() == "late late"
-        assert (OneWord.opened, OneWord.closed) == (["x", "late"], [])
-    assert sorted(OneWord.closed) == ["late", "x"]
-
-
-async def test_a_lazy_model_that_cannot_be_opened_is_named_in_the_log(file: Path) -> None:
-    """With its place in the file, which is not for whoever asks; the next one who asks has it tried again."""
-    write(file, table("m", "late").replace("[models.m.options]", "lazy = true\n[models.m.options]") + FLOWS_OF_ONE)
-    OneWord.broken.add("late")
-    async with serving(file) as it:
-        with pytest.raises(Unavailable, match=r"^the weights are gone$"):
-            await it.say()
-        OneWord.broken.clear()
-        failed = await it.told("model.failed")
-        assert (failed["model"], failed["reason"]) == ("m", f"{file}, line 2: the weights are gone")
-        assert await it.say() == "late late"
