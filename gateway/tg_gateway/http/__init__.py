@@ -1,11 +1,10 @@
 """HTTP -> relay -> HTTP: the router of mounts, middleware, handlers, streaming bodies, probes."""
 
-from tg_gateway.http.body_reader import defer_expectation
 from tg_gateway.http.handlers import HttpHandlers
 from tg_gateway.http.health import Alive, Health, Ready
 from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import ENTRY, Middleware
-from tg_gateway.http.router import DOOR, Handler, Router
+from tg_gateway.http.router import DOOR, Handler, Router, defer_expectation
 
 __all__ = [
     "DOOR",

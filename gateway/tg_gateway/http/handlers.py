@@ -1,21 +1,23 @@
-"""HTTP door: one request in, one body or a stream of bytes out, in the protocol of its mount."""
+"""HTTP door: one request in, read within the limits; one body or a stream of bytes out, in its mount's protocol."""
 
-from collections.abc import Awaitable, Mapping
-from contextlib import aclosing
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing, nullcontext
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from tg_base.config import GatewayConfig
 from tg_base.pools import LOAD_REQUEST_HEADER
-from tg_base.runtime import MAX_QUICK_BYTES, is_costly
+from tg_base.runtime import MAX_QUICK_BYTES, FewItems, is_costly
 from tg_gateway.access import LargeBodies, Limits
 from tg_gateway.dialects import Answer, Ask, Keep, Writer
 from tg_gateway.dialects.answers import Background, StreamedAnswer
 from tg_gateway.dialects.output import join_output
-from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
+from tg_gateway.http.inflation import ENCODING_BROKEN, WINDOWS, inflate, too_large
 from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, DefectJudge, make_response
 from tg_gateway.http.router import DOOR, Door
@@ -23,6 +25,66 @@ from tg_gateway.parsing import CallParser
 from tg_gateway.relay import BackgroundRuns, Band, Exchange, HeldEnd, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
+from tg_schema.errors import BadRequest
+
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class BodyReader:
+    """Reads the bodies of requests that have passed the checks: nothing is asked for or inflated before.
+
+    Args:
+        limit: maximum bytes of a body, as it comes and inflated.
+        limits: how long a body may take.
+        count: is told how many bytes a body has; what it raises refuses the request.
+    """
+
+    def __init__(self, limit: int, limits: Limits, count: Callable[[int], None] | None = None) -> None:
+        self._limit = limit
+        self._count = count or _ignore
+        self._limits = limits
+
+    async def read(self, request: web.Request) -> bytes:
+        """The whole body, inflated.
+
+        Raises:
+            RateLimited: its key has too many large bodies already.
+            TooLarge: it has more bytes than the limit.
+            BadRequest: its transfer or content encoding is broken.
+            web.HTTPException: an expectation or encoding that we do not know, or a body that does not come in time.
+        """
+        encoding = request.headers.get("Content-Encoding", "").strip().lower()
+        if encoding not in ("", "identity", *WINDOWS):
+            raise web.HTTPUnsupportedMediaType(text="the body's Content-Encoding must be gzip, deflate or identity")
+        # The server has refused what is no number of 64 bits, but for zeros before it, of which `int` takes 4,300.
+        announced = int(request.headers.get("Content-Length", "").lstrip("0") or 0)
+        if announced > self._limit:
+            raise too_large(self._limit)
+        self._count(announced)
+        await _meet_expectation(request)
+        # Nearly all bodies have come with their heads: no timer for them.
+        waits = not request.content.is_eof() or encoding in WINDOWS
+        try:
+            async with asyncio.timeout(self._limits.body) if waits else nullcontext():
+                body = await self._receive(request)
+                return await inflate(body, encoding, self._limit, self._count) if encoding in WINDOWS else body
+        except (web.RequestPayloadError, zlib.error):
+            raise BadRequest(ENCODING_BROKEN) from None
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(text=f"the body did not come within {self._limits.body:g} s") from None
+
+    async def _receive(self, request: web.Request) -> bytes:
+        """The body as it comes; not the server's own reading, whose one limit is that of all mounts."""
+        pieces, size = list[bytes](), 0
+        while piece := await request.content.readany():
+            size += len(piece)
+            if size > self._limit:
+                raise too_large(self._limit)
+            self._count(size)
+            pieces.append(piece)
+        # Nothing more comes, and an empty deque would stay as long as the answer takes.
+        request.content._buffer = FewItems()  # type: ignore[assignment]  # noqa: SLF001 - there is no public way
+        return b"".join(pieces)
 
 
 class HttpHandlers:
@@ -208,3 +270,19 @@ class _CutOnError:
         self._request[ENTRY].end(200, error.type)
         self._body.abort()
         return True
+
+
+async def _meet_expectation(request: web.Request) -> None:
+    """Ask for a body that its client holds back (RFC 9110, section 10.1.1)."""
+    expected = request.headers.get("Expect", "").lower()
+    if not expected or request.version < HttpVersion11:
+        return
+    if expected != "100-continue":
+        raise web.HTTPExpectationFailed(text="the header Expect may only be 100-continue")
+    await request.writer.write(_CONTINUE)
+    # The server counts these bytes as the beginning of its answer.
+    request.writer.output_size = 0
+
+
+def _ignore(size: int) -> None:
+    """Nobody counts."""

@@ -10,7 +10,7 @@ from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Catalogue
-from tg_gateway.http.body_reader import defer_expectation
+from tg_gateway.http.router import defer_expectation
 from tg_gateway.relay import Relay
 from tg_schema import TgError, encode
 

@@ -7,7 +7,6 @@ import msgspec
 from aiohttp import web
 
 from tg_gateway.dialects import Answer, Call, Catalogue, Dialect, Mount
-from tg_gateway.http.body_reader import defer_expectation
 from tg_schema import TgError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -96,6 +95,10 @@ class Router:
         segments = path.strip("/").split("/")
         best = max(self._segments, key=lambda row: _count_common(row[1], segments), default=None)
         return best[0].dialect if best and _count_common(best[1], segments)[0] else self.default
+
+
+async def defer_expectation(request: web.Request) -> None:
+    """What the server calls for an `Expect` header before any check: `BodyReader` meets it after them."""
 
 
 def _choose(rows: Sequence[Mount], headers: Mapping[str, str]) -> Mount:
