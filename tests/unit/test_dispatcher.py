@@ -8,7 +8,7 @@ import pytest
 
 from tests.instances.cases import endpoint
 from tests.instances.test_accounting import NOTHING, counters
-from tg_base.instances import Endpoint, InstanceRequest, LoadReport, Pick, QueueLimits, Rejection, Scheduler
+from tg_base.instances import Endpoint, InstanceRequest, LoadReport, Pick, QueueLimits, Rejection, Scheduler, Waiting
 from tg_base.pools import Dispatcher
 
 SERVER = endpoint("a")
@@ -28,8 +28,8 @@ class Pool:
         return asyncio.create_task(self._ask(InstanceRequest(priority=priority)))
 
     async def _ask(self, request: InstanceRequest) -> Pick | Rejection:
-        waiting = self.dispatcher.submit("p", request, lambda: self.members)
-        return await self.dispatcher.wait("p", waiting)
+        placed = self.dispatcher.place("p", request, lambda: self.members)
+        return await self.dispatcher.wait("p", placed) if isinstance(placed, Waiting) else placed
 
     async def picked(self) -> Pick:
         made = await self.ask()

@@ -79,6 +79,11 @@ class Attainment:
             for name, route in self._routes.items()
         }
 
+    @property
+    def has_routes(self) -> bool:
+        """Whether a request had an objective."""
+        return bool(self._routes)
+
     def behind(self, priority: int, now: float) -> list[RouteAttainment]:
         """The routes above this priority that do not keep their promise now."""
         if now - self._looked_at > BEHIND_SECONDS:

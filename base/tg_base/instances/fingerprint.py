@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from itertools import starmap
+from operator import itemgetter
 from struct import iter_unpack, unpack
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,12 @@ BLOCK_TOKENS = 64
 """Tokens in a block. Two prompts share as many blocks as they begin with in common."""
 CHARACTERS_PER_TOKEN = 4
 """What a token counts where only text is known."""
-HASH_BITS = 56
-"""Of a block. Python keeps integers of up to 60 bits in 32 bytes, and those of 64 bits in 36, rounded up to 48."""
+HASH_BITS = 60
+"""The most of a block. Python keeps integers of 60 bits in 32 bytes, and those of 64 bits in 36, rounded up to 48."""
 MAX_SALTS = 1_024
 """Models and adapters whose hash is kept as it begins; adapters' names come from clients."""
-_HASH_BYTES = HASH_BITS // 8
+_shorten = itemgetter(slice(HASH_BITS // 8))
+"""Of a digest: whole bytes."""
 
 
 class Fingerprint(Struct, frozen=True):
@@ -86,9 +88,9 @@ def _chain(blocks: Iterable[tuple[bytes]], salt: str) -> Fingerprint:
     # have instructions for.
     hasher = _begin(salt).copy()
     digest = hasher.digest
-    digests = [digest()[:_HASH_BYTES] for _ in starmap(hasher.update, blocks)]
+    digests = [digest() for _ in starmap(hasher.update, blocks)]
     # Seven bytes and a zero are a number of eight bytes.
-    return Fingerprint(unpack(f"<{len(digests)}Q", b"\0".join([*digests, b""])))
+    return Fingerprint(unpack(f"<{len(digests)}Q", b"\0".join([*map(_shorten, digests), b""])))
 
 
 @lru_cache(MAX_SALTS)

@@ -10,7 +10,7 @@ from tg_base.instances.pick import Pick, Rejection, RejectionReason
 from tg_base.instances.placement import Placement
 from tg_base.instances.queue_limits import QueueLimits
 from tg_base.instances.request_queue import RequestQueue
-from tg_base.instances.room import Room
+from tg_base.instances.room import Room, has_short_queue, queue_of
 from tg_base.instances.scheduler import NO_ENDPOINTS_RETRY_SECONDS, SATURATED_RETRY_SECONDS, Scheduler
 from tg_base.instances.sliding_window import SlidingWindow
 from tg_base.instances.waiting import Lane, Waiting
@@ -70,7 +70,25 @@ class FlowControl:
         arrived_at: float | None = None,
         size: int = 0,
     ) -> Waiting:
-        """Place a request, refuse it, or let it wait. See its `made`.
+        """As `place`; what did not have to wait is told in the same form, as its `made`."""
+        made = self.place(pool, request, endpoints, now, arrived_at=arrived_at, size=size)
+        if not isinstance(made, Waiting):
+            waiting = self._waiting(request, endpoints, now if arrived_at is None else arrived_at, size)
+            waiting.made = made
+            return waiting
+        return made
+
+    def place(
+        self,
+        pool: str,
+        request: InstanceRequest,
+        endpoints: Callable[[], Sequence[Endpoint]],
+        now: float,
+        *,
+        arrived_at: float | None = None,
+        size: int = 0,
+    ) -> Pick | Rejection | Waiting:
+        """Place a request, refuse it, or let it wait; see `made` of one that waits: it may be refused all the same.
 
         Args:
             pool: whose queue it waits in.
@@ -80,12 +98,23 @@ class FlowControl:
             arrived_at: when it came, if it failed elsewhere before.
             size: bytes that are held while it waits.
         """
-        waiting = self._waiting(request, endpoints, now if arrived_at is None else arrived_at, size)
+        if arrived_at is None:
+            arrived_at = now
+        if request.adapter is not None:
+            # Here, so that it waits for no server that lacks its adapter, and for no other's queue.
+            endpoints = partial(self._find_having, request.adapter, endpoints)
         queue = self._queues.get(pool)
-        made = self._try(waiting, now, admitted=False) if queue is None else self._refuse(waiting, now)
+        if queue is None:
+            made = self._try(request, endpoints(), arrived_at, now, admitted=False)
+        else:
+            made = self._refuse(request, endpoints(), now)
         if made is not None:
-            self._settle(waiting, made, now)
-            return waiting
+            self._count(request, made, now)
+            return made
+        return self._enqueue(pool, self._waiting(request, endpoints, arrived_at, size), now)
+
+    def _enqueue(self, pool: str, waiting: Waiting, now: float) -> Waiting:
+        request, queue = waiting.request, self._queues.get(pool)
         waiting.lane = _lane(request, waiting.endpoints())
         if queue is None:
             queue = RequestQueue(self._limits)
@@ -107,7 +136,9 @@ class FlowControl:
         """Place what may go without: one more attempt at a request. None: there is no room, or others wait for it."""
         if pool in self._queues:
             return None
-        made = self._try(self._waiting(request, lambda: endpoints, now, 0), now, admitted=True)
+        if request.adapter is not None:
+            endpoints = self._scheduler.missing.without(endpoints, request.adapter)
+        made = self._try(request, endpoints, now, now, admitted=True)
         return made if isinstance(made, Pick) else None
 
     def serve(self, now: float) -> None:
@@ -171,9 +202,6 @@ class FlowControl:
             if request.priority < 0:
                 # Who may be shed is not served late at the cost of others.
                 expires_at = min(expires_at, due)
-        if request.adapter is not None:
-            # Here, so that it waits for no server that lacks its adapter, and for no other's queue.
-            endpoints = partial(self._find_having, request.adapter, endpoints)
         answer = request.expected_tokens or min(request.max_tokens or ASSUMED_OUTPUT_TOKENS, ASSUMED_OUTPUT_TOKENS)
         return Waiting(request, endpoints, arrived_at, due, expires_at, size, request.prompt_tokens + answer)
 
@@ -181,7 +209,7 @@ class FlowControl:
         blocked: set[Lane] = set()
         for priority in queue.priorities:
             while (head := queue.head(priority, blocked)) is not None:
-                made = self._try(head, now, admitted=True)
+                made = self._try(head.request, head.endpoints(), head.arrived_at, now, admitted=True)
                 if made is None:
                     # No lower band goes before it in its lane.
                     blocked.add(head.lane)
@@ -198,11 +226,14 @@ class FlowControl:
             self._queues.pop(pool, None)
 
     def _settle(self, waiting: Waiting, made: Pick | Rejection, now: float) -> None:
+        self._count(waiting.request, made, now)
+        waiting.settle(made)
+
+    def _count(self, request: InstanceRequest, made: Pick | Rejection, now: float) -> None:
         if isinstance(made, Pick):
             self._served.note(now, kept=True)
         elif made.may_wait:
-            self.attainment.refused(waiting.request, now)
-        waiting.settle(made)
+            self.attainment.refused(request, now)
 
     def _full_reason(self, request: InstanceRequest) -> RejectionReason:
         """Where nothing of this priority may wait, the reason is what it would wait for."""
@@ -210,38 +241,46 @@ class FlowControl:
             return "queue-full"
         return "saturated" if request.objective is None else "objective-out-of-reach"
 
-    def _refuse(self, waiting: Waiting, now: float) -> Rejection | None:
+    def _refuse(self, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float) -> Rejection | None:
         """Refuse what no wait would help; None = it may wait."""
-        choice = self._scheduler.choose(waiting.request, waiting.endpoints(), now)
+        choice = self._scheduler.choose(request, endpoints, now)
         return choice if isinstance(choice, Rejection) and not _waits(choice) else None
 
-    def _try(self, waiting: Waiting, now: float, *, admitted: bool) -> Pick | Rejection | None:
+    def _try(
+        self, request: InstanceRequest, endpoints: Sequence[Endpoint], arrived_at: float, now: float, *, admitted: bool
+    ) -> Pick | Rejection | None:
         """Place a request; None = it has to wait."""
-        request, endpoints = waiting.request, self._below_bound(waiting.request, waiting.endpoints())
-        if endpoints is None:
+        most = self._limits.max_requests
+        roomy = endpoints if most is None else self._below_bound(request, endpoints, most)
+        if roomy is None:
             return None
-        choice = self._scheduler.choose(request, endpoints, now, admitted=admitted)
+        choice = self._scheduler.choose(request, roomy, now, admitted=admitted)
         if isinstance(choice, Rejection):
             return None if _waits(choice) else choice
-        room = Room(self._scheduler, self.attainment, self._limits, waiting, now)
-        found = room.find(choice, map(self._scheduler.server, endpoints))
+        servers = map(self._scheduler.server, roomy)
+        if request.objective is None and not self.attainment.has_routes:
+            # Nobody has a promise: only the queues count, and the chosen server's is probably short.
+            is_short = queue_of(choice.server, now) < self._limits.max_queued
+            has_room = is_short or has_short_queue(servers, self._limits, now)
+            return self._scheduler.place(request, choice, now) if has_room else None
+        room = Room(self._scheduler, self.attainment, self._limits, request, arrived_at=arrived_at, now=now)
+        found = room.find(choice, servers)
         if found is None:
             return None
         if request.objective is None:
             return self._scheduler.place(request, found, now)
         first, output = room.predict(found.server), found.server.speed.output_token_seconds
         pick = self._scheduler.place(request, found, now)
-        self.attainment.watch(pick.placement, request, waiting.arrived_at, first, output)
+        self.attainment.watch(pick.placement, request, arrived_at, first, output)
         return pick
 
     def _find_having(self, adapter: str, endpoints: Callable[[], Sequence[Endpoint]]) -> Sequence[Endpoint]:
         return self._scheduler.missing.without(endpoints(), adapter)
 
-    def _below_bound(self, request: InstanceRequest, endpoints: Sequence[Endpoint]) -> Sequence[Endpoint] | None:
+    def _below_bound(
+        self, request: InstanceRequest, endpoints: Sequence[Endpoint], most: int
+    ) -> Sequence[Endpoint] | None:
         """The servers that have less than the bound of requests; None = there are servers, and all have it."""
-        most = self._limits.max_requests
-        if most is None:
-            return endpoints
         serving = _serving(request, endpoints)
         # Without any the scheduler says what is wrong.
         roomy = [each for each in serving if self._scheduler.server(each).requests < most]

@@ -100,6 +100,7 @@ class Placement:
         cached: int,
         now: float,
         *,
+        expected: int | None = None,
         reported_room: int | None = None,
     ) -> None:
         self._server: ServerState | None = server
@@ -109,7 +110,7 @@ class Placement:
         self.adapter = request.adapter
         self.prompt_tokens = request.prompt_tokens
         self.uncached_tokens = max(request.prompt_tokens - cached, 0)
-        self.expected_tokens = estimates.expect(request)
+        self.expected_tokens = estimates.expect(request) if expected is None else expected
         self.picked_at = now
         self.first_at: float | None = None
         self.streamed = request.streamed

@@ -34,13 +34,14 @@ class Situation(Struct, frozen=True, eq=False):
 class Choice(NamedTuple):
     """The server that a policy chose, and why; the next best, and what it found for its choice, if it knows them.
 
-    `matched` are the prompt's blocks that the server has; None = to be looked up.
+    `matched` are the prompt's blocks that the server has, `expected` the tokens of the answer; None = to be looked up.
     """
 
     server: ServerState
     reasons: tuple[str, ...]
     others: Sequence[ServerState] = ()
     matched: int | None = None
+    expected: int | None = None
 
 
 class Refusal(NamedTuple):

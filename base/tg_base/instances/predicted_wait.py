@@ -70,7 +70,8 @@ class PredictedWait:
             if wait > max(SHED_SHARE * (bound or DEFAULT_OBJECTIVE_SECONDS), BUSY_FACTOR * alone):
                 return Refusal("objective-out-of-reach")
         others = [each[4] for each in ranked[: MAX_FALLBACKS + 1]]
-        return Choice(chosen, _reasons(chosen, request.adapter, matched, cost), others, matched)
+        reasons = _reasons(chosen, request.adapter, matched, cost)
+        return Choice(chosen, reasons, others, matched, situation.expected_tokens)
 
 
 def predict_first_token(server: ServerState, situation: Situation) -> float:

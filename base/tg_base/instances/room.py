@@ -3,13 +3,12 @@
 from collections.abc import Iterable
 
 from tg_base.instances.attainment import Attainment
-from tg_base.instances.instance_request import Objective
+from tg_base.instances.instance_request import InstanceRequest, Objective
 from tg_base.instances.policy import Choice
 from tg_base.instances.predicted_wait import SHED_SHARE
 from tg_base.instances.queue_limits import QueueLimits
 from tg_base.instances.scheduler import Scheduler
 from tg_base.instances.server_state import ServerState
-from tg_base.instances.waiting import Waiting
 
 MAX_UNSEEN = 16
 """Requests that a server gets between two looks at its queue before each more counts as queued."""
@@ -32,15 +31,23 @@ class Room:
     """
 
     def __init__(
-        self, scheduler: Scheduler, attainment: Attainment, limits: QueueLimits, waiting: Waiting, now: float
+        self,
+        scheduler: Scheduler,
+        attainment: Attainment,
+        limits: QueueLimits,
+        request: InstanceRequest,
+        *,
+        arrived_at: float,
+        now: float,
     ) -> None:
         self._scheduler = scheduler
         self._attainment = attainment
         self._limits = limits
-        self._waiting = waiting
+        self._request = request
+        self._arrived_at = arrived_at
         self._now = now
         self._predicted: dict[ServerState, float] = {}
-        self._behind = [route.objective for route in attainment.behind(waiting.priority, now)]
+        self._behind = [route.objective for route in attainment.behind(request.priority, now)]
 
     def find(self, choice: Choice, servers: Iterable[ServerState]) -> Choice | None:
         """Where the request goes; None = it should wait.
@@ -51,25 +58,25 @@ class Room:
         """
         if self._behind and not self._suits_behind(choice.server):
             return None
-        objective = self._waiting.request.objective
+        objective = self._request.objective
         if objective is not None:
             if self._is_kept(choice.server):
                 return choice
-            if self._waiting.priority > 0 and min(self._shares(choice.server)) < FAIR_SHARE:
+            if self._request.priority > 0 and min(self._shares(choice.server)) < FAIR_SHARE:
                 # The policy counts what a server costs the others. Who goes before them may take it all the same.
                 kept = next(filter(self._is_kept, choice.others), None)
                 if kept is not None:
                     return choice._replace(server=kept, reasons=(ELSEWHERE,), matched=None)
-            if self._waiting.priority < 0:
+            if self._request.priority < 0:
                 # Who may be shed is not served late at the cost of others.
                 return None
-        return choice if any(_queue_of(each, self._now) < self._limits.max_queued for each in servers) else None
+        return choice if has_short_queue(servers, self._limits, self._now) else None
 
     def predict(self, server: ServerState) -> float:
         """Seconds until the request's first token on a server."""
         predicted = self._predicted.get(server)
         if predicted is None:
-            predicted = self._scheduler.predict_first_token(self._waiting.request, server, self._now)
+            predicted = self._scheduler.predict_first_token(self._request, server, self._now)
             self._predicted[server] = predicted
         return predicted
 
@@ -79,7 +86,7 @@ class Room:
             return True
         predicted = self.predict(server)
         # A promise that no server could keep must not stop everybody else.
-        alone = server.speed.fixed_seconds + server.speed.prompt_token_seconds * self._waiting.request.prompt_tokens
+        alone = server.speed.fixed_seconds + server.speed.prompt_token_seconds * self._request.prompt_tokens
         return all(
             (each.first_token is None or predicted <= max(SHED_SHARE * each.first_token, ALONE_FACTOR * alone))
             and self._keeps_pace(server, each.output_token, each.output_share)
@@ -88,16 +95,16 @@ class Room:
 
     def _is_kept(self, server: ServerState) -> bool:
         """Whether a server keeps the request's objective as probably as is promised."""
-        objective = self._waiting.request.objective or Objective()
+        objective = self._request.objective or Objective()
         first, output = self._shares(server)
         return first >= objective.quantile and output >= objective.output_share
 
     def _shares(self, server: ServerState) -> tuple[float, float]:
         """The probabilities that a server keeps the request's times: to the first token, and between two."""
-        objective, attainment = self._waiting.request.objective, self._attainment
+        objective, attainment = self._request.objective, self._attainment
         first = output = 1.0
         if objective is not None and objective.first_token is not None:
-            left = self._waiting.arrived_at + objective.first_token - self._now
+            left = self._arrived_at + objective.first_token - self._now
             first = attainment.first_token_share(self.predict(server), left)
         if objective is not None and objective.output_token is not None:
             pace = server.speed.output_token_seconds
@@ -109,7 +116,12 @@ class Room:
         return bound is None or self._attainment.output_token_share(pace, bound) >= quantile
 
 
-def _queue_of(server: ServerState, now: float) -> int:
+def has_short_queue(servers: Iterable[ServerState], limits: QueueLimits, now: float) -> bool:
+    """Whether one of the servers does not let many requests wait."""
+    return any(queue_of(each, now) < limits.max_queued for each in servers)
+
+
+def queue_of(server: ServerState, now: float) -> int:
     """Requests queued there, as told and by what was sent since; 0 if it tells none."""
     report = server.report
     if report is None or report.queued is None:

@@ -113,7 +113,8 @@ class Scheduler:
         """Count a request at the server that was chosen, until its placement ends."""
         server = choice.server
         matched = server.prefixes.match(request.prefix) if choice.matched is None else choice.matched
-        placement = Placement(server, request, self._estimates, matched * BLOCK_TOKENS, now)
+        cached = matched * BLOCK_TOKENS
+        placement = Placement(server, request, self._estimates, cached, now, expected=choice.expected)
         placement.follower, placement.missing = self.follower, self.missing
         if self.listener is not None:
             placement.listener = self.listener

@@ -13,6 +13,7 @@ from tg_base.instances import (
     Objective,
     Pick,
     Rejection,
+    Waiting,
     fingerprint_prompt,
 )
 from tg_base.pool_status import PoolBoard, RequestFacts
@@ -135,11 +136,9 @@ class InstancePicker:
             seconds = perf_counter() - began
         else:
             pool = facts.destination.pool
-            waiting = self._dispatcher.submit(
-                pool, request, eligible, arrived_at=arrived_at, size=len(asked.body or b"")
-            )
+            placed = self._dispatcher.place(pool, request, eligible, arrived_at=arrived_at, size=len(asked.body or b""))
             seconds = perf_counter() - began
-            pick = await self._dispatcher.wait(pool, waiting)
+            pick = await self._dispatcher.wait(pool, placed) if isinstance(placed, Waiting) else placed
             if isinstance(pick, Pick) and facts.destination.route and request.adapter is not None:
                 await self._load_adapter(pick, request.adapter)
         facts = replace(facts, eligible=eligible.found, unreachable=eligible.left_out)

@@ -62,13 +62,15 @@ class WireMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning_details: tuple[Any, ...] = ()
 
 
+_content: Final = attrgetter("content")
 _rest: Final = attrgetter(*WireMessage.__struct_fields__[2:])
 _NO_REST: Final = _rest(WireMessage(""))
 
 
 def have_text_alone(messages: Sequence[WireMessage]) -> bool:
     """Whether the content of each message is a text, and there is nothing beside it."""
-    return all(isinstance(each.content, str) and _rest(each) == _NO_REST for each in messages)
+    # In few steps, however long the conversation is.
+    return set(map(type, map(_content, messages))) <= {str} and list(map(_rest, messages)) == [_NO_REST] * len(messages)
 
 
 def wire_messages(

@@ -13,7 +13,7 @@ import structlog
 from typing_extensions import override
 
 from tg_base.bus import Bus
-from tg_base.instances import Endpoint, Pick, Rejection, Scheduler
+from tg_base.instances import Endpoint, Pick, Rejection, Scheduler, Waiting
 from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, PassOn, SdkConnection
 from tg_base.pool_status import BOARDS, PoolBoard, QueueStatus, RequestFacts, RequestRecord
 from tg_base.pools import (
@@ -265,12 +265,11 @@ class Pool(ChatCompletions[PoolOptions]):
         if failed is not None and not self._find_left(order):
             raise describe_missing(failed, order)
         pool, began = order.place.pool, perf_counter()
-        waiting = self._dispatcher.submit(
+        placed = self._dispatcher.place(
             pool, order.wanted, lambda: self._find_left(order), arrived_at=order.arrived_at, size=len(order.body)
         )
         seconds = perf_counter() - began
-        # Nearly no request has to wait, and to ask for the decision in vain would be one more step of each.
-        made = waiting.made or await self._dispatcher.wait(pool, waiting)
+        made = await self._dispatcher.wait(pool, placed) if isinstance(placed, Waiting) else placed
         self._record(order, made, seconds)
         if isinstance(made, Rejection):
             raise describe_missing(failed, order) if failed else refuse(made)
