@@ -2,129 +2,31 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import openai
 import pytest
-from openai import AsyncOpenAI
-from prometheus_client import REGISTRY
 from typing_extensions import override
 
-from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.passing_bus import PassingBus, RemoteBus
-from tests.flow.background_asking import begin, client_of, gather, poll
-from tests.flow.narrow_gateway import OFTEN
-from tests.flow.open_gateway import CONFIG, PROMPTS, QUEUES, TEXTS
+from tests.flow.background_asking import begin, gather, poll
+from tests.flow.open_gateway import CONFIG, TEXTS
 from tests.flow.open_responses import MODEL
 from tests.flow.responses_stream import check_stream
+from tests.flow.waiting_band import DEADLINE, SLOWER, Band, BusyLlm, ask, count_returned, open_band, serve
 from tests.until import until
 from tg_base.bus import Bus, Delivery, LogWriter
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
-from tg_base.llm import LlmChunk, ProviderOptions
-from tg_base.protocol import HeartbeatTiming
-from tg_base.server import Processor
 from tg_gateway.access import Limits
-from tg_gateway.app import Gateway
 from tg_gateway.relay.answer_log import ASKED, RETURNED, TAKEN, label_claim, label_taken
 from tg_gateway.relay.band import BandMessage
 from tg_gateway.relay.band_bounds import CHECKED_AT_ONCE
-from tg_schema import TextCompletionRequest, encode
-from tg_schema.errors import RateLimited
-
-DEADLINE = 20.0
-SLOWER = HeartbeatTiming(interval=0.5)
-"""A dead processor is believed in for long enough to ask it."""
-FLEX = GatewayConfig(port=0, drain=0.05, max_wait=3600)
-
-
-class BusyLlm(CountingLlm):
-    """Says of its first sheddable requests that there is no room for them, and of those beyond its room."""
-
-    def __init__(self, refusals: int = 0, capacity: int = 1, room: int = 1) -> None:
-        super().__init__(options=ProviderOptions(capacity=capacity))
-        self.room = room
-        self.step = self.steps = asyncio.Semaphore(0)
-        self.refusals = refusals
-        self.order: list[str] = []
-
-    @override
-    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        if request.sheddable and (self.refusals or not self.room):
-            self.refusals = max(self.refusals - 1, 0)
-            raise RateLimited("no room", retry_after=60.0)
-        self.room -= 1
-        self.order.append(request.user or "")
-        try:
-            async for chunk in super().generate_content_stream(request):
-                yield chunk
-        finally:
-            self.room += 1
-
-
-@dataclass
-class Band:
-    """A model with one slot, and the gateways of one bus."""
-
-    llm: BusyLlm
-    bus: Bus
-    exit: AsyncExitStack
-    timing: HeartbeatTiming = OFTEN
-    gateways: list[AsyncExitStack] = field(default_factory=list)
-
-    async def open_gateway(self, config: GatewayConfig = FLEX, limits: Limits | None = None) -> AsyncOpenAI:
-        """One more, which knows the model; a client of it."""
-        stack = await self.exit.enter_async_context(AsyncExitStack())
-        self.gateways.append(stack)
-        requestor = await stack.enter_async_context(
-            Requestor(self.bus, CONFIG.topics, queues=QUEUES, timing=self.timing)
-        )
-        gateway = await stack.enter_async_context(Gateway(config, requestor, TEXTS + PROMPTS, limits=limits))
-        await until(lambda: bool(requestor.presence.serving(TEXTS[0].request)))
-        return await stack.enter_async_context(client_of(gateway))
-
-    async def occupy(self, client: AsyncOpenAI, name: str = "work") -> "asyncio.Task[Any]":
-        """Give the model work that ends with its one step."""
-        self.llm.started.clear()
-        work = asyncio.create_task(client.responses.create(model=MODEL, input="1", user=name))
-        await asyncio.wait_for(self.llm.started.wait(), DEADLINE)
-        return work
-
-
-def serve(bus: Bus, llm: BusyLlm, timing: HeartbeatTiming = OFTEN) -> Processor:
-    """A processor, to be entered."""
-    return Processor(bus, CONFIG.topics, llm, TEXTS, models=(llm.model,), timing=timing, grace=0.05)
-
-
-def count_returned() -> float:
-    """How many have gone back to the band so far."""
-    labels = {"service": "text-completion", "event": "returned"}
-    return REGISTRY.get_sample_value("tg_band_total", labels) or 0
-
-
-@asynccontextmanager
-async def open_band(refusals: int = 0, capacity: int = 1, room: int = 1) -> AsyncIterator[Band]:
-    """No gateway is open yet."""
-    bus, llm = MemoryBus(), BusyLlm(refusals, capacity, room)
-    async with (
-        serve(bus, llm),
-        AsyncExitStack() as stack,
-    ):
-        yield Band(llm, bus, stack)
-    await bus.aclose()
-
-
-async def ask(client: AsyncOpenAI, name: str, **fields: Any) -> Any:
-    """A response that may wait."""
-    return await client.responses.create(
-        model=MODEL, input="1", user=name, background=True, service_tier="flex", **fields
-    )
+from tg_schema import encode
 
 
 async def test_what_waits_is_made_below_all_other_work_and_in_its_order() -> None:
