@@ -84,6 +84,13 @@ def test_examples_are_of_their_schemas(operation: Operation) -> None:
         assert operation.find_errors([], *place)
 
 
+@pytest.mark.parametrize(("attempts", "wrong"), [(1, False), (10, False), (0, True), (11, True), ("2", True)])
+def test_the_schema_of_a_response_says_how_often_it_may_be_asked(attempts: object, wrong: bool) -> None:
+    asking = next(each for each in OPERATIONS if (each.method, each.path) == ("POST", "v1/responses"))
+    body = {"input": "x", "background": True, "service_tier": "flex", "max_attempts": attempts}
+    assert bool(asking.find_errors(body, "requestBody", "content", JSON, "schema")) == wrong
+
+
 @pytest.mark.model
 @pytest.mark.timeout(240)
 async def test_examples_are_answered() -> None:

@@ -9,6 +9,7 @@ from tg_gateway.dialects.answers import KeptAnswer
 from tg_gateway.relay.answer_log import (
     ALIVE,
     ASKED,
+    BEGUN,
     CANCEL,
     HEAD,
     RETURNED,
@@ -19,7 +20,9 @@ from tg_gateway.relay.answer_log import (
     label_claim,
     label_end,
     label_first,
+    label_lost,
     label_part,
+    label_returned,
     label_taken,
 )
 
@@ -127,6 +130,103 @@ def test_who_has_an_answer_that_waited(then: str, taker: str, waits: bool) -> No
     assert [log.is_expired(now) for now in (6.9, 7.0)] == [False, waits]
     log.add(Entry(b"", label_end("expired"), "9"))
     assert (log.waiting, log.is_expired(8.0), log.answer.outcome) == (False, False, "expired")
+
+
+def write(written: str, place: int) -> Written:
+    """As `note`; ?a: found lost; %a: the same, but with an entry between; ~a: returned, with one attempt used.
+
+    b_a, p_a, e_a: begun, part 0 and end, by a; e: an end by a reader; c: cancelled; .a: taken by the version before.
+    """
+    plain = {"e": label_end("died"), "c": label_claim(CANCEL, ""), "s": label(ALIVE)}.get(written)
+    if plain is not None:
+        return plain, b""
+    kind, claim = written[0], written[1:].removeprefix("_")
+    made = {
+        "?": label_lost(claim, str(place - 1)),
+        "%": label_lost(claim, str(place - 2)),
+        "~": label_returned(claim, spent=True),
+        ".": {"kind": TAKEN, "claim": claim, "tells": "1"},
+    }
+    by = {"b_": label(BEGUN, claim), "p_": label_part(0, claim), "e_": label_end("ended", by=claim)}
+    found = made.get(kind) or by.get(written[:2])
+    return note(written) if found is None else (found, claim.encode())
+
+
+@pytest.mark.parametrize(
+    ("then", "taker", "attempts", "state"),
+    [
+        ("+a !a", "a", 1, "repeatable"),
+        ("+a !a !a +a", "a", 1, "repeatable"),
+        # Who is lost is known by its silence, which no entry may have broken.
+        ("+a !a ?a", "", 1, "waiting"),
+        ("+a !a s %a", "a", 1, "repeatable"),
+        ("+a !a ?a ?a", "", 1, "waiting"),
+        ("+a !a ?b", "a", 1, "repeatable"),
+        ("+a ?a", "a", 0, "waiting"),
+        ("?a ?", "", 0, "waiting"),
+        # Of two that try at a time one gets it, and what the lost one says later does not count.
+        ("+a !a ?a +b +c !c !b", "b", 2, "repeatable again"),
+        ("+a !a ?a +b !a e_a p_a b_a", "b", 1, "waiting again"),
+        ("+a !a ?a -a", "", 1, "waiting"),
+        ("+a !a ?a e_a", "", 1, "waiting"),
+        ("+a !a ?a +b !b -a", "b", 2, "repeatable again"),
+        # All attempts are used.
+        ("+a !a ?a +b !b ?b +c !c", "c", 3, "again"),
+        ("+a !a ?a +b !b ?b +c !c ?c +d", "c", 3, "again"),
+        # One whose processor was lost uses one; one that was returned for another reason uses none.
+        ("+a !a ~a +b !b", "b", 2, "repeatable again"),
+        ("+a !a -a +b !b", "b", 1, "repeatable"),
+        ("+a !a -a", "", 0, "waiting"),
+        ("+a !a ~a +b !b -b +c", "c", 1, "waiting"),
+        ("+a !a ~b", "a", 1, "repeatable"),
+        ("+a -a", "", 0, "waiting"),
+        # It works, but nothing is written.
+        ("+a !a b_a", "a", 1, "repeatable begun"),
+        ("+a !a b_a ?a", "", 1, "waiting"),
+        # Something is written, or nobody wants it any more.
+        ("+a !a p_a", "a", 1, ""),
+        ("+a !a p_a ?a", "a", 1, ""),
+        ("+a !a c", "a", 1, "cancelled"),
+        ("+a !a c ?a", "a", 1, "cancelled"),
+        ("+a !a ?a c", "", 1, "waiting cancelled"),
+        # Whoever takes it over before it asks has used none.
+        ("+a b>a !b", "b", 1, "repeatable"),
+        ("+a b>a e_a p_a", "b", 0, "waiting"),
+        # The version before does not say whose its entries are, so nobody could tell its late ones.
+        (".a !a", "a", 1, ""),
+        (".a !a ?a", "a", 1, ""),
+        (".a !a -a +b !b", "b", 1, "repeatable"),
+        ("*a ?a", "a", 0, ""),
+    ],
+)
+def test_how_often_a_model_is_asked(then: str, taker: str, attempts: int, state: str) -> None:
+    first: Written = (label_first(HEAD, "k", 9.0, waits=7.0, attempts=3), b"head")
+    log = read(first, *(write(each, place + 1) for place, each in enumerate(then.split())))
+    said = ("waiting", "repeatable", "begun", "cancelled", "again")
+    known = (log.waiting, log.repeatable, log.answer.begun, log.cancelled, log.again)
+    assert {name for name, held in zip(said, known, strict=True) if held} == set(state.split())
+    assert (log.taker, log.attempts, log.take_parts()) == (taker, attempts, [b"a"] * ("p_a" in then and not state))
+    assert (log.outcome, log.overdue) == ("running", "died" if attempts else "expired")
+
+
+@pytest.mark.parametrize("maker", ["a", "b"])
+def test_only_the_end_of_who_has_it_counts(maker: str) -> None:
+    written = [write(each, place + 1) for place, each in enumerate(["+a", "!a", "?a", "+b", "!b", "e_a", "p_b", "e_b"])]
+    log = read((label_first(HEAD, "k", 9.0, waits=7.0, attempts=2 if maker == "b" else 1), b"head"), *written)
+    assert (log.outcome, log.answer.end, log.taker) == ("ended", maker.encode(), maker)
+    assert log.take_parts() == ([b"b"] if maker == "b" else [])
+
+
+def test_a_reader_may_end_what_another_one_has() -> None:
+    log = read((label_first(HEAD, "k", 9.0, waits=7.0), b"head"), note("+a"), note("!a"), write("e", 3))
+    assert (log.outcome, log.waiting, log.repeatable) == ("died", False, False)
+
+
+@pytest.mark.parametrize("attempts", ["1", "0", "-3", "nan", "many", ""])
+def test_a_number_of_attempts_that_is_none_is_one(attempts: str) -> None:
+    head = {**label_first(HEAD, "k", 9.0, waits=7.0), "attempts": attempts}
+    log = read((head, b""), note("+a"), note("!a"))
+    assert not log.repeatable
 
 
 def test_a_log_without_its_bodies_says_the_same_of_all_else() -> None:

@@ -2,9 +2,9 @@
 
 An answer that was kept at its end is one entry. One in the background is a head, parts, a note that a processor works
 on it, signs of life, perhaps a request to stop, and an end. One that waits for room has notes of who has taken it, of
-who is about to ask a model for it, and of who has returned it since no model made it. Of several ends the first counts,
-for every reader: the writer, and readers that took it for dead, may each append one. An end may free the name: then the
-next head begins the log anew.
+who is about to ask a model for it, of who has returned it since no model made it, and of who was lost while one did.
+Of several ends the first counts, for every reader: the writer, and readers that took it for dead, may each append one.
+An end may free the name: then the next head begins the log anew.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from tg_gateway.dialects.answers import KeptAnswer, Outcome
 from tg_schema.errors import BadRequest
 
 WHOLE, HEAD, PART, ALIVE, BEGUN, CANCEL, END = "", "head", "part", "alive", "begun", "cancel", "end"
-TAKEN, ASKED, RETURNED = "taken", "asked", "returned"
+TAKEN, ASKED, RETURNED, LOST = "taken", "asked", "returned", "lost"
 """The kinds of entries."""
 
 _KEY: Final = "key"
@@ -24,6 +24,11 @@ _CLAIM: Final = "claim"
 _TELLS: Final = "tells"
 _OVER: Final = "over"
 _WAITS: Final = "waits"
+_ATTEMPTS: Final = "attempts"
+_SIGNS: Final = "signs"
+_BY: Final = "by"
+_BEHIND: Final = "behind"
+_SPENT: Final = "spent"
 _KIND: Final = "kind"
 _NUMBER: Final = "number"
 _OUTCOME: Final = "outcome"
@@ -33,7 +38,7 @@ _OUTCOMES: Final = frozenset(get_args(Outcome))
 
 
 def label_first(
-    kind: str, owner: str, expires: float, claim: str = "", waits: float | None = None
+    kind: str, owner: str, expires: float, claim: str = "", waits: float | None = None, *, attempts: int = 1
 ) -> Mapping[str, str]:
     """The properties of the first entry: whose answer it is, and until when (wall clock).
 
@@ -43,17 +48,21 @@ def label_first(
         expires: until when.
         claim: tells it from first entries that others try to write at the same time.
         waits: until when it may wait for room (wall clock); None = it does not.
+        attempts: how often a model may be asked for one that waits.
     """
     waiting = {} if waits is None else {_WAITS: str(waits)}
-    return {_KIND: kind, _KEY: owner, _EXPIRES: str(expires)} | ({_CLAIM: claim} if claim else {}) | waiting
+    repeats = {_ATTEMPTS: str(attempts)} if attempts > 1 else {}
+    return {_KIND: kind, _KEY: owner, _EXPIRES: str(expires)} | ({_CLAIM: claim} if claim else {}) | waiting | repeats
 
 
-def label_part(number: int) -> Mapping[str, str]:
-    """The properties of a part; they are numbered from 0."""
-    return {_KIND: PART, _NUMBER: str(number)}
+def label_part(number: int, by: str = "") -> Mapping[str, str]:
+    """The properties of a part; they are numbered from 0. `by`: as of an end."""
+    return {_KIND: PART, _NUMBER: str(number)} | _sign(by)
 
 
-def label_end(outcome: Outcome, *, cut: bool = False, claim: str = "", frees: bool = False) -> Mapping[str, str]:
+def label_end(
+    outcome: Outcome, *, cut: bool = False, claim: str = "", frees: bool = False, by: str = ""
+) -> Mapping[str, str]:
     """The properties of the end.
 
     Args:
@@ -61,8 +70,9 @@ def label_end(outcome: Outcome, *, cut: bool = False, claim: str = "", frees: bo
         cut: whether its parts are not whole.
         claim: of the head that it ends, so that it ends no later one; "" = that has none.
         frees: whether the next head begins the log anew.
+        by: the claim of who made an answer that waited: nothing of it counts if another one has it; "" = it counts.
     """
-    own = {_CLAIM: claim} if claim else {}
+    own = ({_CLAIM: claim} if claim else {}) | _sign(by)
     return {_KIND: END, _OUTCOME: outcome} | own | ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
 
 
@@ -73,7 +83,27 @@ def label_taken(claim: str, over: str = "") -> Mapping[str, str]:
         claim: says who.
         over: the claim that it takes the place of, unless that one's model may have been asked before this note.
     """
-    return {_KIND: TAKEN, _CLAIM: claim, _TELLS: "1"} | ({_OVER: over} if over else {})
+    return {_KIND: TAKEN, _CLAIM: claim, _TELLS: "1", _SIGNS: "1"} | ({_OVER: over} if over else {})
+
+
+def label_returned(claim: str, *, spent: bool = False) -> Mapping[str, str]:
+    """The properties of a note that it waits again.
+
+    Args:
+        claim: of who had taken it.
+        spent: whether a model may have been asked for it, so that one attempt is used.
+    """
+    return {_KIND: RETURNED, _CLAIM: claim} | ({_SPENT: "1"} if spent else {})
+
+
+def label_lost(claim: str, behind: str) -> Mapping[str, str]:
+    """The properties of a note that who has taken it is silent, so that it waits again, with one attempt used.
+
+    Args:
+        claim: of who has taken it.
+        behind: the position of the last entry that was read. The note says nothing if there is one between both.
+    """
+    return {_KIND: LOST, _CLAIM: claim, _BEHIND: behind}
 
 
 def label_claim(kind: str, claim: str) -> Mapping[str, str]:
@@ -84,9 +114,13 @@ def label_claim(kind: str, claim: str) -> Mapping[str, str]:
     return {_KIND: kind, _CLAIM: claim}
 
 
-def label(kind: str) -> Mapping[str, str]:
-    """The properties of an entry that says nothing else."""
-    return {_KIND: kind}
+def label(kind: str, by: str = "") -> Mapping[str, str]:
+    """The properties of an entry that says nothing else. `by`: as of an end."""
+    return {_KIND: kind} | _sign(by)
+
+
+def _sign(by: str) -> dict[str, str]:
+    return {_BY: by} if by else {}
 
 
 def is_late(entry: Entry, claim: str) -> bool:
@@ -125,6 +159,9 @@ class AnswerLog:
         waits: until when it may wait for room, by the wall clock; None = it never waited.
         taker: the claim of who has taken it, of one that has waited; "" = nobody.
         asked: whether the taker has said that a model is asked.
+        attempts: how many were begun, less those that no model was asked in after all.
+        again: whether the taker makes the next attempt after one that was lost.
+        cancelled: whether a client has cancelled it.
         outcome: how it stands.
         position: of the last entry.
         free: whether the next head begins it anew.
@@ -139,6 +176,7 @@ class AnswerLog:
         self.position = ""
         self.size = 0
         self._head: bytes | None = None
+        self._max_attempts = 1.0
         self._empty()
         for entry in entries:
             self.add(entry)
@@ -146,19 +184,22 @@ class AnswerLog:
     def _empty(self) -> None:
         """Know nothing of what comes behind the first entry."""
         self.taker = ""
-        self.asked = False
+        self.asked = self.again = self.cancelled = False
+        self.attempts = 0
         self.outcome: Outcome = "running"
         self.free = False
         self._end = b""
         self._cut = False
         self._begun = False
-        self._tells = False
+        self._tells = self._signs = False
+        # Whether the last attempt was lost, and whether anything of the answer was written.
+        self._lost = self._told = False
         self._next_part = 0
         self._parts: list[bytes] = []
 
     def add(self, entry: Entry) -> None:
         """Note one more entry. What nobody of ours can have written there is passed over."""
-        first, self.position = not self.position, entry.position
+        first, behind, self.position = not self.position, self.position, entry.position
         kind = kind_of(entry)
         self.size += len(entry.body)
         if first:
@@ -168,14 +209,21 @@ class AnswerLog:
             self._begin(kind, entry)
         # Behind an end nothing counts: of two writers that each appended one, all readers take the first.
         elif self.owner is not None and self.outcome == "running":
-            if kind == PART:
-                self._add_part(entry)
-            elif kind == BEGUN:
-                self._begun = True
-            elif kind in {TAKEN, ASKED, RETURNED}:
-                self._pass_on(kind, entry.properties)
-            elif kind == END and not is_late(entry, self.claim):
-                self._finish(entry)
+            if kind in {TAKEN, ASKED, RETURNED, LOST}:
+                self._pass_on(kind, entry.properties, behind)
+            # Who was taken for dead, and was not, finds only later that another one has it.
+            elif entry.properties.get(_BY, self.taker) == self.taker:
+                self._add_of_taker(kind, entry)
+
+    def _add_of_taker(self, kind: str, entry: Entry) -> None:
+        if kind == PART:
+            self._add_part(entry)
+        elif kind == BEGUN:
+            self._begun = True
+        elif kind == CANCEL and not is_late(entry, self.claim):
+            self.cancelled = True
+        elif kind == END and not is_late(entry, self.claim):
+            self._finish(entry)
 
     def take_parts(self) -> list[bytes]:
         """The parts that have come since the last time."""
@@ -184,8 +232,19 @@ class AnswerLog:
 
     @property
     def waiting(self) -> bool:
-        """Whether no model can have been asked for it yet, so that its silence means nothing."""
+        """Whether no model makes it, or can have been asked by its taker, so that its silence means nothing."""
         return self.waits is not None and self._is_free and self.outcome == "running"
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a model may be asked once more if the taker is lost: the client said so, and has read nothing."""
+        lives = self.outcome == "running" and not self.cancelled
+        return lives and self.asked and self._signs and not self._told and self.attempts < self._max_attempts
+
+    @property
+    def overdue(self) -> Outcome:
+        """How it ends if it waits for longer than it may."""
+        return "died" if self.attempts else "expired"
 
     @property
     def _is_free(self) -> bool:
@@ -218,21 +277,36 @@ class AnswerLog:
         self.claim = entry.properties.get(_CLAIM, "")
         self.expires = _read_number(entry, _EXPIRES, 0.0)
         self.waits = _read_number(entry, _WAITS, 0.0) if _WAITS in entry.properties else None
+        self._max_attempts = _read_number(entry, _ATTEMPTS, 1.0)
         if kind == HEAD:
             self._head = entry.body
         else:
             self._end, self.outcome = entry.body, "ended"
 
-    def _pass_on(self, kind: str, properties: Mapping[str, str]) -> None:
+    def _pass_on(self, kind: str, properties: Mapping[str, str], behind: str) -> None:
         """Of several who take it at a time the first has it, and only that one asks or returns it."""
         claim = properties.get(_CLAIM, "")
         if kind == TAKEN and (not self.taker or (self._is_free and properties.get(_OVER) == self.taker)):
-            self.taker, self._tells, self.asked = claim, _TELLS in properties, False
-        elif claim and claim == self.taker:
-            self.asked = kind == ASKED or (self.asked and kind == TAKEN)
-            self.taker = "" if kind == RETURNED else claim
+            self.taker, self._tells, self._signs = claim, _TELLS in properties, _SIGNS in properties
+            self.again, self._lost, self.asked = self._lost, False, False
+        elif not claim or claim != self.taker:
+            return
+        elif kind == ASKED:
+            self.attempts += not self.asked
+            self.asked = True
+        elif kind == RETURNED:
+            self._let_go(spent=_SPENT in properties)
+        elif kind == LOST and self.repeatable and properties.get(_BEHIND) == behind:
+            self._let_go(spent=True)
+
+    def _let_go(self, *, spent: bool) -> None:
+        self.attempts -= self.asked and not spent
+        self._lost = spent
+        self.taker, self.asked, self._begun = "", False, False
 
     def _add_part(self, entry: Entry) -> None:
+        # What comes before anybody has taken it says nothing of the answer.
+        self._told = self._told or bool(self.taker)
         number = _read_number(entry, _NUMBER, -1.0)
         # A broker may have stored a part twice. One that is missing leaves the rest without meaning.
         if number == self._next_part and not self._cut:

@@ -20,16 +20,14 @@ from tg_base.telemetry import new_id
 from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Background, Keep, KeptAnswer, KeptAnswers, Outcome
 from tg_gateway.relay.answer_log import (
     CANCEL,
-    END,
     HEAD,
-    RETURNED,
     WHOLE,
     AnswerLog,
     NameTaken,
-    kind_of,
     label_claim,
     label_end,
     label_first,
+    label_lost,
     label_part,
 )
 from tg_gateway.relay.answer_writer import AnswerWriter
@@ -136,12 +134,12 @@ class AnswerStore:
     async def go_on(self, background: Background, claim: Claim) -> AsyncIterator[tuple[AnswerWriter, str]]:
         """As `open`, of an answer that has waited, whose head is kept. Raises BusError as `keep`."""
         self._written.mark(background.name, waits=False)
-        async with self._write(background, parts=claim.part_count) as writer:
+        async with self._write(background, parts=claim.part_count, by=claim.own) as writer:
             yield writer, claim.position
 
     @asynccontextmanager
     async def _write(
-        self, background: Background, *, live: LiveParts | None = None, parts: int = 0, claim: str = ""
+        self, background: Background, *, live: LiveParts | None = None, parts: int = 0, claim: str = "", by: str = ""
     ) -> AsyncIterator[AnswerWriter]:
         name = background.name
         async with self._bus.open_log(self._topics.kept(name)) as log:
@@ -153,6 +151,7 @@ class AnswerStore:
                 live=live,
                 parts=parts,
                 claim=claim,
+                by=by,
             )
             async with running(writer.run()):
                 yield writer
@@ -161,14 +160,16 @@ class AnswerStore:
         if writer.freed:
             self._written.mark_free(name, claim)
 
-    async def put(self, key: str | None, background: Background, seconds: float) -> float:
+    async def put(self, key: str | None, background: Background, seconds: float, attempts: int = 1) -> float:
         """Keep an answer that waits for room, before anybody makes it; until when it may wait, by the wall clock.
 
         Raises:
             TooLarge, BusError: as `keep`.
         """
         until = self._clock() + seconds
-        await self._append_first(self._owner(key), background.name, background.head, HEAD, waits=until)
+        await self._append_first(
+            self._owner(key), background.name, background.head, HEAD, waits=until, attempts=attempts
+        )
         if background.begin and background.keeps_parts:
             await self._bus.append(self._topics.kept(background.name), background.begin, label_part(0))
         return until
@@ -183,37 +184,22 @@ class AnswerStore:
         if not _NAME.fullmatch(name):
             return None
         claim = Claim(self._bus, self._topics.kept(name))
-        try:
-            await claim.take(lambda: self._load(self._owner(key), name))
-        except NotFound:
-            # The note has begun a log that nobody would find, unless it is somebody else's.
-            if AnswerLog(await self._bus.read(self._topics.kept(name))).owner is None:
-                await self.sweep(name)
-            else:
-                await claim.give_back()
-            return None
+        await claim.take(lambda: self._load(self._owner(key), name))
         return claim if claim.running else None
 
-    async def give_back(self, name: str, claim: Claim) -> None:
-        """Let an answer wait again that was taken: no model makes it. Raises BusError as `claim`."""
+    async def give_back(self, name: str, claim: Claim, *, spent: bool = False) -> None:
+        """Let an answer wait again that was taken, as `Claim.give_back`. Raises BusError as `claim`."""
         self._written.mark(name, waits=True)
-        await claim.give_back()
+        await claim.give_back(spent=spent)
 
-    async def outlast(self, name: str, position: str) -> bool:
+    async def outlast(self, name: str, claim: Claim) -> bool:
         """Wait until one that somebody else has taken is over, or has no sign of life; whether it waits again.
 
         Raises:
             BusError: as `claim`.
         """
-        async with aclosing(self.watch(name, position)) as entries:
-            async for entry in entries:
-                if entry is None:
-                    if AnswerLog(await self._bus.read(self._topics.kept(name))).waiting:
-                        return True
-                    await self.declare(name, "died")
-                elif (kind := kind_of(entry)) in {END, RETURNED}:
-                    return kind == RETURNED
-        return False
+        async with aclosing(self.watch(name, claim.position)) as entries:
+            return await claim.outlast(entries, lambda: self._declare_dead(name, claim.log))
 
     async def is_waiting(self, key: str | None, name: str) -> bool:
         """Whether no model was asked for it, and it has no end. Raises BusError as `claim`."""
@@ -252,7 +238,15 @@ class AnswerStore:
             raise NameTaken
 
     async def _append_first(
-        self, owner: str, name: str, body: bytes, kind: str, *, claim: str = "", waits: float | None = None
+        self,
+        owner: str,
+        name: str,
+        body: bytes,
+        kind: str,
+        *,
+        claim: str = "",
+        waits: float | None = None,
+        attempts: int = 1,
     ) -> str:
         self.check_size(body)
         expires = (self._clock() if waits is None else waits) + self._seconds
@@ -260,17 +254,20 @@ class AnswerStore:
         self._written.add(name, Written(owner, len(body), expires, waits is not None))
         # With each new answer a few: no task of its own is needed for what has expired.
         await self._written.make_room(owner, self._clock())
-        return await self._bus.append(self._topics.kept(name), body, label_first(kind, owner, expires, claim, waits))
+        first = label_first(kind, owner, expires, claim, waits, attempts=attempts)
+        return await self._bus.append(self._topics.kept(name), body, first)
 
     async def read(self, owner: str, name: str) -> KeptAnswer:
         """As `KeptAnswers.read`."""
         log = await self._load(owner, name)
-        # Its gateway may have died. Then this reader writes the end, so that all others find it too.
-        silent = log.outcome == "running" and not log.waiting and self._seen.is_silent(name, log.position)
-        if silent or log.is_expired(self._clock()):
-            await self.declare(name, "died" if silent else "expired", claim=log.claim)
-            log = await self._load(owner, name)
-        return log.answer
+        # Its gateway may have died. Then this reader says so in the log, so that all others find it too.
+        if log.outcome == "running" and not log.waiting and self._seen.is_silent(name, log.position):
+            await self._declare_dead(name, log)
+        elif log.is_expired(self._clock()):
+            await self.declare(name, log.overdue, claim=log.claim)
+        else:
+            return log.answer
+        return (await self._load(owner, name)).answer
 
     async def _load(self, owner: str, name: str, head: bytes | None = None) -> AnswerLog:
         if not _NAME.fullmatch(name):
@@ -285,11 +282,19 @@ class AnswerStore:
             raise NotFound(_NOT_FOUND)
         return log
 
-    async def declare(self, name: str, outcome: Outcome, body: bytes = b"", *, claim: str = "") -> None:
-        """Append a head's end for its writer, which does not answer, or never was. Raises BusError as `keep`."""
+    async def declare(self, name: str, outcome: Outcome, body: bytes = b"", *, claim: str = "", by: str = "") -> None:
+        """Append an end, as `label_end`, for its writer, which does not answer, or never was. Raises BusError."""
         # What has ended makes room for others.
         self._written.mark(name, waits=False)
-        await self._bus.append(self._topics.kept(name), body, label_end(outcome, claim=claim))
+        await self._bus.append(self._topics.kept(name), body, label_end(outcome, claim=claim, by=by))
+
+    async def _declare_dead(self, name: str, log: AnswerLog) -> None:
+        """Have the log say that its writer is lost: it waits again, or that is its end. Raises BusError as `keep`."""
+        if log.repeatable:
+            await self._bus.append(self._topics.kept(name), b"", label_lost(log.taker, log.position))
+        else:
+            # If it has returned it meanwhile, it is none of its end.
+            await self.declare(name, "died", claim=log.claim, by=log.taker)
 
     async def follow(self, owner: str, name: str, head: bytes | None, *, bounded: bool) -> _Steps:
         """As `KeptAnswers.follow`; bounded: whether it counts."""
@@ -307,24 +312,20 @@ class AnswerStore:
 
     async def follow_live(self, owner: str, name: str, head: bytes | None, live: LiveParts) -> _Steps:
         """As `follow`, of an answer that this process makes; without the log's delay while the client keeps up."""
-        given = 0
-        async for part in live:
-            given += len(part)
-            yield part
-        async with aclosing(self.follow(owner, name, head, bounded=False)) as steps:
+        async with aclosing(live.lead(self.follow(owner, name, head, bounded=False))) as steps:
             async for step in steps:
-                if isinstance(step, KeptAnswer) or len(step) > given or not step:
-                    yield step if isinstance(step, KeptAnswer) else step[given:]
-                given = max(0, given - len(step)) if isinstance(step, bytes) else given
+                yield step
 
     async def _follow(self, name: str, log: AnswerLog) -> AsyncGenerator[bytes, None]:
         async with aclosing(self.watch(name, log.position)) as entries:
             async for entry in entries:
                 if entry is None:
-                    if log.waiting and not log.is_expired(self._clock()):
+                    if log.is_expired(self._clock()):
+                        await self.declare(name, log.overdue, claim=log.claim)
+                    elif log.waiting:
                         yield b""
                     else:
-                        await self.declare(name, "expired" if log.waiting else "died", claim=log.claim)
+                        await self._declare_dead(name, log)
                     continue
                 log.add(entry)
                 for part in log.take_parts():

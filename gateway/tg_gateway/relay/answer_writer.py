@@ -39,6 +39,7 @@ class AnswerWriter(Sink):
         live: gets the parts too, as they are sent.
         claim: of the log's head, where its name is chosen.
         parts: how many the log has.
+        by: the claim of who makes an answer that has waited.
 
     Attributes:
         size: bytes that were appended.
@@ -56,8 +57,10 @@ class AnswerWriter(Sink):
         live: LiveParts | None = None,
         parts: int = 0,
         claim: str = "",
+        by: str = "",
     ) -> None:
         self.claim = claim
+        self._by = by
         self.size = 0
         self.freed = False
         self._live = live
@@ -133,7 +136,7 @@ class AnswerWriter(Sink):
             if self._begun and not self._told_begun:
                 # Where it is lost, the answer is told as queued until its end.
                 self._told_begun = True
-                await self._append(b"", label(BEGUN))
+                await self._append(b"", label(BEGUN, self._by))
             elif self._waiting:
                 await self._append_part(bytes(self._waiting[:MAX_BATCH_BYTES]))
                 await asyncio.sleep(BATCH_SECONDS)
@@ -150,7 +153,7 @@ class AnswerWriter(Sink):
             return
 
     async def _append_part(self, part: bytes) -> None:
-        if await self._append(part, label_part(self._number)):
+        if await self._append(part, label_part(self._number, self._by)):
             self._number += 1
             del self._waiting[: len(part)]
         else:
@@ -177,8 +180,9 @@ class AnswerWriter(Sink):
         # The end is told all the same: without it readers would wait until the writer counts as dead.
         if len(body) > self._limit:
             body, outcome = b"", "too-large"
+        end = label_end(outcome, cut=self._cut, claim=self.claim, frees=self.freed, by=self._by)
         for pause in END_PAUSES_SECONDS:
-            if await self._append(body, label_end(outcome, cut=self._cut, claim=self.claim, frees=self.freed)):
+            if await self._append(body, end):
                 return
             await asyncio.sleep(pause)
         # Readers find that nothing more comes, and say so.

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from tg_base.bus import Entry
 from tg_base.client import BeginPermit
 from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import REFUSALS
@@ -35,6 +36,10 @@ END_SEEN_SECONDS: Final = 5.0
 """That an end may take from the log to its own writer."""
 PERMIT_SECONDS: Final = 5.0
 """That a log may take to show what was appended to it; after that a processor that asks to begin is told nothing."""
+
+
+class AttemptLost(Unavailable):
+    """What should have answered was lost, a model may have been asked, and may be once more."""
 
 
 @dataclass(slots=True)
@@ -103,6 +108,12 @@ class _Run:
         # A service that soon says that it cannot: its servers are away. One that has worked may have been paid for it.
         unavailable = isinstance(error, Unavailable) and told and not self.permit.works
         return isinstance(error, RateLimited) or unavailable
+
+    def is_repeatable(self, error: TgError) -> bool:
+        """Whether a model may be asked once more after this: the way to the last one was lost."""
+        if self.claim is None or self.cancelled or self.over or not isinstance(error, (Unavailable, BusError)):
+            return False
+        return self.claim.mine and self.claim.log.repeatable
 
 
 class BackgroundRuns:
@@ -206,7 +217,7 @@ class BackgroundRuns:
     ) -> bool:
         """Make an answer that has waited for room, as this task; return when its end is kept.
 
-        False: no model was asked, since the log has given it to another gateway.
+        False: it has none that counts yet, since the log has given it to another gateway.
 
         Args:
             asked: what is asked.
@@ -217,6 +228,7 @@ class BackgroundRuns:
 
         Raises:
             TgError: no model makes it, and it has no end yet. If the error is retryable, it may wait again.
+            AttemptLost: the same, but a model may have been asked: it waits again, with one attempt used.
         """
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         opening = partial(self.store.go_on, background, claim)
@@ -229,7 +241,7 @@ class BackgroundRuns:
                 entry.write()
             if run.erased:
                 await self.store.sweep(background.name)
-        return not run.lost
+        return not claim.running
 
     def _on_done(self, task: asyncio.Task[None], run: _Run) -> None:
         self._tasks.discard(task)
@@ -290,6 +302,8 @@ class BackgroundRuns:
                     raise
                 if not writer.begun and run.waits_again(error, told=exchange.responses.complete):
                     raise
+                if writer.empty and run.is_repeatable(error):
+                    raise AttemptLost(error.message) from error
                 failure = error
             # Only now, when the model has stopped: who reads the end may rely on it.
             entry.end(200 if failure is None else failure.status, "ok" if failure is None else failure.type)
@@ -319,17 +333,8 @@ class BackgroundRuns:
                     async for entry in entries:
                         if entry is None or (run.writer is not None and is_late(entry, run.writer.claim)):
                             continue
-                        position, kind = entry.position, kind_of(entry)
-                        if run.claim is not None:
-                            run.claim.note(entry)
-                        if run.lost:
-                            exchange.responses.fail(Cancelled("another gateway makes the response"))
-                            return
-                        if kind in {CANCEL, END}:
-                            run.cancelled = run.cancelled or kind == CANCEL
-                            run.over = kind == END
-                            exchange.responses.fail(Cancelled("the response was cancelled"))
-                        if kind == END:
+                        position = entry.position
+                        if _note_entry(run, entry, exchange):
                             return
                 run.over = run.erased = True
                 exchange.responses.fail(Cancelled("the response was deleted"))
@@ -337,6 +342,24 @@ class BackgroundRuns:
                 await asyncio.sleep(WATCH_AGAIN_SECONDS)
             else:
                 return
+
+
+def _note_entry(run: _Run, entry: Entry, exchange: Exchange) -> bool:
+    """One more entry of the answer's log: it may stop the model; whether those behind it say nothing more."""
+    kind = kind_of(entry)
+    if run.claim is not None:
+        run.claim.note(entry)
+    if run.lost:
+        exchange.responses.fail(Cancelled("another gateway makes the response"))
+        return True
+    if kind == END and run.claim is not None and run.claim.running:
+        # Of one that was taken for dead, and does not know yet that it has lost its place.
+        return False
+    if kind in {CANCEL, END}:
+        run.cancelled = run.cancelled or kind == CANCEL
+        run.over = kind == END
+        exchange.responses.fail(Cancelled("the response was cancelled"))
+    return kind == END
 
 
 async def _check_begun(run: _Run, task: asyncio.Task[None]) -> None:

@@ -23,7 +23,7 @@ from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import BAND, POISON
 from tg_gateway.dialects import Ask, Call, Catalogue, Dialect
 from tg_gateway.dialects.answers import Background, Waiting
-from tg_gateway.relay.background_runs import BackgroundRuns
+from tg_gateway.relay.background_runs import AttemptLost, BackgroundRuns
 from tg_gateway.relay.band_bounds import BandBounds
 from tg_gateway.relay.claim import Claim
 from tg_gateway.relay.relay import DEFECT_MESSAGE
@@ -208,7 +208,7 @@ class Band:
         async with AsyncExitStack() as undo:
             # Nobody has been told its name: who leaves now could never ask for it.
             undo.push_async_callback(self._withdraw, name)
-            until = await self._store.put(entry.key, background, waiting.seconds)
+            until = await self._store.put(entry.key, background, waiting.seconds, waiting.attempts)
             body = msgspec.Raw(waiting.body)
             message = BandMessage(name, until, waiting.dialect, body, entry.key, entry.request)
             await self._bus.publish(lane.topic, encode(message), {})
@@ -286,10 +286,12 @@ class Band:
             lane.count("dropped")
             return True
         if not claim.mine:
-            # A message that came twice, or whose gateway has died after a model may have been asked: it is not again.
+            # A message that came twice, or whose gateway has died after a model may have been asked.
             return await self._outlast(lane, name, claim)
+        if claim.log.again:
+            lane.count("again")
         if time.time() >= message.until:
-            await self._store.declare(name, "expired")
+            await self._store.declare(name, claim.log.overdue)
             lane.count("expired")
             return True
         lane.count("taken")
@@ -297,7 +299,7 @@ class Band:
 
     async def _outlast(self, lane: _Lane, name: str, claim: Claim) -> bool:
         lane.starting.discard(name)
-        return not await self._store.outlast(name, claim.position)
+        return not await self._store.outlast(name, claim)
 
     async def _make(self, lane: _Lane, message: BandMessage, claim: Claim) -> bool:
         name = message.name
@@ -319,6 +321,9 @@ class Band:
                 await self._store.declare(name, "ended", background.finish(error, cancelled=False))
                 lane.end()
                 return True
+            if isinstance(error, AttemptLost):
+                await self._store.give_back(name, claim, spent=True)
+                return False
             await self._store.give_back(name, claim)
             lane.count("returned")
             # Refused before the service was asked, by a limit of its key: the model has room for those of others.

@@ -5,12 +5,14 @@ them was taken for dead and was not.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 from tg_base.bus import Bus, Entry
 from tg_base.telemetry import new_id
-from tg_gateway.relay.answer_log import ASKED, RETURNED, AnswerLog, label_claim, label_taken
+from tg_gateway.relay.answer_log import ASKED, AnswerLog, label_claim, label_end, label_returned, label_taken
 from tg_gateway.relay.answer_writer import AnswerWriter
+from tg_schema.errors import BusError, NotFound
 
 
 class Claim:
@@ -19,24 +21,32 @@ class Claim:
     Args:
         bus: has the log.
         topic: the log.
+
+    Attributes:
+        own: tells it from those of others.
     """
 
     def __init__(self, bus: Bus, topic: str) -> None:
         self._bus = bus
         self._topic = topic
-        self._own = new_id()
+        self.own = new_id()
         self._log = AnswerLog()
         self._decided = asyncio.Event()
 
     @property
     def mine(self) -> bool:
         """Whether this gateway has it."""
-        return self.running and self._log.taker == self._own
+        return self.running and self._log.taker == self.own
+
+    @property
+    def log(self) -> AnswerLog:
+        """What its log says, as far as it was read, without bodies."""
+        return self._log
 
     @property
     def running(self) -> bool:
-        """Whether it had no end when its log was read last."""
-        return self._log.outcome == "running"
+        """Whether there is one, and it had no end when its log was read last."""
+        return self._log.owner is not None and self._log.outcome == "running"
 
     @property
     def position(self) -> str:
@@ -56,33 +66,72 @@ class Claim:
 
         Raises:
             BusError: the bus did not answer; so nobody knows who has it.
-            TgError: of `load`.
         """
-        await self._bus.append(self._topic, b"", label_taken(self._own))
-        self._log = await load()
-        if self._log.taker != self._own and self._log.waiting:
-            # The message has come here, so its taker is dead or has lost it.
-            await self._bus.append(self._topic, b"", label_taken(self._own, self._log.taker))
-            self._log = await load()
+        try:
+            await self._take(load)
+        except NotFound:
+            self._log = AnswerLog(await self._bus.read(self._topic))
+            if self._log.owner is None:
+                # The note has begun a log that nobody would find.
+                with suppress(BusError):
+                    await self._bus.erase(self._topic)
+            else:
+                await self.give_back()
+            self._log = AnswerLog()
         # The answer may take long, and it is for others.
         self._log.drop_bodies()
 
+    async def _take(self, load: Callable[[], Awaitable[AnswerLog]]) -> None:
+        await self._bus.append(self._topic, b"", label_taken(self.own))
+        self._log = await load()
+        if self._log.taker != self.own and self._log.waiting:
+            # The message has come here, so its taker is dead or has lost it.
+            await self._bus.append(self._topic, b"", label_taken(self.own, self._log.taker))
+            self._log = await load()
+        if self.mine and self._log.cancelled:
+            # Who was told to stop has returned it, or was lost.
+            await self._bus.append(self._topic, b"", label_end("cancelled"))
+            self._log = await load()
+
     def note(self, entry: Entry) -> None:
-        """One more entry of the log, as long as it is not decided who asks a model."""
-        if self._decided.is_set():
-            return
+        """One more entry of the log."""
         self._log.add(entry)
+        self._log.drop_bodies()
         if self._log.asked or not self.mine:
             self._decided.set()
 
     async def ask(self, writer: AnswerWriter) -> bool:
         """Log that a model is asked next, and return whether it may be. The log's entries must be noted meanwhile."""
-        return await writer.note(label_claim(ASKED, self._own)) and await self._until_decided()
+        return await writer.note(label_claim(ASKED, self.own)) and await self._until_decided()
 
     async def _until_decided(self) -> bool:
         await self._decided.wait()
         return self.mine
 
-    async def give_back(self) -> None:
-        """Let it wait again: no model makes it. Raises BusError as `take`."""
-        await self._bus.append(self._topic, b"", label_claim(RETURNED, self._own))
+    async def outlast(self, entries: AsyncIterator[Entry | None], declare_dead: Callable[[], Awaitable[None]]) -> bool:
+        """Read on until it is over, or waits again; whether it does. Raises BusError as `take`.
+
+        Args:
+            entries: the further ones of its log; None = silence.
+            declare_dead: has the log say that its taker is.
+        """
+        while self.running and self._log.taker:
+            try:
+                entry = await anext(entries)
+            except StopAsyncIteration:
+                return False
+            if entry is not None:
+                self.note(entry)
+            elif self._log.waiting:
+                break
+            else:
+                await declare_dead()
+        return self.running
+
+    async def give_back(self, *, spent: bool = False) -> None:
+        """Let it wait again: no model makes it. Raises BusError as `take`.
+
+        Args:
+            spent: whether one may have been asked for it, so that one attempt is used.
+        """
+        await self._bus.append(self._topic, b"", label_returned(self.own, spent=spent))

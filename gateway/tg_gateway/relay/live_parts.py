@@ -1,7 +1,11 @@
 """Pump -> the client that asked: parts of a kept answer before they are in its log, while it keeps up."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final, Self
+
+from tg_gateway.dialects.answers import KeptAnswer
 
 MAX_LIVE_BYTES: Final = 64 * 1024
 """Of parts that the client has not taken yet. One that is further behind goes on with the log."""
@@ -34,6 +38,18 @@ class LiveParts:
         """No more parts come."""
         self._over = True
         self._wake.set()
+
+    async def lead(self, steps: AsyncGenerator[bytes | KeptAnswer, None]) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        """The parts, then the answer's steps as its log has them, without what was given before."""
+        given = 0
+        async for part in self:
+            given += len(part)
+            yield part
+        async with aclosing(steps):
+            async for step in steps:
+                if isinstance(step, KeptAnswer) or len(step) > given or not step:
+                    yield step if isinstance(step, KeptAnswer) else step[given:]
+                given = max(0, given - len(step)) if isinstance(step, bytes) else given
 
     def __aiter__(self) -> Self:
         return self

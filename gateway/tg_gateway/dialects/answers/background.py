@@ -29,11 +29,13 @@ class Waiting:
         dialect: the `Dialect.restarts` of the one that asks.
         body: JSON; what that one's `restart` makes the same `Ask` of, in any gateway.
         seconds: for how long.
+        attempts: how often a model may be asked for it: again only if the way to the last one was lost.
     """
 
     dialect: str
     body: bytes
     seconds: float
+    attempts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

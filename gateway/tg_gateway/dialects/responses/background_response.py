@@ -29,7 +29,7 @@ _FAILURES: Final = {
     "expired": ResponseError(
         "rate_limit_exceeded", "expired: its model had no room for it in time; create it again, with a longer max_wait"
     ),
-    "died": ResponseError("server_error", "its gateway has ended, or lost the bus: create it again"),
+    "died": ResponseError("server_error", "its gateway or processor has ended, or lost the bus: create it again"),
     "too-large": ResponseError("server_error", "the response is larger than what is kept: set max_output_tokens"),
 }
 
@@ -96,11 +96,11 @@ def make_background(
 def make_waiting(
     body: RequestBody, items: tuple[InputItem, ...], earlier: int, born: Birth, max_wait: float
 ) -> Waiting:
-    """How a response waits for room, at most `max_wait` seconds."""
+    """How a response waits for room, at most `max_wait` seconds, and how often it may be asked."""
     # An earlier response may be gone by then, so its items come along; a text stays one.
     given = body.input if isinstance(body.input, str) else items
     request = WaitingRequest(msgspec.structs.replace(body, input=given), earlier, born)
-    return Waiting(DIALECT, encode(request), min(body.max_wait or max_wait, max_wait))
+    return Waiting(DIALECT, encode(request), min(body.max_wait or max_wait, max_wait), body.max_attempts or 1)
 
 
 # What the gateway is given is no function inside another: those cannot be pickled.

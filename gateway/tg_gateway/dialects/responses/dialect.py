@@ -78,6 +78,10 @@ class Responses(Dialect):
             return answer(call)
         body = read_compaction(call.body) if call.operation == COMPACT else read_body(call.body)
         if not self._max_wait:
+            if body.max_attempts is not None:
+                raise InvalidParameter(
+                    "no response waits at this gateway, which has no max_wait: leave max_attempts out", "max_attempts"
+                )
             body = msgspec.structs.replace(body, service_tier=None)
         if body.previous_response_id is None and not body.background and not refers(list_items(body)):
             return _make_ask(call, body, list_items(body))

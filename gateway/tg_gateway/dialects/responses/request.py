@@ -25,7 +25,7 @@ _FIELDS: Final = frozenset(RequestBody.__struct_fields__)
 _OWN_FIELDS: Final = f"{OPENAI_DIALECT}_fields"
 _NOT_KEPT: Final = "conversations are not kept here: send the earlier items in input"
 NO_INPUT: Final = "input is missing: send a text, or a list of items"
-_WAITING: Final = frozenset({"service_tier", "max_wait"})
+_WAITING: Final = frozenset({"service_tier", "max_wait", "max_attempts"})
 _INCLUDED: Final = frozenset({ENCRYPTED_REASONING, TEXT_LOGPROBS})
 
 
@@ -76,6 +76,11 @@ def check_body(body: RequestBody) -> None:
     if body.background and body.store is False:
         raise InvalidParameter(
             "a response in the background is kept: leave store out, or send background: false", "store"
+        )
+    if body.max_attempts is not None and not body.flexible:
+        raise InvalidParameter(
+            'max_attempts is for what waits: send background: true and service_tier: "flex", or leave it out',
+            "max_attempts",
         )
     if not body.input:
         raise InvalidParameter(NO_INPUT, "input", "missing_required_parameter")

@@ -14,6 +14,8 @@ MAX_TOP_LOGPROBS = 20
 """The highest `top_logprobs` (OpenAI's limit)."""
 FLEX = "flex"
 """The service tier of what may wait (OpenAI's word)."""
+MAX_ATTEMPTS = 10
+"""The highest `max_attempts`, a field of ours: how often a model may be asked for what waits."""
 TEXT_LOGPROBS = "message.output_text.logprobs"
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 """Values of `include` that this door has."""
@@ -120,6 +122,7 @@ class RequestBody(msgspec.Struct, frozen=True):
     background: bool | None = None
     service_tier: str | None = None
     max_wait: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=MAX_ATTEMPTS)] | None = None
     previous_response_id: str | None = None
     conversation: Any = None
     prompt: Any = None
