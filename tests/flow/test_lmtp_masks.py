@@ -48,7 +48,7 @@ class _Reader:
 
 
 @pytest.mark.parametrize(
-    ("mask", "steps"), [(WHOLE, 270), (DECIMALS, 200), (FLOATS, 4)], ids=["whole", "decimals", "floats"]
+    ("mask", "steps"), [(WHOLE, 135), (DECIMALS, 100), (FLOATS, 4)], ids=["whole", "decimals", "floats"]
 )
 async def test_tokens_come_between_the_steps_of_a_mask(
     mask: object, steps: int, monkeypatch: pytest.MonkeyPatch

@@ -64,8 +64,12 @@ def _read_rows(rows: _Bytes, comma: int) -> tuple[_Numbers, _Numbers] | None:
         digits = digits[:, : int(fits.all(axis=0).argmin())]
         if not digits.size:
             return None
-    bias = _join_digits(digits[first:-1])
-    return _join_digits(digits[:comma]), -bias if sign else bias
+    numbers = digits[:comma], digits[first:-1]
+    if any(len(columns) > 1 and np.count_nonzero(columns[0]) < digits.shape[1] for columns in numbers):
+        # JSON has no zero before another digit.
+        return None
+    token, bias = map(_join_digits, numbers)
+    return token, -bias if sign else bias
 
 
 def _join_digits(columns: _Bytes) -> _Numbers:

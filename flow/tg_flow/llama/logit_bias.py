@@ -1,28 +1,21 @@
 """Biases of token ids -> arrays: a mask of a whole vocabulary must not cost the engine's thread milliseconds."""
 
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from tg_base.runtime import Steps
-from tg_flow.llama.equal_rows import MAX_DIGITS, read_equal_rows
+from tg_flow.llama.equal_rows import read_equal_rows
 from tg_flow.llama.library import native
+from tg_flow.llama.packed_numbers import read_numbers
 from tg_schema.errors import BadRequest
 
 MAX_BIAS: Final = 100
-SLICE_CHARACTERS: Final = 64 * 1024
-"""Of a packed mask, read within one turn of the event loop; about half a millisecond."""
 FLOAT_BYTES: Final = 4
 """Size of one number in a mask of floats."""
-_NO_PAIRS: Final = "sampling.logit_bias: the keys are token ids, and the values numbers from -100 to 100"
-_ZERO: Final = np.uint8(ord("0"))
-_TEN: Final = np.uint8(10)
 _ROW = np.dtype([("token", np.int32), ("bias", np.float32)])
-_Pairs = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
-_Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class LogitBias:
@@ -54,8 +47,7 @@ class LogitBias:
         Raises:
             BadRequest: it is no such text, or has a bias out of range.
         """
-        whole = text.isascii() and _is_whole(text)
-        tokens, bias = (whole and (yield from read_equal_rows(text))) or (yield from _read_parts(text, whole=whole))
+        tokens, bias = (_is_whole(text) and (yield from read_equal_rows(text))) or (yield from read_numbers(text))
         _check_range(bias)
         if not (tokens[1:] > tokens[:-1]).all():
             yield
@@ -119,71 +111,4 @@ def _check_range(bias: np.ndarray[Any, Any]) -> None:
 
 def _is_whole(text: str) -> bool:
     """Whether no number has a point or an exponent."""
-    return not any(mark in text for mark in ".eE")
-
-
-def _read_parts(text: str, *, whole: bool) -> Steps[_Pairs]:
-    """Ids and biases, from all parts of the text."""
-    found: list[_Pairs] = []
-    for part in _cut(text):
-        found.append(_read_whole_numbers(part) if whole else _read_numbers(part))
-        yield
-    tokens, bias = zip(*found, strict=True)
-    return np.concatenate(tokens), np.concatenate(bias)
-
-
-def _cut(text: str) -> Iterator[str]:
-    """Some pairs each."""
-    start = 0
-    while start <= len(text):
-        comma = text.find(",", start + SLICE_CHARACTERS)
-        # An id and its bias stay together: within a part, the commas are odd.
-        if comma >= 0 and not text.count(",", start, comma) % 2:
-            comma = text.find(",", comma + 1)
-        stop = len(text) if comma < 0 else comma
-        yield text[start:stop]
-        start = stop + 1
-
-
-def _read_whole_numbers(text: str) -> _Pairs:
-    """Ids and biases."""
-    count = _count_numbers(np.frombuffer(text.encode("ascii"), dtype=np.uint8))
-    if not count:
-        raise BadRequest(_NO_PAIRS)
-    pairs = np.fromstring(text, dtype=np.int32, count=count, sep=",").reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
-
-
-def _read_numbers(text: str) -> _Pairs:
-    """The same where some are not whole numbers. Reads them as JSON: its reader is faster and stricter than NumPy's."""
-    try:
-        numbers = msgspec.json.decode(f"[{text}]", type=list[int | float])
-        tokens, bias = numbers[::2], numbers[1::2]
-        if not numbers or len(tokens) != len(bias):
-            raise BadRequest(_NO_PAIRS)
-        # Half the time of NumPy's own way, which would truncate an id that is no whole number.
-        packed = struct.pack(f"{len(tokens)}q", *tokens), struct.pack(f"{len(bias)}f", *bias)
-    except (msgspec.MsgspecError, OverflowError, struct.error):
-        raise BadRequest(_NO_PAIRS) from None
-    return np.frombuffer(packed[0], np.int64).clip(-1, 2**31 - 1), np.frombuffer(packed[1], np.float32)
-
-
-def _count_numbers(data: _Bytes) -> int:
-    """How many whole numbers these are; 0 = no pairs. What reads them stops at anything else, with a warning."""
-    comma, minus, digit = data == ord(","), data == ord("-"), (data - _ZERO) < _TEN
-    # `count_nonzero` is ten times as fast as `any` and `all`.
-    commas, signs = int(np.count_nonzero(comma)), np.count_nonzero(minus)
-    if not commas % 2 or commas + signs + np.count_nonzero(digit) < len(data) or not (digit[0] and digit[-1]):
-        return 0
-    if signs and np.count_nonzero((minus[1:] & ~comma[:-1]) | (minus[:-1] & ~digit[1:])):
-        return 0
-    return 0 if np.count_nonzero(comma[:-1] & comma[1:]) or _has_long_run(digit) else commas + 1
-
-
-def _has_long_run(digit: np.ndarray[Any, np.dtype[np.bool_]]) -> bool:
-    """Whether more than `MAX_DIGITS` digits stand together: each step doubles the run that is looked for."""
-    run, length = digit, 1
-    while length <= MAX_DIGITS and len(run):
-        step = min(length, MAX_DIGITS + 1 - length)
-        run, length = run[step:] & run[:-step], length + step
-    return bool(np.count_nonzero(run))
+    return text.isascii() and not any(mark in text for mark in ".eE")
