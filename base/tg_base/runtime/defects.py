@@ -1,13 +1,15 @@
 """Defect, ours or a third party's -> TgError: the log gets the traceback, and who waits for the work a sentence."""
 
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from structlog.typing import FilteringBoundLogger
+from typing_extensions import override
 
 from tg_schema import TgError
 
 
-class DefectTranslation:
+class DefectTranslation(AbstractContextManager[object]):
     """What `translate_defects` returns. It keeps nothing of a block, so one may be entered again and again."""
 
     # No generator: each request passes several of these, and a generator costs three times as much.
@@ -27,9 +29,7 @@ class DefectTranslation:
         self._log = log
         self._passing = passing
 
-    def __enter__(self) -> None:
-        return None
-
+    @override
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if error is None or isinstance(error, self._passing) or not isinstance(error, Exception | SystemExit):
             return

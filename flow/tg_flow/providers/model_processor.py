@@ -71,7 +71,7 @@ class ModelProcessor:
         except TgError as error:
             log.error("model.close_failed", model=self._model, reason=error.message)
 
-    def _translate_defects(self) -> AbstractContextManager[None]:
+    def _translate_defects(self) -> AbstractContextManager[object]:
         """A provider may be third-party code; its defects must not stop the services beside it."""
         defect = f'the provider of model "{self._model}" has a defect; the log says which'
         return translate_defects(Internal, defect, "model.defect", log.bind(model=self._model))
