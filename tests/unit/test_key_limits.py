@@ -235,9 +235,14 @@ def test_the_longest_wait_counts_and_a_refusal_takes_nothing(clock: Clock) -> No
 
 def test_keys_without_limits_and_nobody_are_let_in(clock: Clock) -> None:
     it = limits(clock)
-    for key in ("k", "anybody", None):
-        with it.admit(key, "text-completion", ASKED) as spending:
-            assert spending.usage is None
+    with it.admit("k", "text-completion", ASKED) as spending:
+        assert spending.usage is None
+    assert it.exempt == {"anybody", None}
+
+
+def test_a_key_called_anybody_has_its_limits(clock: Clock) -> None:
+    it = RateLimits(GatewayConfig(keys=(ApiKey(name="anybody", sha256="0" * 64),)), clock)
+    assert "anybody" not in it.exempt
 
 
 def test_keys_of_one_name_share(clock: Clock) -> None:

@@ -44,7 +44,7 @@ class Spending(AbstractContextManager["Spending"]):
         places: of a batch: how many of its requests are asked side by side.
         begun: when it was admitted.
         asked: whether it was passed on. What was refused behind this door costs its key nothing.
-        allowance: what is left of its key; None = its key has no limits.
+        allowance: what is left of its key; None = it came without a key.
     """
 
     usage: Usage | None = None
@@ -67,17 +67,21 @@ class RateLimits:
     Args:
         config: the keys, and what is reserved for a request that does not say `max_tokens`.
         time: a monotonic clock, in seconds.
+
+    Attributes:
+        exempt: whose requests have no limits: of those who came without a key where none is asked for.
     """
 
     def __init__(self, config: GatewayConfig, time: Callable[[], float]) -> None:
         self._time = time
-        self._allowances: dict[str, _Allowance] = {}
+        self._allowances: dict[str | None, _Allowance] = {}
         self.update(config)
 
     def update(self, config: GatewayConfig) -> None:
         """Put edited keys in force. What a key has spent and has running stays, even of one that was removed."""
         self._groups = KeyGroups(config)
-        self._admitted = frozenset({None, ANYBODY.name, *(key.name for key in config.keys)})
+        self._known = frozenset(key.name for key in config.keys)
+        self.exempt = frozenset({None, ANYBODY.name}) - self._known
         allowances = {name: kept for name, kept in self._allowances.items() if not kept.settled}
         for key in config.keys:
             allowance = self._allowances.get(key.name) or _Allowance(self._time)
@@ -88,7 +92,7 @@ class RateLimits:
     def admit(self, key: str | None, service: str, *requests: object) -> Spending:
         """Take what a request may need; enter what is returned at once, and leave it when the request is over.
 
-        A batch of several counts as one request, with the tokens of all.
+        Do not ask for those that are `exempt`. A batch of several counts as one request, with the tokens of all.
 
         Raises:
             RateLimited: over one of the key's limits; `retry_after` says when it will not be.
@@ -96,13 +100,12 @@ class RateLimits:
             AccessDenied: the request is for a group of tools that is not the key's.
             Unauthorized: the key was revoked since its token was checked, for instance while a body was read.
         """
-        if key not in self._admitted:
+        if key not in self._known:
             raise Unauthorized("the bearer token or key is not known")
         if self._groups.allowed:
             for request in requests:
                 self._groups.check(key, service, request)
-        allowance = self._allowances.get(key or "")
-        return Spending() if allowance is None else allowance.take(service, requests)
+        return self._allowances[key].take(service, requests)
 
 
 class _Allowance:

@@ -283,7 +283,8 @@ class Relay:
             raise _leaving()
         metrics = self._metrics.get(name) or self._metrics.setdefault(name, _ChunkMetrics(name))
         batch = request if isinstance(request, Batch) else Batch((request,))
-        spending = self._limits.admit(entry.key, name, *batch.requests)
+        exempt = entry.key in self._limits.exempt
+        spending = Spending() if exempt else self._limits.admit(entry.key, name, *batch.requests)
         opening = self._open(batch, spending.places, asked, permit)
         exchange = Exchange(opening, spending, metrics, entry, fields=asked.fields, noted=self._note)
         self._asked += 1
