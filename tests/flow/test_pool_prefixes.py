@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.test_prompts_of_bodies import ASKED, CHAT, DATA, MESSAGES, RESPONSES, SCHEMA
 from tg_base.instances import fingerprint_prompt
+from tg_base.pools import PromptFields, read_prompt
 from tg_flow.providers import open_provider
 from tg_flow.providers.pool import Pool
 from tg_gateway.envoy.model_request import read_model_request
@@ -39,3 +40,33 @@ async def test_the_same_conversation_has_the_same_blocks(body: dict[str, Any]) -
     assert len(wanted.prefix.blocks) >= 4
     assert wanted.prefix == fingerprint_prompt(picked.text, "m", None)
     assert wanted.prompt_tokens == picked.tokens
+
+
+PLAIN = TextCompletionRequest(
+    system="Be brief.",
+    messages=(Message("system", "Be kind."), Message("user", ASKED), Message("assistant", LONG), Message("user", "")),
+    prompt=f"And now, \u20ac?{LONG}",
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "options"),
+    [
+        (PLAIN, {}),
+        (PLAIN, {"developer_role": True}),
+        (PLAIN, {"extra_body": {"prompt": "Be kind."}}),
+        (TextCompletionRequest(messages=(Message("developer", LONG), *PLAIN.messages), prompt="?"), {}),
+        (TextCompletionRequest(prompt=LONG), {}),
+        (msgspec.structs.replace(RECORD, tools=()), {}),
+        (msgspec.structs.replace(RECORD, tools=(), messages=RECORD.messages[2:]), {}),
+        (RECORD, {}),
+    ],
+)
+async def test_the_prompt_is_that_of_the_body(request_: TextCompletionRequest, options: dict[str, Any]) -> None:
+    """A plain one is read from the record, and never from what was written."""
+    provider = await open_provider("pool", "m", {"endpoints": ["127.0.0.1:1"], "scraped": False, **options})
+    async with aclosing(provider):
+        assert isinstance(provider, Pool)
+        body, prompt = provider._write(request_)
+        assert body == provider.body(request_)
+    assert prompt == read_prompt(msgspec.json.decode(body, type=PromptFields))

@@ -386,4 +386,4 @@ def test_a_record_costs_a_pick_few_calls(shown: Shown) -> None:
         shown.board.record(known, wanted, made, 0.0001)
     finally:
         sys.setprofile(None)
-    assert next(calls) <= 25
+    assert next(calls) <= 8

@@ -86,6 +86,7 @@ class Pool(ChatCompletions[PoolOptions]):
             queues=lambda: starmap(QueueStatus, self._dispatcher.queues),
             attainment=lambda: self._dispatcher.attainment.read(self._now()),
         )
+        self._writes_plainly = not (options.hint_fields or options.extra_body)
         self._places = Places(self.upstream_model, self._random)
         self._loader = AdapterLoader(options.adapter_source, self._scheduler)
         self._hedging = Hedging(options.hedge)
@@ -170,9 +171,7 @@ class Pool(ChatCompletions[PoolOptions]):
 
     def _write(self, request: TextCompletionRequest) -> tuple[bytes, Prompt]:
         """What servers are sent, and the prompt that they read in it."""
-        options = self.options
-        has_more = request.foreign is not None or options.hint_fields or options.extra_body
-        if not has_more and not self.is_prepared(request) and is_bare(request):
+        if self._writes_plainly and request.foreign is None and is_bare(request) and not self.is_prepared(request):
             messages = self.messages(request)
             body = self.bare_body(request, messages)
             if len(body) <= MAX_PLAIN_BYTES and have_text_alone(messages):
@@ -348,7 +347,10 @@ class Pool(ChatCompletions[PoolOptions]):
 
     def _find_left(self, order: Order) -> Sequence[Endpoint]:
         """The servers of the pool now that were not asked; without those that nobody can reach, if there are others."""
-        members, unreachable = self.view.members.get(order.place.pool, ()), self.unreachable
+        pools = self._pools
+        if pools is None:
+            return ()
+        members, unreachable = pools.view.members.get(order.place.pool, ()), pools.unreachable
         if not unreachable and not order.tried:
             # The pool's own tuple, of which the scheduler knows by the last request what is to be known.
             order.left, order.unreachable = members, 0
