@@ -261,6 +261,24 @@ def chat(**fields: Any) -> dict[str, Any]:
     return {"model": MODEL, "messages": QUESTION, **fields}
 
 
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+async def test_each_event_of_a_stream_is_a_chunk_of_http(path: str) -> None:
+    """The clients of MLC's documentation read each chunk as one event, and stop at one that has [DONE] in it."""
+    asked = {"stream": True, "stream_options": {"include_usage": True}}
+    body = chat(**asked) if path.startswith("chat") else {"model": MODEL, "prompt": "ab", **asked}
+    async with door(ByteLlm()) as it, it.http.post(f"mlc/v1/{path}", data=json.dumps(body)) as response:
+        chunks, part = [], b""
+        async for data, ended in response.content.iter_chunks():
+            part += data
+            if ended:
+                chunks.append(part)
+                part = b""
+    *events, done = chunks
+    assert done == b"data: [DONE]\n\n"
+    choices = [json.loads(event[6:])["choices"] for event in events]
+    assert (choices[-2][0]["finish_reason"], choices[-1]) == ("length", [])
+
+
 INVALID: list[tuple[str, Any, list[str | int], str]] = [
     ("chat/completions", b"", ["body"], "not valid JSON"),
     ("chat/completions", b"[]", ["body"], "wrong field"),

@@ -8,7 +8,7 @@ from tg_gateway.dialects.catalogue import Catalogue, FoundModel
 from tg_gateway.dialects.conversation import Conversation, Name, Socket
 from tg_gateway.dialects.dialect import Dialect, Mount
 from tg_gateway.dialects.field_names import FieldNames
-from tg_gateway.dialects.framing import json_line, server_sent_event, text_frame
+from tg_gateway.dialects.framing import END_OF_EVENT, json_line, server_sent_event, text_frame
 from tg_gateway.dialects.ignored_fields import show_ignored
 from tg_gateway.dialects.invalid_parameter import InvalidParameter
 from tg_gateway.dialects.retry_after import format_retry_after
@@ -16,8 +16,8 @@ from tg_gateway.dialects.text_alone import is_text_alone
 from tg_gateway.dialects.writer import WholeWriter, Writer
 
 __all__ = [
-    "MAX_KEPT_BYTES", "Answer", "ArgumentsEnd", "Ask", "Batch", "Call", "Catalogue", "Conversation", "Dialect",
-    "FailedRequest", "FieldNames", "FoundModel", "InvalidParameter", "Keep", "KeptAnswers", "Mount", "Name", "Socket",
-    "WholeWriter", "Writer", "abridge_body", "format_retry_after", "is_text_alone", "json_line", "server_sent_event",
-    "show_ignored", "text_frame",
+    "END_OF_EVENT", "MAX_KEPT_BYTES", "Answer", "ArgumentsEnd", "Ask", "Batch", "Call", "Catalogue", "Conversation",
+    "Dialect", "FailedRequest", "FieldNames", "FoundModel", "InvalidParameter", "Keep", "KeptAnswers", "Mount", "Name",
+    "Socket", "WholeWriter", "Writer", "abridge_body", "format_retry_after", "is_text_alone", "json_line",
+    "server_sent_event", "show_ignored", "text_frame",
 ]  # fmt: skip

@@ -31,12 +31,15 @@ class Writer(ABC, Generic[Record]):
         keep_alive: what is sent in silence; empty = nothing.
         cut_after_failure: whether the connection is cut after the bytes of `fail`, for protocols whose clients take
             every orderly end for a whole answer.
+        events_apart: whether each server-sent event is a chunk of HTTP of its own, for clients that take what one read
+            gives them for one event.
     """
 
     content_type: str = "text/event-stream; charset=utf-8"
     headers: Mapping[str, str] = _UNBUFFERED
     keep_alive: bytes = KEEP_ALIVE
     cut_after_failure: bool = False
+    events_apart: bool = False
 
     @abstractmethod
     def write(self, record: Record) -> Output:

@@ -18,7 +18,7 @@ from aiohttp.abc import AbstractStreamWriter
 from typing_extensions import override
 
 from tg_base.runtime import Alarm
-from tg_gateway.dialects import Writer
+from tg_gateway.dialects import END_OF_EVENT, Writer
 from tg_gateway.dialects.output import (
     MAX_WRITE_BYTES,
     Output,
@@ -64,6 +64,7 @@ class BodyStream(web.StreamResponse, Sink):
         headers: further headers; names and values are ours, free of line breaks.
         keep_alive: seconds of silence after which the head's `keep_alive` is sent; the first also sends the head.
         patience: seconds that the client may leave what waits for it unread.
+        events_apart: whether each server-sent event is a chunk of its own, as far as bodies are chunked.
 
     Attributes:
         started: whether the head was sent, so that the status can no longer be changed.
@@ -76,6 +77,8 @@ class BodyStream(web.StreamResponse, Sink):
         headers: Mapping[str, str],
         keep_alive: float,
         patience: float,
+        *,
+        events_apart: bool = False,
     ) -> None:
         super().__init__()
         if request.transport is None:
@@ -91,6 +94,7 @@ class BodyStream(web.StreamResponse, Sink):
         # Unchunked, the end of the connection is the only end of the body.
         self._keeps = self._chunked and request.keep_alive and not request.get(CLOSES, False)
         self._patience = patience
+        self._frame = _frame_events if events_apart else _frame_chunk
         self._silence = keep_alive
         self._loop = asyncio.get_running_loop()
         self._wrote_at = self._loop.time()
@@ -115,7 +119,7 @@ class BodyStream(web.StreamResponse, Sink):
             return
         # An empty chunk would be the end of the body (RFC 9112, section 7.1).
         if data and self._chunked:
-            data = b"%x\r\n%b\r\n" % (len(data), data)
+            data = self._frame(data)
         if last:
             self._ended = True
             data += END_OF_BODY if self._chunked else b""
@@ -225,6 +229,14 @@ class BodyStream(web.StreamResponse, Sink):
     @override
     def keep_alive(self) -> bool:
         return self._ended and self._keeps
+
+
+def _frame_chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def _frame_events(data: bytes) -> bytes:
+    return b"".join([_frame_chunk(event + END_OF_EVENT) for event in data.split(END_OF_EVENT)[:-1]])
 
 
 @lru_cache(1)

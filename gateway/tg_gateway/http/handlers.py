@@ -209,7 +209,8 @@ class HttpHandlers:
         entry.door = "sse"
         headers = {"X-Request-Id": entry.request, "X-Stream-Id": exchange.responses.id, **request[CORS_HEADERS]}
         headers |= more_headers
-        opening = BodyStream(request, writer, headers, self._config.keep_alive, self._limits.write)
+        silence, patience, apart = self._config.keep_alive, self._limits.write, writer.events_apart
+        opening = BodyStream(request, writer, headers, silence, patience, events_apart=apart)
         del headers, more_headers
         with opening as body, _CutOnError(body, request):
             try:

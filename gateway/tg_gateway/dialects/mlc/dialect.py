@@ -40,7 +40,13 @@ class MlcLlm(OpenAi):
         if call.operation == "completion":
             call.body, suffix = take_suffix(call.body)
         asked = super().parse(call)
-        return replace(asked, writer=_choose_writer(asked, suffix)) if isinstance(asked, Ask) else asked
+        if not isinstance(asked, Ask):
+            return asked
+        writer = _choose_writer(asked, suffix)
+        if asked.streaming:
+            # The clients of MLC's documentation take each chunk of HTTP for one event, and every event for JSON.
+            writer.events_apart, writer.keep_alive = True, b""
+        return replace(asked, writer=writer)
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
