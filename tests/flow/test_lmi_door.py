@@ -375,6 +375,17 @@ async def test_the_demo_model() -> None:
         asked["parameters"]["include_stop_str_in_output"] = True
         assert (await post(it, asked))[2]["generated_text"] == text.partition(stop)[0] + stop
 
+        *before, token = details["tokens"][:4]
+        short = "".join(each["text"] for each in before)
+        asked["parameters"] = {**story["parameters"], "stop_token_ids": [token["id"]]}
+        for kept, ended in ((False, short), (True, short + token["text"])):
+            asked["parameters"]["include_stop_str_in_output"] = kept
+            _, _, whole = await post(it, asked)
+            assert (whole["generated_text"], whole["details"]["finish_reason"]) == (ended, "stop_sequence")
+            assert "".join(each["text"] for each in whole["details"]["tokens"]) == ended
+            _, _, lines = await post(it, {**asked, "stream": True})
+            assert "".join(line["token"]["text"] for line in lines) == lines[-1]["generated_text"] == ended
+
         _, _, prefilled = await post(it, {"inputs": BEGUN, "parameters": {"decoder_input_details": True}})
         assert "".join(token["text"] for token in prefilled["details"]["prefill"]).endswith(BEGUN)
         assert prefilled["details"]["generated_tokens"] <= 30

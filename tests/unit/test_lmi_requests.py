@@ -96,6 +96,7 @@ def greedy(**fields: Any) -> Sampling:
         ({"n": 2, "best_of": 3, "do_sample": True}, drawn(n=3, logprobs=0, end_token=True)),
         ({"stop_token_ids": [5]}, greedy(stop_ids=(5,))),
         ({"stop_sequences": ["a"], "include_stop_str_in_output": True}, greedy(stop=("a",), keep_stop=True)),
+        ({"stop_token_ids": [5], "include_stop_str_in_output": True}, greedy(stop_ids=(5,), keep_stop=True)),
         ({"include_stop_str_in_output": True}, GREEDY),
         ({"logprobs": 3}, greedy(logprobs=3, end_token=True)),
         ({"prompt_logprobs": 2}, greedy(logprobs=0, end_token=True, prompt_logprobs=2)),

@@ -123,7 +123,7 @@ def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens
         max_tokens=parameters.max_tokens,
         min_tokens=parameters.min_length,
         stop=parameters.stops,
-        keep_stop=bool(parameters.stops and parameters.include_stop_str_in_output),
+        keep_stop=bool((parameters.stops or parameters.stop_token_ids) and parameters.include_stop_str_in_output),
         stop_ids=parameters.stop_token_ids or (),
         seed=parameters.seed,
         presence_penalty=keep(parameters.presence_penalty, 0),
