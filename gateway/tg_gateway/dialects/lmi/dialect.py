@@ -173,14 +173,16 @@ def _show_ignored(call: Call, asked: Invocation, found: FoundModel, *, alternati
 
 def _check_batch(asked: Invocation, name: str) -> None:
     parameters = asked.parameters
+    # One text is a batch of its own where the endpoint has no rolling batch.
+    what, advice = ("a dynamic batch", "leave it out")
+    if asked.listed:
+        what, advice = "a list of inputs", "send one text, or leave it out"
     if name not in BATCH_FORMATS:
-        raise BadRequest(f"parameters.output_formatter: a list of inputs has {' and '.join(BATCH_FORMATS)} alone")
+        raise BadRequest(f"parameters.output_formatter: {what} has {' and '.join(BATCH_FORMATS)} alone")
     if parameters.details_name is not None:
-        sentence = "a list of inputs has no details; send one text, or leave it out"
-        raise BadRequest(f"parameters.{parameters.details_name}: {sentence}")
+        raise BadRequest(f"parameters.{parameters.details_name}: {what} has no details; {advice}")
     if parameters.generated > 1:
-        sentence = "a list of inputs has one answer for each; send one text, or leave it out"
-        raise BadRequest(f"parameters.{parameters.several_name}: {sentence}")
+        raise BadRequest(f"parameters.{parameters.several_name}: {what} has one answer for each text; {advice}")
 
 
 def _name_model(call: Call) -> str | None:
