@@ -248,7 +248,10 @@ def test_several_texts_are_a_batch() -> None:
         ({"inputs": ["hi"], "parameters": {"details": True}}, "parameters.details: a list of inputs has no details"),
         ({"inputs": ["hi"], "parameters": {"prompt_logprobs": 0}}, "parameters.prompt_logprobs: a list of inputs"),
         ({"inputs": ["hi"], "parameters": {"decoder_input_details": True}}, "parameters.decoder_input_details: a list"),
-        ({"inputs": ["hi"], "parameters": {"n": 2, "do_sample": True}}, "parameters.n: .* one answer for each text; send one"),
+        (
+            {"inputs": ["hi"], "parameters": {"n": 2, "do_sample": True}},
+            "parameters.n: .* one answer for each text; send one",
+        ),
         ({"inputs": ["hi"], "parameters": {"best_of": 2, "do_sample": True}}, "parameters.best_of: a list of inputs"),
         (
             {"inputs": ["hi"], "parameters": {"output_formatter": "sse"}},
