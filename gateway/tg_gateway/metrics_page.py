@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from tg_gateway.http_connections import watch_connections
 from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
+from tg_gateway.telemetry import render_metrics
 from tg_schema.errors import Unavailable
 
 MAX_CONNECTIONS = 32
@@ -23,6 +24,7 @@ WRITE_SECONDS = 10.0
 FRESH_SECONDS = 0.1
 """Seconds for which a page is good: rendering takes milliseconds of the event loop that streams need as well."""
 HEALTH_PATH: Final = "/health"
+_Maker = Callable[[web.Request], Awaitable[web.Response]]
 _SERVER_LOG: Final = logging.getLogger("tg_gateway.metrics_page")
 # A stranger's bytes are no defect, and would be a traceback for each connection.
 _SERVER_LOG.setLevel(logging.CRITICAL)
@@ -45,7 +47,7 @@ async def metrics_page(host: str, port: int, sockets: Sequence[socket.socket] = 
     """
     application = web.Application()
     for path, make in ((INSTANCES_PATH, InstancesPage().make_response), (HEALTH_PATH, _answer_health)):
-        application.router.add_get(path, _sending(make))
+        application.router.add_get(path, _sending(_at_once(make)))
     application.router.add_get("/{path:.*}", _sending(_Page().make_response))
     runner = web.AppRunner(
         application,
@@ -77,11 +79,18 @@ def _answer_health(request: web.Request) -> web.Response:
     return web.Response(body=b'{"status":"ok"}', content_type="application/json")
 
 
-def _sending(make: Callable[[web.Request], web.Response]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _at_once(make: Callable[[web.Request], web.Response]) -> _Maker:
+    async def made(request: web.Request) -> web.Response:
+        return make(request)
+
+    return made
+
+
+def _sending(make: _Maker) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """A handler that sends what `make` returns, and cuts off who does not read it."""
 
     async def send(request: web.Request) -> web.StreamResponse:
-        response = make(request)
+        response = await make(request)
         try:
             async with asyncio.timeout(WRITE_SECONDS):
                 await response.prepare(request)
@@ -117,9 +126,13 @@ class _Page:
     def __init__(self) -> None:
         self._body = b""
         self._rendered = float("-inf")
+        self._rendering = asyncio.Lock()
 
-    def make_response(self, request: web.Request) -> web.Response:
-        now = asyncio.get_running_loop().time()
-        if now - self._rendered > FRESH_SECONDS:
-            self._body, self._rendered = generate_latest(), now
+    async def make_response(self, request: web.Request) -> web.Response:
+        # Who comes meanwhile gets the page that is being made.
+        async with self._rendering:
+            loop = asyncio.get_running_loop()
+            if loop.time() - self._rendered > FRESH_SECONDS:
+                self._body = await render_metrics()
+                self._rendered = loop.time()
         return web.Response(body=self._body, headers={"Content-Type": CONTENT_TYPE_LATEST})

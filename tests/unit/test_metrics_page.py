@@ -4,13 +4,17 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 from aiohttp import ClientSession
 from prometheus_client import REGISTRY, Gauge
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from tg_gateway.metrics_page import MAX_CONNECTIONS, metrics_page
+from tg_gateway.telemetry.metrics import MAX_QUICK_SAMPLES
 from tg_schema.errors import Unavailable
 
 ASK = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -62,6 +66,48 @@ async def test_strangers_leave_no_traceback(port: int, capfd: pytest.CaptureFixt
             await asyncio.sleep(0)
     await scraped(port)
     assert capfd.readouterr() == ("", "")
+
+
+class Traced(float):
+    """A number that notes in which thread it was written."""
+
+    threads: set[int]
+
+    @override
+    def __float__(self) -> float:
+        self.threads.add(threading.get_ident())
+        return 1.0
+
+
+class Series(Collector):
+    """A metric of so many series."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.threads = number, set[int]()
+
+    @override
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        value = Traced()
+        value.threads = self.threads
+        family = GaugeMetricFamily("tg_test_series", "Of many names", labels=["name"])
+        for number in range(self.number):
+            family.add_metric([str(number)], value)
+        yield family
+
+
+@pytest.mark.parametrize("number", [MAX_QUICK_SAMPLES, MAX_QUICK_SAMPLES + 1])
+async def test_a_metric_of_many_names_does_not_hold_the_event_loop(port: int, number: int) -> None:
+    series = Series(number)
+    REGISTRY.register(series)
+    series.threads.clear()
+    try:
+        first, second = await asyncio.gather(scraped(port), scraped(port))
+    finally:
+        REGISTRY.unregister(series)
+    assert first.count("\ntg_test_series{") == number
+    assert first == second
+    assert len(series.threads) == 1
+    assert (threading.get_ident() in series.threads) is (number <= MAX_QUICK_SAMPLES)
 
 
 async def test_a_port_that_is_taken(port: int) -> None:

@@ -7,6 +7,7 @@ from tg_gateway.telemetry.metrics import (
     SOCKETS,
     STREAMING,
     UNAUTHENTICATED_REFUSED,
+    render_metrics,
     show_metrics,
 )
 
@@ -17,5 +18,6 @@ __all__ = [
     "STREAMING",
     "UNAUTHENTICATED_REFUSED",
     "AccessLogEntry",
+    "render_metrics",
     "show_metrics",
 ]
