@@ -14,11 +14,11 @@ from tg_base.pool_status.pool_board import PoolBoard
 from tg_base.pool_status.pool_boards import BOARDS, PoolBoards
 from tg_base.pool_status.reason_words import explain
 from tg_base.pool_status.request_facts import RequestFacts
-from tg_base.pool_status.request_record import LEFT, RequestRecord
+from tg_base.pool_status.request_record import ANSWERED, LEFT, RequestRecord
 from tg_base.pool_status.status_reader import read_status
 
 __all__ = [
-    "BOARDS", "LEFT", "AdapterStatus", "DecisionStatus", "InstancesStatus", "PickerStatus", "PoolBoard", "PoolBoards",
-    "PoolStatus", "QueueStatus", "RequestFacts", "RequestRecord", "RouteStatus", "ServerStatus", "explain",
-    "read_status",
+    "ANSWERED", "BOARDS", "LEFT", "AdapterStatus", "DecisionStatus", "InstancesStatus", "PickerStatus", "PoolBoard",
+    "PoolBoards", "PoolStatus", "QueueStatus", "RequestFacts", "RequestRecord", "RouteStatus", "ServerStatus",
+    "explain", "read_status",
 ]  # fmt: skip

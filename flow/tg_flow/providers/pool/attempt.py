@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 from tg_base.instances import InstanceUsage, Placement
 from tg_base.llm import LlmChunk, PassOn
-from tg_base.pool_status import LEFT, RequestRecord
+from tg_base.pool_status import ANSWERED, LEFT, RequestRecord
 from tg_schema import TgError
+from tg_schema.errors import IncompleteStream
 
 
 class Attempt:
@@ -23,7 +24,8 @@ class Attempt:
     """
 
     __slots__ = (
-        "_cached", "_held", "_now", "_placement", "_prompt", "_record", "_tokens", "has_begun", "on_chunk", "outcome",
+        "_cached", "_held", "_is_whole", "_now", "_placement", "_prompt", "_record", "_tokens", "has_begun", "on_chunk",
+        "outcome",
     )  # fmt: skip
 
     def __init__(self, placement: Placement, record: RequestRecord, now: Callable[[], float]) -> None:
@@ -33,7 +35,7 @@ class Attempt:
         self._now = now
         self._prompt = self._cached = self._tokens = 0
         self._held: list[LlmChunk] = []
-        self.has_begun = False
+        self.has_begun = self._is_whole = False
         self.outcome = LEFT
 
     def admit(self, chunk: LlmChunk) -> Sequence[LlmChunk]:
@@ -53,6 +55,8 @@ class Attempt:
             now = self._now()
             self._placement.first_token(now)
             self._record.first_token(now)
+        if chunk.finish_reason is not None:
+            self._is_whole = True
         # Nearly all chunks count nothing.
         if chunk.in_token is not None:
             self._prompt += chunk.in_token
@@ -65,6 +69,13 @@ class Attempt:
         """A `PassOn`, while the server is waited for."""
         self.see(chunk)
         return self.on_chunk is not None and self.on_chunk(chunk)
+
+    def complete(self) -> None:
+        """Note that nothing more comes. Without a terminal marker that is a failure, which the client is told later."""
+        if self._is_whole:
+            self.outcome = ANSWERED
+        else:
+            self._record.fail(IncompleteStream.type, IncompleteStream.status, self._now())
 
     def fail(self, error: TgError) -> float:
         """Note why it ended, and return when."""

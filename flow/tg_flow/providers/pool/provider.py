@@ -201,7 +201,7 @@ class Pool(ChatCompletions[PoolOptions]):
                         for shown in attempt.admit(chunk):
                             attempt.on_chunk = yield shown
                 except StopAsyncIteration:
-                    attempt.outcome = ""
+                    attempt.complete()
                 except TgError as reason:
                     error = reason
                     self._note_failure(error, pick, order, attempt)
@@ -315,7 +315,7 @@ class Pool(ChatCompletions[PoolOptions]):
                         chunk = await chunks.asend(None if attempt.on_chunk is None else attempt.pass_on)
                         attempt.see(chunk)
                         attempt.on_chunk = yield chunk
-            attempt.outcome = ""
+            attempt.complete()
         except TgError as error:
             self._note_failure(error, pick, order, attempt)
             raise
