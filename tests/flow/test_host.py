@@ -199,7 +199,7 @@ async def test_a_processor_that_nobody_would_hear_of_takes_no_request() -> None:
             await asyncio.wait_for(model.started.wait(), 30)
             bus.away = False
             bus.refused.clear()
-            await until(lambda: host.unheard is None)
+            await until(lambda: host.announce_error is None)
             bus.refused.add(TOPICS.presence)
             async with Processor(bus, TOPICS, CountingLlm(), (ROUTES[1],), host=host):
                 bus.refused.clear()
@@ -213,7 +213,7 @@ async def test_a_processor_that_is_heard_of_while_it_asks_whether_the_bus_answer
     async def recover() -> None:
         await bus.pinged.wait()
         bus.refused.clear()
-        await until(lambda: host.unheard is None)
+        await until(lambda: host.announce_error is None)
         bus.pong.set()
 
     async with Host(bus, TOPICS, timing=QUICK) as host, Requestor(bus, TOPICS, timing=QUICK) as requestor:

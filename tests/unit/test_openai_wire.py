@@ -65,7 +65,7 @@ def test_what_requests_have_in_common_is_encoded_once_and_alike(options: OpenAiO
         for text in ("p", '"messages":[]'):
             request = TextCompletionRequest(system="s", messages=(QUESTION,), prompt=text, sampling=sampling)
             further = msgspec.json.encode(options.extra_body)[1:-1]
-            asked = msgspec.json.encode(provider.asked(request))[:-1] + (b"," + further if further else b"") + b"}"
+            asked = msgspec.json.encode(provider.make_chat(request))[:-1] + (b"," + further if further else b"") + b"}"
             assert provider.body(request) == asked
 
 
@@ -78,7 +78,7 @@ def test_long_samplings_are_not_kept() -> None:
             stop, bias = (f"{number}" * 5000,), {each: float(number) for each in range(1000)}
             for sampling in (Sampling(stop=stop), Sampling(logit_bias=bias)):
                 asked = TextCompletionRequest(prompt="p", sampling=sampling)
-                assert provider.body(asked) == msgspec.json.encode(provider.asked(asked))
+                assert provider.body(asked) == msgspec.json.encode(provider.make_chat(asked))
         del stop, bias, sampling, asked
         assert tracemalloc.get_traced_memory()[0] < 64 * 1024
     finally:

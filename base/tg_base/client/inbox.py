@@ -69,14 +69,14 @@ class ReorderBuffer(Generic[T]):
 
 @dataclass(slots=True)
 class _LinkReceiver:
-    """The receiving end of a processor's newest link. `heard`: whether a message came since `heard_at` was set."""
+    """The receiving end of a processor's newest link. `received`: whether a message came since `received_at`."""
 
     link: str
     order: int
     epoch: int
     reader: ReorderBuffer[list[Frame]] = field(default_factory=ReorderBuffer)
-    heard: bool = True
-    heard_at: float = float("-inf")
+    received: bool = True
+    received_at: float = float("-inf")
     asked_at: float = float("-inf")
     gap_since: float | None = None
     gap_at: int = 0
@@ -147,7 +147,7 @@ class Inbox:
         # Nearly all messages are the next of a known link.
         if end is not None and end.link == link and seq == str(end.reader.expected):
             number = end.reader.expected
-            end.heard = True
+            end.received = True
         else:
             number = whole_number("seq", seq)
             end = self._end(link, processor)
@@ -214,12 +214,12 @@ class Inbox:
         now = self._time()
         for processor, end in list(self._ends.items()):
             # Noted once for all messages since the last check: so a link is dropped late by that interval, never early.
-            if end.heard:
-                end.heard, end.heard_at = False, now
-            elif end.heard_at < now - seconds:
+            if end.received:
+                end.received, end.received_at = False, now
+            elif end.received_at < now - seconds:
                 del self._ends[processor]
 
-    def lost(self, seconds: float) -> set[str]:
+    def find_lost(self, seconds: float) -> set[str]:
         """The processors whose link has waited for the same message for this long."""
         limit, ends = self._time() - seconds, self._ends.items()
         return {processor for processor, end in ends if end.gap_since is not None and end.gap_since < limit}
@@ -239,7 +239,7 @@ class Inbox:
             # unacknowledged must come again.
             end = self._ends[processor] = _LinkReceiver(link, order, next(self._epochs))
             self._on_link(processor)
-        end.heard = True
+        end.received = True
         return end
 
     def _mind_gap(self, processor: str, end: _LinkReceiver) -> None:

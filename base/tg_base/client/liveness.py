@@ -116,8 +116,8 @@ class Liveness:
         if self._echo.is_settled(doubtful=self.presence.silent(doubt)):
             dead = self.presence.expire()
             self._inbox.forget(set(dead))
-        if self._inbox_echo.is_settled(doubtful=bool(self._inbox.lost(doubt))):
-            return dead, self._inbox.lost(limit)
+        if self._inbox_echo.is_settled(doubtful=bool(self._inbox.find_lost(doubt))):
+            return dead, self._inbox.find_lost(limit)
         return dead, set()
 
     def is_lost(self, queue: str, asked_at: float, dead: Mapping[str, tuple[Presence, ...]]) -> bool:

@@ -216,7 +216,7 @@ class Requestor:
             self.presence.seek(route.request)
             if self.presence.is_unserved(route.request):
                 REFUSALS.labels(route.spec.name, "deserted").inc()
-                raise _nobody(route)
+                raise _make_unserved_error(route)
             self._liveness.ask()
             await self.presence.wait(self._timing.interval)
         needed = request.features if isinstance(request, EncodedRequest) else route.spec.features(request)
@@ -367,7 +367,7 @@ class Requestor:
     def _check_queued(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]]) -> None:
         """Publish a request again if it was probably taken by a processor that died or is partitioned."""
         if self.presence.is_unserved(stream.route.request):
-            self._abandon(stream, _nobody(stream.route))
+            self._abandon(stream, _make_unserved_error(stream.route))
         elif self._liveness.is_lost(stream.route.request, stream.asked_at, dead):
             # A processor that takes the first copy later finds its attempt cancelled.
             self._cancel_queued(stream)
@@ -375,7 +375,7 @@ class Requestor:
 
     def _ask_elsewhere(self, stream: AskedStream) -> None:
         if self.presence.is_unserved(stream.route.request):
-            self._abandon(stream, _nobody(stream.route))
+            self._abandon(stream, _make_unserved_error(stream.route))
             return
         log.warning("stream.attempt", **stream.span.fields, attempt=stream.attempt + 1, died=stream.processor)
         ATTEMPTS.labels(stream.route.spec.name).inc()
@@ -395,6 +395,6 @@ class Requestor:
             stream.fail(error)
 
 
-def _nobody(route: Route[Any, Any]) -> Unavailable:
+def _make_unserved_error(route: Route[Any, Any]) -> Unavailable:
     sentence = f"no live processor serves {route.spec.name} of flow {route.flow}; start one, or ask again later"
     return Unavailable(sentence, retry_after=1.0)

@@ -100,7 +100,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         if not self.relayed:
             self.relayed = True
             self._drop_request()
-        self._clock.heard_at = now = self._loop.time()
+        self._clock.progress_at = now = self._loop.time()
         self._size += len(body)
         # A single record is accepted at any size: the bus has limited it already.
         if self._size > MAX_BUFFERED_BYTES and len(self._frames) > 1:
@@ -126,7 +126,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
                 self._accepted = True
                 self._on_accepted()
         if self._whole:
-            self._clock.heard_at = self._loop.time()
+            self._clock.progress_at = self._loop.time()
         elif opening:
             self._clock.begin_anew()
 

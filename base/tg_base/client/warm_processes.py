@@ -95,7 +95,7 @@ class WarmProcesses:
         """Whether the process that a request was sent to has died, or has said nothing for too long."""
         over = stream.direct in dead or now - stream.asked_at > DIRECT_SECONDS
         if over:
-            WARM.labels(stream.route.spec.name, "unheard").inc()
+            WARM.labels(stream.route.spec.name, "unanswered").inc()
         return over
 
 

@@ -13,13 +13,13 @@ class PeerState:
     """What is known of another scheduler.
 
     Attributes:
-        heard_at: when it was last heard of.
+        received_at: when its last message came.
         asked_at: when it was last asked for a snapshot.
         is_incomplete: a snapshot is needed although no batch is missing: servers have come or gone.
     """
 
     def __init__(self, adopt: Adopt, now: float) -> None:
-        self.heard_at = now
+        self.received_at = now
         self.asked_at = float("-inf")
         self.is_incomplete = False
         self._adopt = adopt

@@ -119,7 +119,9 @@ class SharedState:
 
     def flush(self, now: float) -> list[bytes]:
         """What is to be told now, in this order. Call it when woken, and with every heartbeat."""
-        for origin in [origin for origin, peer in self._peers.items() if now - peer.heard_at > self._timing.dead_after]:
+        for origin in [
+            origin for origin, peer in self._peers.items() if now - peer.received_at > self._timing.dead_after
+        ]:
             self._forget(origin, now)
         self._rest_if_alone(now)
         deltas = [*self._own(now), *self._questions(now), *self._knowledge()]
@@ -167,7 +169,7 @@ class SharedState:
             self._beat_at = float("-inf")  # it learns of us at once
             self._journal.resume()
             self._wake()
-        peer.heard_at = now
+        peer.received_at = now
         self._take(delta, peer, now)
         if peer.is_behind:
             self._wake()

@@ -162,8 +162,20 @@ class _Watch:
     """
 
     __slots__ = (
-        "_cancelling", "_clocks", "_due", "_entered", "_fired", "_heard_at", "_limit", "_loop", "_task", "_timer",
-        "_timer_due", "_waited", "_waiting_for_first", "saw_content",
+        "_cancelling",
+        "_clocks",
+        "_due",
+        "_entered",
+        "_fired",
+        "_limit",
+        "_loop",
+        "_received_at",
+        "_task",
+        "_timer",
+        "_timer_due",
+        "_waited",
+        "_waiting_for_first",
+        "saw_content",
     )  # fmt: skip
 
     def __init__(self, clocks: Clocks) -> None:
@@ -174,7 +186,7 @@ class _Watch:
         self._waited = 0.0
         self._limit = min(clocks.first_token, clocks.total)
         self._waiting_for_first = True
-        self._entered = self._due = self._heard_at = 0.0
+        self._entered = self._due = self._received_at = 0.0
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._timer: Alarm | None = None
@@ -196,15 +208,15 @@ class _Watch:
 
     def go_on(self) -> None:
         """Content has come while the task waits, and it goes on waiting: the idle clock restarts."""
-        self._heard_at, self.saw_content = self._loop.time(), False
+        self._received_at, self.saw_content = self._loop.time(), False
         # From then on each restart makes the time later, so that the timer need not be moved for it.
         if self._waiting_for_first:
             self._restart()
 
     def _restart(self) -> None:
-        heard_at, self._heard_at, self.saw_content = self._heard_at, 0.0, True
-        self._waited += heard_at - self._entered
-        self._begin(heard_at)
+        received_at, self._received_at, self.saw_content = self._received_at, 0.0, True
+        self._waited += received_at - self._entered
+        self._begin(received_at)
 
     def _begin(self, now: float) -> None:
         if self.saw_content:
@@ -224,7 +236,7 @@ class _Watch:
 
     def _check(self) -> None:
         self._timer, self._timer_due = None, inf
-        if self._heard_at:
+        if self._received_at:
             self._restart()
         # No wait is in progress, because the consumer is slow. The next wait arms the timer again.
         if self._task is None:
@@ -236,7 +248,7 @@ class _Watch:
             self._task.cancel()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._heard_at:
+        if self._received_at:
             self._restart()
         self._waited += self._loop.time() - self._entered
         task, self._task = self._task, None

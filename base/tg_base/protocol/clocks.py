@@ -57,10 +57,10 @@ class StreamClock:
         expire: called once, when the time is over.
 
     Attributes:
-        heard_at: loop time of the latest sign of progress, set by the stream; None = none has come.
+        progress_at: loop time of the latest sign of progress, set by the stream; None = none has come.
     """
 
-    __slots__ = ("_began", "_end", "_expire", "_loop", "_timeout", "_timer", "_total", "heard_at")
+    __slots__ = ("_began", "_end", "_expire", "_loop", "_timeout", "_timer", "_total", "progress_at")
 
     def __init__(self, timeout: float, total: float | None, expire: Callable[[Timeout], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -69,7 +69,7 @@ class StreamClock:
         self._total = total
         self._end = None if total is None else now + total
         self._began = now
-        self.heard_at: float | None = None
+        self.progress_at: float | None = None
         self._expire = expire
         self._timer = Alarm(self._due, self._check)
 
@@ -90,7 +90,7 @@ class StreamClock:
 
     @property
     def _due(self) -> float:
-        silent_at = (self._began if self.heard_at is None else self.heard_at) + self._timeout
+        silent_at = (self._began if self.progress_at is None else self.progress_at) + self._timeout
         return silent_at if self._end is None else min(silent_at, self._end)
 
     def _check(self) -> None:
@@ -102,7 +102,7 @@ class StreamClock:
     def _sentence(self) -> str:
         if self._total is not None and self._due == self._end:
             return f"no complete answer within {self._total:g} s"
-        if self.heard_at is not None:
+        if self.progress_at is not None:
             return f"nothing more of the answer came within {self._timeout:g} s"
         return f"no answer came within {self._timeout:g} s"
 
@@ -126,7 +126,7 @@ class _Window:
 class _Publisher:
     """`least` is the lowest credible age, infinite if there is none; `lowest` is the lowest, credible or not."""
 
-    heard: float
+    received_at: float
     now: _Window
     before: _Window
     least: float = math.inf
@@ -162,7 +162,7 @@ class PublisherClocks:
             known = _Publisher(now, _Window(now), _Window(now))
         elif now - known.now.since > WINDOW_SECONDS and known.now.near >= MIN_SAMPLES:
             known.now, known.before = _Window(now), known.now
-        known.heard = now
+        known.received_at = now
         known.add(age)
         self._publishers[publisher] = known
         if len(self._publishers) > MAX_PUBLISHERS:
@@ -171,7 +171,7 @@ class PublisherClocks:
     def silence(self, publisher: str) -> float:
         """Seconds since a publisher's last heartbeat; infinite = none has come."""
         known = self._publishers.get(publisher)
-        return math.inf if known is None else self._time() - known.heard
+        return math.inf if known is None else self._time() - known.received_at
 
     def delay(self, publisher: str, age: float) -> float | None:
         """Seconds by which a message of this age was delayed; None = not known."""
@@ -192,7 +192,7 @@ class PublisherClocks:
 
     def _is_doubtful(self, known: _Publisher, delay: float) -> bool:
         """Whether a clock may have been set, in place of such a delay."""
-        return delay > JUMP_SECONDS and self._time() - known.heard > TRUSTED_SECONDS
+        return delay > JUMP_SECONDS and self._time() - known.received_at > TRUSTED_SECONDS
 
 
 def _ignore_expiry(_: Timeout) -> None:

@@ -68,7 +68,7 @@ class Echo:
         self._patience = patience
         self._echo = ""
         self._published_at = 0.0
-        self._heard = False
+        self._returned = False
         self._publishing: asyncio.Task[None] | None = None
 
     def take(self, delivery: Delivery) -> bool:
@@ -81,7 +81,7 @@ class Echo:
         if echo is None:
             return False
         # The late echo of an earlier doubt proves nothing about this one.
-        self._heard |= echo == self._echo
+        self._returned |= echo == self._echo
         return True
 
     def is_settled(self, *, doubtful: bool) -> bool:
@@ -94,9 +94,9 @@ class Echo:
             self._echo = ""
             return False
         if not self._echo:
-            self._echo, self._heard, self._published_at = new_id(8), False, self._time()
+            self._echo, self._returned, self._published_at = new_id(8), False, self._time()
             self._publishing = asyncio.create_task(self._publish_echo(self._echo))
-        return self._heard or self._time() - self._published_at >= self._patience
+        return self._returned or self._time() - self._published_at >= self._patience
 
     async def _publish_echo(self, echo: str) -> None:
         with suppress(TgError):

@@ -99,7 +99,7 @@ class LinkSender:
         # load would show as a queue of small messages; two make waiting chunks join into one message.
         self._room = asyncio.Semaphore(MAX_IN_FLIGHT_MESSAGES)
         self.used = False
-        self.heard_at = self.used_at = time()
+        self.received_at = self.used_at = time()
 
     @property
     def state(self) -> LinkState:

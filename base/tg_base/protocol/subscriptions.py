@@ -106,7 +106,7 @@ class Subscriptions:
         self._failed[subscription] = None
         self._changed()
 
-    def opened(self, subscription: "Subscription") -> None:
+    def note_opened(self, subscription: "Subscription") -> None:
         """This subscription is open again."""
         self._failed.pop(subscription, None)
         self._changed()
@@ -234,7 +234,7 @@ class Subscription(AsyncIterator[Delivery]):
             self._why = error
             return False
         log.info("reading.opened_again", topic=self.topic)
-        self._subscriptions.opened(self)
+        self._subscriptions.note_opened(self)
         return True
 
 

@@ -76,7 +76,7 @@ class Host:
         running: what runs on any of its processors. One attempt runs once, whichever processor takes a second
             copy of it.
         changed: set it to announce presence before the next heartbeat.
-        unheard: why the bus has not taken any announcement so far; None = it has, or none was made.
+        announce_error: why the bus has not taken any announcement so far; None = it has, or none was made.
 
     Attributes, once it is entered:
         links: to the requestors.
@@ -98,9 +98,9 @@ class Host:
         self._returning: set[asyncio.Task[None]] = set()
         self._opened = 0
         self._number = self._changed_at = -1
-        self._told: dict[str, Presence] = {}
-        self._heard = False
-        self.unheard: TgError | None = None
+        self._announced: dict[str, Presence] = {}
+        self._has_announced = False
+        self.announce_error: TgError | None = None
         self._shadowed = False
         self._leaves_at: float | None = None
         self._ended = False
@@ -188,10 +188,10 @@ class Host:
         What the bus does not take is logged, and repeated with the next announcement.
         """
         self._number += 1
-        number, before = self._number, self._told
-        self._told = dict(self._describe_all())
-        changed = tuple(service for name, service in self._told.items() if before.get(name) != service)
-        gone = tuple(name for name in before if name not in self._told)
+        number, before = self._number, self._announced
+        self._announced = dict(self._describe_all())
+        changed = tuple(service for name, service in self._announced.items() if before.get(name) != service)
+        gone = tuple(name for name in before if name not in self._announced)
         base, self._changed_at = self._changed_at, number if changed or gone else self._changed_at
         for link in self.links.due_reports():
             self._report(link.inbox)
@@ -205,11 +205,11 @@ class Host:
             self._announce_shadows(unreported)
         try:
             await self._bus.publish(self.topics.presence, encode(presence), {})
-            self.unheard = None
-            self._heard = True
+            self.announce_error = None
+            self._has_announced = True
         except TgError as error:
             log.warning("presence.lost", reason=error.message)
-            self.unheard = None if self._heard else error
+            self.announce_error = None if self._has_announced else error
 
     def _record(self, services: tuple[Presence, ...]) -> Presence:
         return Presence(self.name, (), 0, 0, newest=last_number(), number=self._number, services=services)
@@ -221,8 +221,8 @@ class Host:
                 with translate_defects(Internal, "a processor cannot say what it serves", "presence.defect", log):
                     yield processor, describe()
             except Internal:
-                if processor in self._told:
-                    yield processor, self._told[processor]
+                if processor in self._announced:
+                    yield processor, self._announced[processor]
 
     def _announce_shadows(self, unreported: dict[str, LinkState]) -> None:
         """Announce each processor as requestors of an older version know it, which have one record for each.
@@ -230,7 +230,7 @@ class Host:
         Its links have their counts alone: streams are bound to the process, whose own record has the links' states.
         """
         counts = {link.inbox: self._count(link) for link in self.links if link.inbox in unreported}
-        for service in self._told.values():
+        for service in self._announced.values():
             links = {
                 inbox: msgspec.structs.replace(unreported[inbox], sent=-1, running=count[service.processor])
                 for inbox, count in counts.items()
@@ -301,7 +301,7 @@ class Host:
         if not announce.inbox:
             self.changed.set()
         elif self._number >= 0:
-            self._outbox.put(announce.inbox, self._record(tuple(self._told.values())), _PRESENCE)
+            self._outbox.put(announce.inbox, self._record(tuple(self._announced.values())), _PRESENCE)
 
     def _cancel(self, key: StreamKey, ttl: float) -> None:
         work = self.running.get(key)

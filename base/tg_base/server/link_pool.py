@@ -62,14 +62,14 @@ class LinkPool:
             self._links[inbox] = link, stack
             if inbox in self._gone:
                 # A new link counts as heard now. One to a requestor believed dead must not: its queue would revive it.
-                link.heard_at = -math.inf
+                link.received_at = -math.inf
             await stack.enter_async_context(running(link.run(), context=Context()))
         link = self._links[inbox][0]
         # A request of unknown age may be an old one from a dead requestor's queue. The first one gets a short grace
         # period, which the others share: if each began a new one, nothing would end for as long as the queue lasts.
         doubtful = max(self._timing.dead_after - RETURN_HEARTBEATS * self._timing.interval, least_delay)
         if delay is not None or opened or not (link.streams or inbox in self._gone):
-            link.heard_at = max(link.heard_at, self._time() - (doubtful if delay is None else delay))
+            link.received_at = max(link.received_at, self._time() - (doubtful if delay is None else delay))
         return link
 
     def __iter__(self) -> Iterator[LinkSender]:
@@ -118,7 +118,7 @@ class LinkPool:
         if inbox is not None:
             self._gone.pop(inbox, None)
             if inbox in self._links:
-                self._links[inbox][0].heard_at = self._time()
+                self._links[inbox][0].received_at = self._time()
 
     def on_nack(self, nack: Nack) -> None:
         """A requestor misses messages."""
@@ -130,12 +130,12 @@ class LinkPool:
     def quiet(self, seconds: float) -> bool:
         """Whether any requestor has been silent for this long."""
         limit = self._time() - seconds
-        return any(link.heard_at < limit for link, _ in self._links.values())
+        return any(link.received_at < limit for link, _ in self._links.values())
 
     def silent(self, seconds: float) -> list[StreamKey]:
         """The streams of requestors that have been silent for this long, which are believed dead from now on."""
         limit = self._time() - seconds
-        links = [link for link, _ in self._links.values() if link.heard_at < limit and link.streams]
+        links = [link for link, _ in self._links.values() if link.received_at < limit and link.streams]
         for link in links:
             _remember(self._gone, link.inbox, None)
         return [key for link in links for key in link.streams]
@@ -147,7 +147,7 @@ class LinkPool:
             # Noted once for all messages since the last check: an idle link is closed late by that interval.
             if link.used:
                 link.used, link.used_at = False, now
-            dead = link.heard_at < now - seconds and not link.streams
+            dead = link.received_at < now - seconds and not link.streams
             if dead or (link.idle and link.used_at < now - IDLE_LINK_SECONDS):
                 del self._links[inbox]
                 await stack.aclose()

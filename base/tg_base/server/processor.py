@@ -130,10 +130,10 @@ class Processor:
             stack.callback(self.host.remove, self._id)
             await self.host.announce()
             # It would take requests, and nobody could know. While the bus is away, that is only a matter of time.
-            answers = self.host.unheard is None or await self._subscriptions.answers()
+            answers = self.host.announce_error is None or await self._subscriptions.answers()
             # Asked again: a heartbeat may have been taken while the ping was on its way.
-            if answers and self.host.unheard is not None:
-                raise self.host.unheard
+            if answers and self.host.announce_error is not None:
+                raise self.host.announce_error
             for route, requests in queues:
                 await pumps.enter_async_context(running(self._pump(route, requests)))
             self._pumps, self._rest = pumps.pop_all(), stack.pop_all()

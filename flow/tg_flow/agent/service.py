@@ -67,7 +67,7 @@ class AgentService(Service[AgentRequest, AgentResponse]):
         dialog = Dialog(request, goal=goal, model=self.model, calling=calling, toolbox=toolbox, limits=limits)
         async with aclosing(pattern(dialog)) as records:
             if not request.streaming:
-                yield await whole(records)
+                yield await join_answer(records)
                 return
             async for record in records:
                 yield record
@@ -94,7 +94,7 @@ def _question(request: AgentRequest) -> str:
     return request.question or ""
 
 
-async def whole(records: AsyncGenerator[AgentResponse, None]) -> AgentResponse:
+async def join_answer(records: AsyncGenerator[AgentResponse, None]) -> AgentResponse:
     """The answer as one record: the text of the message that ends the dialog."""
     answer = AnswerText()
     async for record in records:

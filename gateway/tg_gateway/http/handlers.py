@@ -135,7 +135,7 @@ class HttpHandlers:
                 # A prompt may be long, and an answer may take minutes.
                 del asked
                 return await streaming
-            whole = await exchange.whole(asked.writer)
+            whole = await exchange.write_whole(asked.writer)
         if asked.keep is not None:
             # Before the answer, since its client may go on from it at once.
             await self._store.keep(entry.key, asked.keep)

@@ -122,7 +122,7 @@ class Exchange:
         """
         return _Pump(self, writer, sink).run()
 
-    async def whole(self, writer: Writer[Any]) -> Output:
+    async def write_whole(self, writer: Writer[Any]) -> Output:
         """What the writer makes of all records.
 
         Raises:

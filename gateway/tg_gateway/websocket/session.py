@@ -309,7 +309,7 @@ class Session(Socket):
             if streaming:
                 await exchange.relay(writer, stream)
             else:
-                await stream.deliver(join_output(await exchange.whole(writer)))
+                await stream.deliver(join_output(await exchange.write_whole(writer)))
 
     async def _relay_kept(self, running: _Running, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
         runs, live = self._backend.runs, LiveParts()

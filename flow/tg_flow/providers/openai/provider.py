@@ -99,7 +99,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         self._extra = _members(options.extra_body)
         self._around: dict[bytes, tuple[bytes, bytes]] = {}
 
-    def asked(self, request: TextCompletionRequest) -> ChatRequest:
+    def make_chat(self, request: TextCompletionRequest) -> ChatRequest:
         """The body of an answer's request, without what the configuration adds."""
         options = self.options
         return to_wire(
@@ -118,7 +118,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         more = self._extra
         if self.options.hint_fields or request.foreign is not None:
             more += _members(self._hints(request)) + _members(_foreign_fields(request))
-        body = self.bare_body(request, self.messages(request)) if is_bare(request) else _encode(self.asked(request))
+        body = self.bare_body(request, self.messages(request)) if is_bare(request) else _encode(self.make_chat(request))
         return b"".join((body[:-1], more, b"}")) if more else body
 
     def messages(self, request: TextCompletionRequest) -> tuple[WireMessage, ...]:
@@ -130,12 +130,12 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         """The body of a request whose sampling other requests have too: only its messages are encoded anew."""
         sampling = _encode(request.sampling)
         if len(sampling) > MAX_SAMPLING_BYTES:
-            return _encode(self.asked(request))
+            return _encode(self.make_chat(request))
         around = self._around.get(sampling)
         if around is None:
             if len(self._around) >= MAX_SAMPLINGS:
                 self._around.clear()
-            asked = _encode(msgspec.structs.replace(self.asked(request), messages=()))
+            asked = _encode(msgspec.structs.replace(self.make_chat(request), messages=()))
             # Quotes within a name are escaped, so this is the field.
             before, field, after = asked.partition(_MESSAGES)
             around = self._around[sampling] = (before + field[:-2], after)

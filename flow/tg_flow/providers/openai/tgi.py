@@ -88,9 +88,9 @@ class Tgi(RawCompletions[TgiOptions]):
         return super().find_native_features(options) & API_FEATURES[api]
 
     @override
-    def asked(self, request: TextCompletionRequest) -> ChatRequest:
+    def make_chat(self, request: TextCompletionRequest) -> ChatRequest:
         messages = tuple(part for turn in request.messages for part in _split_turn(turn))
-        return super().asked(msgspec.structs.replace(request, messages=messages))
+        return super().make_chat(msgspec.structs.replace(request, messages=messages))
 
     @override
     def body(self, request: TextCompletionRequest) -> Any:
@@ -131,7 +131,7 @@ class Tgi(RawCompletions[TgiOptions]):
             return request.prompt_ids
         if request.raw:
             return await self._tokenized(request.prompt or "", begin=True)
-        chat = self.asked(request)
+        chat = self.make_chat(request)
         tools = {"tools": chat.tools} if chat.tools else {}
         body = _encode({"model": chat.model, "messages": chat.messages, **tools})
         return await self.read_answer(RouteCall(body, "chat_tokenize"), read_chat_ids)

@@ -120,7 +120,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
             return request.prompt_ids
         if request.raw:
             return await self._tokenized({"prompt": request.prompt, "add_special_tokens": True})
-        asked = self.asked(request)
+        asked = self.make_chat(request)
         tools = {"tools": asked.tools} if asked.tools else {}
         return await self._tokenized({"messages": asked.messages, "add_generation_prompt": True, **tools})
 
