@@ -27,7 +27,7 @@ class MemoryLog:
         return self._first + len(self.entries)
 
     def append(self, body: bytes, properties: Mapping[str, str]) -> str:
-        """Append, and wake who waits; the entry's position."""
+        """Append, wake the followers, and return the entry's position."""
         position = str(self.end)
         self.entries.append(Entry(body, dict(properties), position))
         self.waiting.wake_all()
@@ -44,13 +44,13 @@ class MemoryLog:
         return _LogReader(self, int(after) + 1 - self._first)
 
     def close(self) -> None:
-        """End the iteration of all who follow."""
+        """End the iteration of all followers."""
         self.over = True
         self.waiting.wake_all()
 
 
 class _LogReader(AsyncIterator[Entry]):
-    """Not a generator: a wait that is cancelled would end it."""
+    """An iterator and no generator, which a cancelled wait would end."""
 
     def __init__(self, log: MemoryLog, index: int) -> None:
         self._log = log

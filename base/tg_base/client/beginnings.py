@@ -1,4 +1,4 @@
-"""Requestor -> processor: what a processor asks for before it begins: whether it may, and a large request's body."""
+"""Requestor -> processor: answers what a processor asks before it begins: whether it may, and for a large body."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,7 +13,7 @@ from tg_base.runtime import report
 
 
 class Beginnings:
-    """Answers processors about streams of which no record has come; others are cancelled.
+    """Answers processors about streams without a record so far; for any other stream they get a cancel.
 
     Args:
         controls: sends to processors.

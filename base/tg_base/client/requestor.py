@@ -139,7 +139,7 @@ class Requestor:
 
     @property
     def refusal(self) -> str | None:
-        """Why the bus did not take our last question who serves; None = it did, or there was none."""
+        """Why the bus refused our last request for announcements; None = it accepted it, or there was none."""
         return self._controls.refusal
 
     def stream(

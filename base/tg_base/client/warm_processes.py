@@ -1,7 +1,7 @@
-"""Requestor -> process: requests go to the process that has their beginning in memory, past the queue.
+"""Requestor -> process: requests bypass the queue and go to the process that has their prefix in memory.
 
-Requests of one cache key begin alike. The process that began the last one gets the next one, as long as it has room.
-That is a preference: whatever speaks against it, the request goes to the queue. Nothing is begun twice: the process
+Requests with one cache key have a common prefix. The process that began the last one gets the next one, as long as it
+has room. That is a preference: in every other case the request goes to the queue. No request begins twice: the process
 asks before it begins, and the requestor has one current attempt.
 """
 
@@ -100,5 +100,5 @@ class WarmProcesses:
 
 
 def _number(stream: AskedStream) -> int:
-    """What is remembered of a key, which its client chooses, however long. Two alike cost a cold beginning."""
+    """The hash of a key, which may have any length. A collision costs one request its warm prefix."""
     return hash((stream.route.request, stream.cache_key))

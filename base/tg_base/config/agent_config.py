@@ -14,7 +14,7 @@ from tg_schema.errors import BadRequest
 
 
 class AgentLimits(Section, frozen=True):
-    """Limits of one dialog; beyond them it ends with an error."""
+    """Limits of one dialog, which ends with an error when it exceeds one."""
 
     iterations: Annotated[int, msgspec.Meta(gt=0)] = 10
     """Model calls per loop: for the whole question, or for one step of a plan."""

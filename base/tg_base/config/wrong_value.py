@@ -1,4 +1,4 @@
-"""What is wrong with a value -> the sentence that says what would be right."""
+"""A wrong value -> the sentence that says what is expected."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -83,6 +83,6 @@ class WrongValue:
 
 
 def advise(name: str, known: Collection[str]) -> str:
-    """What was probably meant, or what there is."""
+    """The closest known name, or all of them."""
     close = get_close_matches(name, known, 1)
     return f'did you mean "{close[0]}"?' if close else f"known are {', '.join(known)}"

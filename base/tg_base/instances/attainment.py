@@ -1,4 +1,4 @@
-"""Placements -> whether routes keep their promises: watched on a sliding window, and predicted for a server."""
+"""Placements -> whether routes meet their objectives: measured on a sliding window, and predicted for a server."""
 
 from typing import NamedTuple
 
@@ -11,11 +11,11 @@ MIN_SAMPLES = 20
 """Requests in the window below which a route is not said to be behind its promise."""
 MAX_ROUTES = 1_000
 BEHIND_SECONDS = 0.25
-"""How often it is looked which routes are behind."""
+"""Seconds between two looks at which routes are behind."""
 
 
 class RouteAttainment(NamedTuple):
-    """How a route kept its promise in the last minute.
+    """How a route met its objective in the last minute.
 
     Attributes:
         objective: as the last request had it.
@@ -60,7 +60,7 @@ class _Watched(NamedTuple):
 
 
 class Attainment:
-    """Keeps count of the promises of routes, and learns how far predictions can be trusted."""
+    """Counts how often routes meet their objectives, and learns how reliable predictions are."""
 
     def __init__(self) -> None:
         self._routes: dict[str, _Route] = {}
@@ -71,7 +71,7 @@ class Attainment:
         self._looked_at = float("-inf")
 
     def read(self, now: float) -> dict[str, RouteAttainment]:
-        """How each route does that had a request with an objective; "" = objectives of requests without a route."""
+        """The attainment of each route with objectives; "" = requests without a route."""
         return {
             name: RouteAttainment(
                 route.objective, route.priority, route.first_token.read(now), route.output_token.read(now)
@@ -85,7 +85,7 @@ class Attainment:
         return bool(self._routes)
 
     def behind(self, priority: int, now: float) -> list[RouteAttainment]:
-        """The routes above this priority that do not keep their promise now."""
+        """The routes above this priority that miss their objective now."""
         if now - self._looked_at > BEHIND_SECONDS:
             self._looked_at = now
             self._behind = [route for route in self.read(now).values() if route.is_behind]
@@ -102,7 +102,7 @@ class Attainment:
     def watch(
         self, placement: Placement, request: InstanceRequest, arrived_at: float, first: float, output: float
     ) -> None:
-        """Follow a request with an objective from its placement on. A whole answer shows neither of its times.
+        """Follow a request with an objective from its placement on. A whole answer has no times to measure.
 
         Args:
             placement: of the request.
@@ -146,7 +146,7 @@ class Attainment:
         self._output_errors.learn(watched.output_token, pace)
 
     def refused(self, request: InstanceRequest, now: float) -> None:
-        """Count a request that no server got: its promise was not kept."""
+        """Count a request that no server got: it has missed its objective."""
         if request.objective is not None and request.objective.first_token is not None:
             self._route(request).first_token.note(now, kept=False)
 

@@ -1,7 +1,7 @@
 """Scheduler <-> bus: what schedulers tell each other, as short messages.
 
-A message is a MessagePack array that begins with its kind. Whoever adds a field adds it at the end: readers leave out
-what they do not know.
+A message is a MessagePack array that begins with its kind. Add new fields at the end: readers ignore
+fields that they do not know.
 """
 
 from array import array
@@ -91,7 +91,7 @@ class Batch(Struct, frozen=True, array_like=True, tag=0):
 
 
 class Heartbeat(Struct, frozen=True, array_like=True, tag=1):
-    """A scheduler lives. `seq` is that of its next batch."""
+    """A scheduler is alive. `seq` is that of its next batch."""
 
     origin: Number
     seq: Number
@@ -155,7 +155,7 @@ encode_delta = msgspec.msgpack.Encoder().encode
 
 
 class BadDelta(ValueError):
-    """The bytes are no message that a scheduler writes."""
+    """The bytes are no valid message."""
 
 
 def decode_delta(body: bytes) -> Delta:
@@ -182,7 +182,7 @@ def decode_delta(body: bytes) -> Delta:
 
 
 def is_sendable(name: str) -> bool:
-    """Whether a name can be written; clients choose those of adapters. Half of a surrogate pair is not printable."""
+    """Whether a name can be encoded; clients choose those of adapters. Half of a surrogate pair is not printable."""
     return len(name) <= MAX_NAME and name.isprintable()
 
 

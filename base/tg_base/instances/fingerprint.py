@@ -1,4 +1,4 @@
-"""Prompt -> scheduler: chained hashes of a prompt's blocks, by which servers that computed its beginning are found."""
+"""Prompt -> scheduler: chained hashes of a prompt's blocks, by which the servers that have its prefix are found."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ _shorten = itemgetter(slice(HASH_BITS // 8))
 
 
 class Fingerprint(Struct, frozen=True):
-    """The beginning of a prompt, in whole blocks.
+    """A prompt's prefix of whole blocks.
 
     Attributes:
         blocks: a hash of each block and of all before it: equal hashes mean equal beginnings.
@@ -67,7 +67,7 @@ def fingerprint_text(text: str, salt: str = "") -> Fingerprint:
 
 
 def fingerprint_prompt(text: str, model: str, adapter: str | None) -> Fingerprint:
-    """The fingerprint of a text for a model and an adapter. All who share their knowledge of servers have this one.
+    """The fingerprint of a text for a model and an adapter. Pickers that share their state must all use it.
 
     Args:
         text: the prompt.

@@ -24,7 +24,7 @@ Rows = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 
 class VectorContext(Context):
-    """Belongs to the engine's thread.
+    """A context of llama.cpp, used by the engine's thread alone.
 
     Attributes:
         rows: the most tokens of a step.

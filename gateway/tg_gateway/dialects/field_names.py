@@ -1,4 +1,4 @@
-"""An error in the words of a request record -> the same in a protocol's: processors know no names but the record's."""
+"""An error with a record's field names -> the same with the protocol's: processors know only the record's names."""
 
 import re
 from collections.abc import Mapping

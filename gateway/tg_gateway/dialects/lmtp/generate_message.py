@@ -1,4 +1,4 @@
-"""JSON of a GENERATE -> its fields, and its mask still as JSON: a large one is cut out first, and not gone through."""
+"""JSON of a GENERATE -> its fields, and its mask as JSON: a large mask is cut out first, without parsing it."""
 
 import re
 from contextlib import suppress
@@ -19,7 +19,7 @@ def read_generate(payload: bytes) -> tuple[GenerateBody, bytes]:
     """The fields, and the JSON of `logit_bias`, which is to be taken from here.
 
     Raises:
-        BadRequest: these are no fields of a GENERATE. Whether the mask is JSON is asked by who reads it.
+        BadRequest: these are no fields of a GENERATE. The mask is validated when it is read.
     """
     parts = _cut_mask(payload) if len(payload) >= MIN_PACKED_BYTES else None
     if parts is not None:
@@ -34,7 +34,7 @@ def read_generate(payload: bytes) -> tuple[GenerateBody, bytes]:
 
 
 def _cut_mask(payload: bytes) -> tuple[bytes, bytes] | None:
-    """The message with a mark in place of the mask, and the mask; None = it has none that is so simple."""
+    """The message with a placeholder for the mask, and the mask; None = there is no mask of this simple form."""
     found = _VALUE.match(payload, max(payload.find(_NAME), 0))
     if found is None:
         return None

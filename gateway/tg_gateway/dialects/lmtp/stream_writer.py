@@ -1,4 +1,4 @@
-"""What the writers of LMTP's streams share: the error that ends one, and what a token must have to be told."""
+"""The base of LMTP's writers: the error that ends a stream, and what a token needs to be sent."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -26,7 +26,7 @@ class StreamItem(Protocol):
 
 
 class StreamWriter(Writer[TextCompletionResponse]):
-    """Of one stream.
+    """Writes the items of one stream.
 
     Args:
         stream: its id.
@@ -61,7 +61,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
         return self.count
 
     def write_items(self, items: Sequence[StreamItem], *, last: bool) -> bytes:
-        """Send these. With the last ones, the bytes of all that waits: nothing follows which could wait with them."""
+        """Queue these items. With the last ones, return the bytes of all queued ones: no others follow."""
         if self.on_begin is not None:
             begin, self.on_begin = self.on_begin, None
             begin()

@@ -169,7 +169,7 @@ def check_names(service: str, request: type[msgspec.Struct], body: bytes) -> Non
         places = _PLACES.get(service, MappingProxyType({}))
         for name in unknown:
             if name in places:
-                raise BadRequest(f"`{name}` is no field of a {service} request: it belongs into {places[name]}")
+                raise BadRequest(f"`{name}` is no field of a {service} request: put it into {places[name]}")
         _check_spelling(unknown, request, f"a {service} request")
     if "sampling" in sent and "sampling" in _list_known(request):
         _check_sampling(msgspec.json.decode(sent["sampling"], type=dict[str, msgspec.Raw] | None) or {})

@@ -24,7 +24,7 @@ from tg_schema.deltas import join_text
 
 
 class StreamedChoice:
-    """Makes the chunks of one choice, whatever way its answer is split into records.
+    """Makes the chunks of one choice; how its answer is split into records does not matter.
 
     Attributes:
         started: whether the role has been told.
@@ -66,17 +66,17 @@ class StreamedChoice:
             yield from self.finish(record.finish_reason)
 
     def open(self) -> Iterator[ChunkChoice]:
-        """The chunk that tells the role alone."""
+        """The chunk with the role alone."""
         yield self._chunk(Delta(self._role()))
 
     def begin_text(self) -> None:
-        """A text was told without this object's help."""
+        """Note that a text was sent without this object."""
         if not self._in_text:
             self._has_begun = self._in_text = True
             self._thinking.end()
 
     def finish(self, reason: str | None) -> Iterator[ChunkChoice]:
-        """The last chunk, once; `reason` is guessed where nobody has told it."""
+        """The last chunk, once; an unknown `reason` is guessed."""
         if not self.finished:
             self.finished = True
             # An answer without a word still has a text: the SDKs would make it null.

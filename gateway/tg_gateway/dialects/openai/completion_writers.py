@@ -110,7 +110,7 @@ class CompletionBodyWriter(WholeWriter[TextCompletionResponse]):
 
 
 class _StreamedChoice:
-    """Makes the chunks of one choice, whatever way its answer is split into records."""
+    """Makes the chunks of one choice; how its answer is split into records does not matter."""
 
     __slots__ = ("_finished", "_index", "_table")
 
@@ -143,7 +143,7 @@ def _make_choice(index: int, records: Sequence[TextCompletionResponse], last_rea
 
 
 def _guess(scored: Sequence[TextInput]) -> str:
-    """The reason of an end that nobody has told; after a scored prompt no token may come."""
+    """A `finish_reason` that the provider did not give; after a scored prompt no token may come."""
     return "length" if scored else "stop"
 
 

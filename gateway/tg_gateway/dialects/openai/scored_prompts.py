@@ -1,4 +1,4 @@
-"""Records of a scored prompt -> the same with its text, which a completion with `echo` tells back."""
+"""Records of a scored prompt -> the same with its text, which a completion with `echo` returns."""
 
 import codecs
 from collections.abc import Sequence

@@ -21,7 +21,7 @@ class GeneratedAnswer:
         finish_reason: in TGI's words.
         tokens: of it; empty = the provider tells none, or nobody has asked.
         prompt_tokens: those of the prompt, if they were asked for.
-        seed: that was used; None = the provider does not say, or none was.
+        seed: the one that was used; None = none, or unknown.
         out_token: tokens that were generated; None = unknown.
     """
 
