@@ -94,7 +94,7 @@ class BodyStream(web.StreamResponse, Sink):
         # Unchunked, the end of the connection is the only end of the body.
         self._keeps = self._chunked and request.keep_alive and not request.get(CLOSES, False)
         self._patience = patience
-        self._frame = _frame_events if events_apart else _frame_chunk
+        self._events_apart = events_apart
         self._silence = keep_alive
         self._loop = asyncio.get_running_loop()
         self._wrote_at = self._loop.time()
@@ -119,7 +119,7 @@ class BodyStream(web.StreamResponse, Sink):
             return
         # An empty chunk would be the end of the body (RFC 9112, section 7.1).
         if data and self._chunked:
-            data = self._frame(data)
+            data = _frame_events(data) if self._events_apart else b"%x\r\n%b\r\n" % (len(data), data)
         if last:
             self._ended = True
             data += END_OF_BODY if self._chunked else b""
@@ -231,12 +231,10 @@ class BodyStream(web.StreamResponse, Sink):
         return self._ended and self._keeps
 
 
-def _frame_chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
 def _frame_events(data: bytes) -> bytes:
-    return b"".join([_frame_chunk(event + END_OF_EVENT) for event in data.split(END_OF_EVENT)[:-1]])
+    size = len(END_OF_EVENT)
+    events = data.split(END_OF_EVENT)[:-1]
+    return b"".join([b"%x\r\n%b%b\r\n" % (len(event) + size, event, END_OF_EVENT) for event in events])
 
 
 @lru_cache(1)
