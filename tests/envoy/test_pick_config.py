@@ -7,6 +7,7 @@ import pytest
 
 from tests.flow.command import ran
 from tg_gateway.envoy.pick_config import read_pick_config
+from tg_gateway.envoy.picker_process import run_picker
 from tg_schema.errors import BadRequest
 
 TABLE = """\
@@ -77,3 +78,22 @@ async def test_an_address_that_is_taken_is_told_in_one_sentence(tmp_path: Path) 
         done = await ran("tg-pick", "--config", str(file), "--listen", address, "--log-level", "error")
     assert (done.code, done.out) == (1, "")
     assert done.err == f"tg-pick: cannot listen on {address}; take another address, or stop what listens there\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"listen": "127.0.0.1:99999"}, "listen must be host:port, for instance 0.0.0.0:9002"),
+        ({"listen": "gpu"}, "listen must be host:port"),
+        ({"http": "127.0.0.1:99999"}, "http must be host:port, for instance 127.0.0.1:9090"),
+        ({"bus": "memory://"}, "pulsar://host:port"),
+    ],
+)
+async def test_what_the_command_line_says_is_checked_like_the_file(
+    tmp_path: Path, given: dict[str, str], words: str
+) -> None:
+    file = tmp_path / "pick.toml"
+    file.write_text(SERVER, "utf-8")
+    with pytest.raises(BadRequest, match=words):
+        async with run_picker(file, **{"listen": "127.0.0.1:0", **given}):
+            pass

@@ -24,7 +24,6 @@ from tg_gateway.envoy.pick_config import PickConfig, read_pick_config
 from tg_gateway.envoy.picker_server import PickerServer, serve_picker
 from tg_gateway.instances_page import INSTANCES_PATH
 from tg_gateway.metrics_page import metrics_page
-from tg_schema.errors import BadRequest
 from tg_schema.topics import Topics
 
 
@@ -44,7 +43,7 @@ async def run_picker(
         BadRequest: the configuration is wrong; the message says where and what to do.
         Unavailable: nothing can listen at `http`.
     """
-    config = _with_bus(read_pick_config(file), bus)
+    config = _override(read_pick_config(file), listen, http, bus)
     async with AsyncExitStack() as stack:
         watcher = await asyncio.to_thread(PoolWatcher, config.make_sources(file.parent))
         scheduler = Scheduler(config.policy, config.admission)
@@ -79,9 +78,9 @@ async def run_picker(
             fallbacks=config.fallbacks,
             takes_list=config.cluster == "override_host",
         )
-        server = await stack.enter_async_context(serve_picker(picker, listen or config.listen))
+        server = await stack.enter_async_context(serve_picker(picker, config.listen))
         await stack.enter_async_context(_publishing_health(watcher, server))
-        shown = await _show(http or config.http, stack)
+        shown = await _show(config.http, stack)
         count = len(pools.view.endpoints)
         yield f"picking at {server.address} among {count} model server{'s' if count != 1 else ''}{shown}"
 
@@ -99,16 +98,15 @@ async def _show(http: str, stack: AsyncExitStack) -> str:
     if not http:
         return ""
     host, _, port = http.rpartition(":")
-    if not host or not port.isdecimal():
-        raise BadRequest(f"{http[:100]!r} is no host:port for the page of model servers; write it as 127.0.0.1:9090")
     found = await stack.enter_async_context(metrics_page(host.strip("[]"), int(port)))
     return f"; see http://{host}:{found}{INSTANCES_PATH}"
 
 
-def _with_bus(config: PickConfig, url: str | None) -> PickConfig:
-    if url is None:
-        return config
-    made = replace(config, bus=replace(config.bus or BusConfig(), url=url))
+def _override(config: PickConfig, listen: str | None, http: str | None, bus: str | None) -> PickConfig:
+    """The configuration with what the command line says in its place, checked as if it stood in the file."""
+    made = replace(config, listen=listen or config.listen, http=http or config.http)
+    if bus is not None:
+        made = replace(made, bus=replace(made.bus or BusConfig(), url=bus))
     made.check()
     return made
 
