@@ -31,6 +31,8 @@ SERVER = 'endpoints = ["10.0.0.1:8000"]\n'
         (SERVER + "fallbacks = 3", 2, "<= 2"),
         (SERVER + "[scrape]\ninterval = 0", 3, ">= 0.005"),
         (SERVER + "[scrape]\npath = 'metrics'", 3, "must begin with a slash, as /metrics"),
+        (SERVER + "[scrape]\npath = '/a b'", 3, "may have no blanks; write %20 for one"),
+        (SERVER + '[scrape]\npath = "/a\\r\\n"', 3, "may have no blanks"),
         (SERVER + "cluster = 'ORIGINAL_DST'", 2, '"original_dst"'),
         (SERVER + "[waiting]\nmax_waiting = -1", 3, ">= 0"),
         (SERVER + "[waiting]\nmax_wait = 1", 3, 'did you mean "max_'),

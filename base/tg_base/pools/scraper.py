@@ -81,10 +81,12 @@ def check_path(path: str, *keys: str) -> None:
     """Refuse what would become a part of an address.
 
     Raises:
-        BadRequest: it is not empty, and begins with no slash; it names the place in the configuration.
+        BadRequest: it is not empty, and begins with no slash or has blanks; it names the place in the configuration.
     """
     if path and not path.startswith("/"):
         raise BadRequest(f"{'.'.join(keys)} must begin with a slash, as /{path[:100]}").at(*keys)
+    if " " in path or not path.isprintable():
+        raise BadRequest(f"{'.'.join(keys)} may have no blanks; write %20 for one").at(*keys)
 
 
 @dataclass(slots=True)
