@@ -91,7 +91,7 @@ def test_a_flood_is_bounded_and_counted(written: tuple[ClientLog, int]) -> None:
     lines = passed_on(written, flood * 20)
     assert len(lines) == MAX_LINES + 1
     assert len(lines[0]["text"]) == MAX_LINE_CHARACTERS
-    assert (lines[-1]["event"], lines[-1]["lines"]) == ("bus.client_lines_left_out", 20 - MAX_LINES)
+    assert (lines[-1]["event"], lines[-1]["lines"]) == ("bus.client_lines_dropped", 20 - MAX_LINES)
     count = MAX_FILE_BYTES // len(flood) + 10
     lines = passed_on(written, flood * count)
     assert len(lines) == MAX_LINES + 2

@@ -21,4 +21,4 @@ async def test_a_failure_that_nobody_can_be_told_is_logged() -> None:
     responder = PlainResponder(_AbsentBus(), "non-persistent://public/default/answers", "s")
     with capture_logs() as logs:
         await send_failure(responder, TextCompletionResponse.from_error(Timeout("too late").record))
-    assert [(entry["event"], entry["error"]) for entry in logs] == [("failure.untold", "bus")]
+    assert [(entry["event"], entry["error"]) for entry in logs] == [("response.error_not_sent", "bus")]

@@ -183,7 +183,7 @@ class Subscription(AsyncIterator[Delivery]):
         if isinstance(error, TgError):
             self._why = error
         unforeseen = error if error is not None and not isinstance(error, TgError) else None
-        log.warning("reading.ended", topic=self.topic, reason=self._why.message, exc_info=unforeseen)
+        log.warning("subscription.ended", topic=self.topic, reason=self._why.message, exc_info=unforeseen)
         self._open.clear()
         self._ended.set()
         self._subscriptions.ended(self)
@@ -233,7 +233,7 @@ class Subscription(AsyncIterator[Delivery]):
         except TgError as error:
             self._why = error
             return False
-        log.info("reading.opened_again", topic=self.topic)
+        log.info("subscription.reopened", topic=self.topic)
         self._subscriptions.note_opened(self)
         return True
 

@@ -58,7 +58,7 @@ async def send_failure(responder: Responder, record: Response) -> None:
     try:
         await responder.send(record)
     except TgError as error:
-        log.warning("failure.untold", error=error.type)
+        log.warning("response.error_not_sent", error=error.type)
 
 
 class PlainResponder(Responder):

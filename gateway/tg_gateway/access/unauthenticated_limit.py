@@ -47,7 +47,7 @@ class UnauthenticatedLimit:
         network = network_of(peer[0] if isinstance(peer, tuple) else "")
         if self._counts[network] >= self._limit:
             UNAUTHENTICATED_REFUSED.inc()
-            log.debug("gateway.stranger", address=network)
+            log.debug("gateway.unauthenticated_refused", address=network)
             transport.write(self._answer)
             transport.close()
             return

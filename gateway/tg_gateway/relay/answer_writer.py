@@ -186,4 +186,4 @@ class AnswerWriter(Sink):
                 return
             await asyncio.sleep(pause)
         # Readers find that nothing more comes, and say so.
-        log.warning("background.end_lost")
+        log.warning("background.end_not_written")

@@ -55,14 +55,14 @@ class ClientLog:
             for line in lines[:MAX_LINES]:
                 self._pass_on(line.decode("utf-8", "replace"))
             if len(lines) > MAX_LINES:
-                log.warning("bus.client_lines_left_out", lines=len(lines) - MAX_LINES)
+                log.warning("bus.client_lines_dropped", lines=len(lines) - MAX_LINES)
 
     def _fresh(self) -> bytes:
         size = os.fstat(self._file).st_size
         fresh = os.pread(self._file, MAX_READ_BYTES, self._at) if size > self._at else b""
         if size - self._at > MAX_READ_BYTES:
             fresh = fresh[: fresh.rfind(b"\n") + 1]
-            log.warning("bus.client_lines_left_out", size=size - self._at - len(fresh))
+            log.warning("bus.client_lines_dropped", size=size - self._at - len(fresh))
         self._at = size
         if size > MAX_FILE_BYTES:
             os.ftruncate(self._file, 0)

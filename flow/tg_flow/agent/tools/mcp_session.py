@@ -90,7 +90,7 @@ class McpSession:
         asking.cancel()
         await asyncio.wait([asking])
         if not session.done():
-            log.warning("mcp.hangs", seconds=self._options.start, advice="it is started again; see options.start")
+            log.warning("mcp.timeout", seconds=self._options.start, advice="it is started again; see options.start")
         await self._close(session)
 
     async def _close(self, task: asyncio.Task[None]) -> None:
