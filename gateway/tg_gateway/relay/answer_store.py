@@ -166,12 +166,10 @@ class AnswerStore:
         Raises:
             TooLarge, BusError: as `keep`.
         """
-        until = self._clock() + seconds
-        await self._append_first(
-            self._owner(key), background.name, background.head, HEAD, waits=until, attempts=attempts
-        )
+        name, until = background.name, self._clock() + seconds
+        await self._append_first(self._owner(key), name, background.head, HEAD, waits=until, attempts=attempts)
         if background.begin and background.keeps_parts:
-            await self._bus.append(self._topics.kept(background.name), background.begin, label_part(0))
+            await self._bus.append(self._topics.kept(name), background.begin, label_part(0))
         return until
 
     async def claim(self, key: str | None, name: str) -> Claim | None:
