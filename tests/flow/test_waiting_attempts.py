@@ -1,7 +1,7 @@
 """Responses that wait, with `max_attempts`: a model is asked again for what a dead gateway or processor has begun."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -20,8 +20,10 @@ from tests.until import until
 from tg_base.bus import Bus, Delivery, Entry, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.config import GatewayConfig
+from tg_base.llm import LlmChunk
 from tg_gateway.access import Limits
 from tg_gateway.relay.answer_log import ASKED, END, kind_of, label_claim, label_part, label_returned, label_taken
+from tg_schema import TextCompletionRequest
 
 SOON = Limits(silence=0.2)
 """A gateway is taken for dead within the test."""
@@ -125,6 +127,28 @@ async def test_what_its_processor_has_begun_when_it_dies_is_asked_again(attempts
         assert (ended.status, ended.output_text) == (("completed", "0 ") if attempts > deaths else ("failed", ""))
         assert sum(len(model.order) for model in models) == min(attempts, deaths + 1)
         assert count_band("again") - before == min(attempts, deaths + 1) - 1
+
+
+class CutLlm(BusyLlm):
+    """Its first answer has no end, as that of a server that is killed."""
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        async for chunk in super().generate_content_stream(request):
+            if chunk.finish_reason and len(self.order) == 1:
+                return
+            yield chunk
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_what_its_server_has_broken_off_is_asked_again(attempts: int) -> None:
+    bus, llm = MemoryBus(), CutLlm()
+    for _ in range(attempts):
+        llm.steps.release()
+    async with serve(bus, llm), AsyncExitStack() as stack:
+        client = await Band(llm, bus, stack).open_gateway()
+        ended = await poll(client, (await ask_twice(client, "made", attempts)).id)
+        assert (ended.status, llm.order) == (("completed", "failed")[attempts == 1], ["made"] * attempts)
 
 
 async def test_what_somebody_may_have_read_is_not_asked_again() -> None:

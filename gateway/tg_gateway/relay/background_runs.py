@@ -24,7 +24,7 @@ from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.relay import DEFECT_MESSAGE, Exchange, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
-from tg_schema.errors import BusError, Cancelled, Internal, RateLimited, Timeout, Unavailable
+from tg_schema.errors import BusError, Cancelled, IncompleteStream, Internal, RateLimited, Timeout, Unavailable
 
 log = structlog.get_logger()
 
@@ -111,7 +111,8 @@ class _Run:
 
     def is_repeatable(self, error: TgError) -> bool:
         """Whether a model may be asked once more after this: the way to the last one was lost."""
-        if self.claim is None or self.cancelled or self.over or not isinstance(error, (Unavailable, BusError)):
+        lost = isinstance(error, (Unavailable, IncompleteStream, BusError))
+        if self.claim is None or self.cancelled or self.over or not lost:
             return False
         return self.claim.mine and self.claim.log.repeatable
 
