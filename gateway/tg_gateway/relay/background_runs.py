@@ -242,7 +242,8 @@ class BackgroundRuns:
                 entry.write()
             if run.erased:
                 await self.store.sweep(background.name)
-        return not claim.running
+        # Nobody waits for the end of what is erased.
+        return run.erased or not claim.running
 
     def _on_done(self, task: asyncio.Task[None], run: _Run) -> None:
         self._tasks.discard(task)

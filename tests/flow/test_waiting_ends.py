@@ -1,0 +1,59 @@
+"""Responses that a model works on when they are deleted, or when their gateway shuts down: what the band is told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from typing_extensions import override
+
+from tests.fakes.passing_bus import PassingBus
+from tests.flow.waiting_band import DEADLINE, ask, open_band
+from tg_base.bus import Bus, Delivery
+from tg_gateway.access import Limits
+
+ALIVE = Limits(silence=1000.0)
+"""Nobody is taken for dead within the test."""
+
+
+class WatchedBus(PassingBus):
+    """Says when the only message of the band is acknowledged."""
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.acknowledged = asyncio.Event()
+
+    @override
+    @asynccontextmanager
+    async def subscribe(
+        self, topic: str, group: str | None, *, prefetch: int = 1000
+    ) -> AsyncIterator[AsyncIterator[Delivery]]:
+        async with super().subscribe(topic, group, prefetch=prefetch) as deliveries:
+            yield self._watch(deliveries) if "/tg-band-" in topic else deliveries
+
+    async def _watch(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
+        async for delivery in deliveries:
+            yield _WatchedDelivery(delivery, self.acknowledged)
+
+
+class _WatchedDelivery:
+    def __init__(self, delivery: Delivery, acknowledged: asyncio.Event) -> None:
+        self._delivery = delivery
+        self._acknowledged = acknowledged
+        self.body, self.properties = delivery.body, delivery.properties
+        self.age, self.redelivered, self.nack = delivery.age, delivery.redelivered, delivery.nack
+
+    def ack(self) -> None:
+        self._delivery.ack()
+        self._acknowledged.set()
+
+
+async def test_what_is_deleted_while_a_model_works_on_it_leaves_the_band_at_once() -> None:
+    async with open_band() as it:
+        it.bus = bus = WatchedBus(it.bus)
+        client = await it.open_gateway(limits=ALIVE)
+        made = await ask(client, "made")
+        await asyncio.wait_for(it.llm.started.wait(), DEADLINE)
+        await client.responses.delete(made.id)
+        await asyncio.wait_for(it.llm.stopped.wait(), DEADLINE)
+        # Not after as long as a gateway that is silent counts as alive.
+        await asyncio.wait_for(bus.acknowledged.wait(), DEADLINE)
