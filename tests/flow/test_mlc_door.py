@@ -16,6 +16,7 @@ from tests.flow.demo_llm import opened
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
 from tests.flow.raw_http import raw_connection
 from tg_base.llm import LlmService
+from tg_gateway.dialects.output import MAX_WRITE_BYTES
 from tg_schema import ToolCallDelta
 from tg_schema.errors import Unavailable
 
@@ -261,12 +262,9 @@ def chat(**fields: Any) -> dict[str, Any]:
     return {"model": MODEL, "messages": QUESTION, **fields}
 
 
-@pytest.mark.parametrize("path", ["chat/completions", "completions"])
-async def test_each_event_of_a_stream_is_a_chunk_of_http(path: str) -> None:
-    """The clients of MLC's documentation read each chunk as one event, and stop at one that has [DONE] in it."""
-    asked = {"stream": True, "stream_options": {"include_usage": True}}
-    body = chat(**asked) if path.startswith("chat") else {"model": MODEL, "prompt": "ab", **asked}
-    async with door(ByteLlm()) as it, it.http.post(f"mlc/v1/{path}", data=json.dumps(body)) as response:
+async def read_events(it: Opened, path: str, body: object) -> list[Any]:
+    """As the clients of MLC's documentation: each chunk of HTTP is one event, and [DONE] in one is the end."""
+    async with it.http.post(f"mlc/v1/{path}", data=json.dumps(body)) as response:
         chunks, part = [], b""
         async for data, ended in response.content.iter_chunks():
             part += data
@@ -275,8 +273,26 @@ async def test_each_event_of_a_stream_is_a_chunk_of_http(path: str) -> None:
                 part = b""
     *events, done = chunks
     assert done == b"data: [DONE]\n\n"
-    choices = [json.loads(event[6:])["choices"] for event in events]
+    return [json.loads(event[6:]) for event in events]
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+async def test_each_event_of_a_stream_is_a_chunk_of_http(path: str) -> None:
+    asked = {"stream": True, "stream_options": {"include_usage": True}}
+    body = chat(**asked) if path.startswith("chat") else {"model": MODEL, "prompt": "ab", **asked}
+    async with door(ByteLlm()) as it:
+        choices = [event["choices"] for event in await read_events(it, path, body)]
     assert (choices[-2][0]["finish_reason"], choices[-1]) == ("length", [])
+
+
+async def test_each_event_is_a_chunk_also_where_one_takes_several_writes() -> None:
+    large = "x" * MAX_WRITE_BYTES
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    asked = chat(tools=tools, stream=True, stream_options={"include_usage": True})
+    async with door(ChatLlm((ToolCallDelta(0, "c", "f", json.dumps({"a": large})),))) as it:
+        *events, used = await read_events(it, "chat/completions", asked)
+    assert check_stream(events, "chat.completion.chunk", ends=("tool_calls",)) == [json.dumps([f"f(a='{large}')"])]
+    assert used["choices"] == []
 
 
 INVALID: list[tuple[str, Any, list[str | int], str]] = [

@@ -23,6 +23,7 @@ from tg_gateway.dialects.output import (
     MAX_WRITE_BYTES,
     Output,
     append_output,
+    join_output,
     measure_output,
     slice_output,
     split_output,
@@ -140,7 +141,9 @@ class BodyStream(web.StreamResponse, Sink):
         size, head = measure_output(data), b""
         if not self.started:
             head, self.started = self._head(), True
-        if size and self._chunked:
+        if size and self._chunked and self._events_apart:
+            data = _frame_events(join_output(data))
+        elif size and self._chunked:
             data = append_output((b"%x\r\n" % size,), (*split_output(data), b"\r\n"))
         if last:
             self._ended = True
@@ -232,6 +235,7 @@ class BodyStream(web.StreamResponse, Sink):
 
 
 def _frame_events(data: bytes) -> bytes:
+    """A chunk for each of the whole events."""
     size = len(END_OF_EVENT)
     events = data.split(END_OF_EVENT)[:-1]
     return b"".join([b"%x\r\n%b%b\r\n" % (len(event) + size, event, END_OF_EVENT) for event in events])
