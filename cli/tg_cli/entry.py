@@ -71,7 +71,7 @@ def notify(sentence: str) -> None:
             sys.stderr.write(f"{shown}\n")
             sys.stderr.flush()
     except OSError:
-        _mute(2)
+        _mute(STANDARD_ERROR)
 
 
 def _outcome(command: click.Command) -> int:

@@ -119,9 +119,8 @@ class SharedState:
 
     def flush(self, now: float) -> list[bytes]:
         """What is to be told now, in this order. Call it when woken, and with every heartbeat."""
-        for origin in [
-            origin for origin, peer in self._peers.items() if now - peer.received_at > self._timing.dead_after
-        ]:
+        limit = now - self._timing.dead_after
+        for origin in [origin for origin, peer in self._peers.items() if peer.received_at < limit]:
             self._forget(origin, now)
         self._rest_if_alone(now)
         deltas = [*self._own(now), *self._questions(now), *self._knowledge()]

@@ -162,20 +162,8 @@ class _Watch:
     """
 
     __slots__ = (
-        "_cancelling",
-        "_clocks",
-        "_due",
-        "_entered",
-        "_fired",
-        "_limit",
-        "_loop",
-        "_received_at",
-        "_task",
-        "_timer",
-        "_timer_due",
-        "_waited",
-        "_waiting_for_first",
-        "saw_content",
+        "_cancelling", "_clocks", "_due", "_entered", "_fired", "_limit", "_loop", "_received_at", "_task", "_timer",
+        "_timer_due", "_waited", "_waiting_for_first", "saw_content",
     )  # fmt: skip
 
     def __init__(self, clocks: Clocks) -> None:
