@@ -53,5 +53,7 @@ def _sign(file: Path) -> _Signature:
 
 
 def _grows(before: _Signature, now: _Signature) -> bool:
-    """Whether somebody writes on in a file."""
-    return before is not None and now is not None and before[2] == now[2] and before[1] < now[1]
+    """Whether somebody writes on in a file, or perhaps in one that is new."""
+    if before is None or now is None:
+        return now is not None
+    return before[2] == now[2] and before[1] < now[1]
