@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from tg_base.instances.endpoint import Endpoint
 
 MAX_ADAPTERS = 1_024
-"""Names that are remembered; the first one makes room."""
+"""Names that are remembered; the one that was told longest ago makes room."""
 
 
 class ToldAdapters:
@@ -17,12 +17,14 @@ class ToldAdapters:
     def note(self, address: str, adapters: Iterable[str]) -> None:
         """A server told that it has these."""
         for adapter in adapters:
-            tellers = self._tellers.get(adapter)
+            # To the end: what servers go on telling is not forgotten for names that they told once.
+            tellers = self._tellers.pop(adapter, None)
             if tellers is None:
+                tellers = set()
                 if len(self._tellers) >= MAX_ADAPTERS:
                     del self._tellers[next(iter(self._tellers))]
-                tellers = self._tellers[adapter] = set()
             tellers.add(address)
+            self._tellers[adapter] = tellers
 
     def forget(self, address: str, adapter: str | None = None) -> None:
         """A server lacks an adapter; None = it left."""
