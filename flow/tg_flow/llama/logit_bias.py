@@ -13,6 +13,8 @@ from tg_flow.llama.packed_numbers import read_numbers
 from tg_schema.errors import BadRequest
 
 MAX_BIAS: Final = 100
+MAX_ID: Final = 2**31 - 1
+"""What a higher id is taken as: no vocabulary has it."""
 FLOAT_BYTES: Final = 4
 """Size of one number in a mask of floats."""
 _ROW = np.dtype([("token", np.int32), ("bias", np.float32)])
@@ -38,7 +40,12 @@ class LogitBias:
         """The biases of a mapping."""
         count = len(bias)
         values = np.fromiter(bias.values(), dtype=np.float32, count=count)
-        return cls(np.fromiter(bias, dtype=np.int64, count=count).clip(-1, 2**31 - 1), values)
+        try:
+            tokens = np.fromiter(bias, dtype=np.int64, count=count).clip(-1, MAX_ID)
+        except OverflowError:
+            # JSON's integers have no bound.
+            tokens = np.fromiter((max(-1, min(token, MAX_ID)) for token in bias), dtype=np.int64, count=count)
+        return cls(tokens, values)
 
     @classmethod
     def unpack(cls, text: str) -> Steps["LogitBias"]:
