@@ -8,8 +8,9 @@ from tests.instances.cases import endpoint, request
 from tests.instances.shown_pool import ShownPool
 from tg_base.instances import InstanceUsage, Pick, Scheduler
 from tg_base.pool_status import PoolBoard, PoolBoards, RequestFacts, RequestRecord
+from tg_base.pool_status.bounded_label import MAX_LABEL_VALUES
 from tg_base.pool_status.picker_totals import MAX_NOTED
-from tg_base.pools import Destination, PoolView
+from tg_base.pools import Catalogue, Destination, Pool, PoolView, UseCase
 
 SERVERS = tuple(map(endpoint, "ab"))
 ANSWERED = InstanceUsage.reported(100, 64, 11)
@@ -89,3 +90,14 @@ def test_the_end_is_counted_where_the_beginning_was() -> None:
     names |= {"new", "base"}
     record.end(None, 1.0)
     assert {names: each.running for names, each in boards.totals.series.items()} == {("other", "other"): 0}
+
+
+def test_what_a_closing_picker_has_noted_is_counted_under_its_own_names() -> None:
+    """Whether an operator named a model is known only while its picker is shown."""
+    counted = Counted()
+    counted.boards.totals._models._foreign = MAX_LABEL_VALUES
+    case = UseCase("r", (("p", 1),))
+    counted.board.pools = ShownPool(PoolView(Catalogue({"p": Pool("p", {}, ())}, {"m": case, "base": case})))
+    with counted.boards.show(counted.board):
+        counted.answer()
+    assert set(counted.boards.totals.series) == {("m", "base")}

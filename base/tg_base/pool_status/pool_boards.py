@@ -45,6 +45,8 @@ class PoolBoards:
         try:
             yield
         finally:
+            # While it is known which names its operator gave.
+            self._totals.settle()
             self._shown.remove(board)
 
 
