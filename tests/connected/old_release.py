@@ -1,13 +1,13 @@
 """The last landed version, from its own commit: what runs beside the new one during a rolling upgrade."""
 
 import subprocess
+import sys
 import tarfile
+import tomllib
 from io import BytesIO
 from pathlib import Path
 
 import pytest
-
-from tests.flow.command import SCRIPTS
 
 OLD_COMMIT = "fc2d0f59d8aeef3a052e2f7963e6dabc913ff388"
 """The version that installations have now. Move it when another one has landed, so that two neighbours are tested."""
@@ -28,4 +28,7 @@ def old_program(folder: Path) -> tuple[str | Path, ...]:
         archive.extractall(folder, filter="data")
     # Before the paths of the editable installation, which come from files in site-packages.
     path = ":".join(str(folder / name) for name in DISTRIBUTIONS)
-    return ("env", f"PYTHONPATH={path}", SCRIPTS / "tg-serve")
+    # Its own entry point: the script in this environment calls that of the new version.
+    scripts = tomllib.loads((folder / "serve" / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    module, _, function = scripts["tg-serve"].partition(":")
+    return ("env", f"PYTHONPATH={path}", sys.executable, "-c", f"import sys, {module}; sys.exit({module}.{function}())")
