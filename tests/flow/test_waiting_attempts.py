@@ -8,6 +8,7 @@ from typing import Any
 import openai
 import pytest
 from openai import AsyncOpenAI
+from prometheus_client import REGISTRY
 from typing_extensions import override
 
 from tests.fakes.mortal_bus import MortalBus
@@ -140,15 +141,23 @@ class CutLlm(BusyLlm):
             yield chunk
 
 
+def count_broken() -> float:
+    """How many attempts have ended so, as the access log has it."""
+    labels = {"door": "background", "service": "text-completion", "outcome": "incomplete-stream"}
+    return REGISTRY.get_sample_value("tg_gateway_requests_total", labels) or 0
+
+
 @pytest.mark.parametrize("attempts", [1, 2])
 async def test_what_its_server_has_broken_off_is_asked_again(attempts: int) -> None:
     bus, llm = MemoryBus(), CutLlm()
     for _ in range(attempts):
         llm.steps.release()
     async with serve(bus, llm), AsyncExitStack() as stack:
-        client = await Band(llm, bus, stack).open_gateway()
+        client, before = await Band(llm, bus, stack).open_gateway(), count_broken()
         ended = await poll(client, (await ask_twice(client, "made", attempts)).id)
         assert (ended.status, llm.order) == (("completed", "failed")[attempts == 1], ["made"] * attempts)
+        # Not as of a client that has left.
+        assert count_broken() - before == 1
 
 
 async def test_what_somebody_may_have_read_is_not_asked_again() -> None:

@@ -302,13 +302,15 @@ class BackgroundRuns:
             except TgError as error:
                 if not begun.done():
                     raise
+                entry.end(error.status, error.type)
                 if not writer.begun and run.waits_again(error, told=exchange.responses.complete):
                     raise
                 if writer.empty and run.is_repeatable(error):
                     raise AttemptLost(error.message) from error
                 failure = error
             # Only now, when the model has stopped: who reads the end may rely on it.
-            entry.end(200 if failure is None else failure.status, "ok" if failure is None else failure.type)
+            if failure is None:
+                entry.end(200, "ok")
             if not run.over and not run.lost:
                 # Its client is told to ask again, and has nothing of it.
                 retry = failure is not None and failure.retryable and not run.cancelled
