@@ -1,15 +1,18 @@
 """Responses that a model works on when they are deleted, or when their gateway shuts down: what the band is told."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+import pytest
 from typing_extensions import override
 
 from tests.fakes.passing_bus import PassingBus
+from tests.flow.open_gateway import CONFIG
 from tests.flow.waiting_band import DEADLINE, ask, open_band
-from tg_base.bus import Bus, Delivery
+from tg_base.bus import Bus, Delivery, LogWriter
 from tg_gateway.access import Limits
+from tg_gateway.relay.answer_log import END, RETURNED, kind_of
 
 ALIVE = Limits(silence=1000.0)
 """Nobody is taken for dead within the test."""
@@ -57,3 +60,29 @@ async def test_what_is_deleted_while_a_model_works_on_it_leaves_the_band_at_once
         await asyncio.wait_for(it.llm.stopped.wait(), DEADLINE)
         # Not after as long as a gateway that is silent counts as alive.
         await asyncio.wait_for(bus.acknowledged.wait(), DEADLINE)
+
+
+class SlowBus(PassingBus):
+    """Its broker takes its time for each entry of a log."""
+
+    @override
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        await asyncio.sleep(0.1)
+        return await super().append(topic, body, properties)
+
+    @override
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        yield LogWriter(topic, self.append)
+
+
+@pytest.mark.parametrize(("attempts", "last"), [(1, END), (2, RETURNED)])
+async def test_a_gateway_that_shuts_down_says_how_what_it_made_stands(attempts: int, last: str) -> None:
+    async with open_band() as it:
+        it.bus = SlowBus(it.bus)
+        client = await it.open_gateway(limits=ALIVE)
+        made = await ask(client, "made", extra_body={"max_attempts": attempts})
+        await asyncio.wait_for(it.llm.started.wait(), DEADLINE)
+        await it.gateways[0].aclose()
+        # Nobody has to wait for its silence.
+        assert kind_of((await it.bus.read(CONFIG.topics.kept(made.id)))[-1]) == last

@@ -26,7 +26,7 @@ from tg_gateway.dialects.answers import Background, Waiting
 from tg_gateway.relay.background_runs import AttemptLost, BackgroundRuns
 from tg_gateway.relay.band_bounds import BandBounds
 from tg_gateway.relay.claim import Claim
-from tg_gateway.relay.relay import DEFECT_MESSAGE
+from tg_gateway.relay.relay import DEFECT_MESSAGE, DRAIN_ERROR_SECONDS
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TEXT_COMPLETION, TgError, decode, encode
 from tg_schema.errors import BadRequest, Internal, RateLimited
@@ -162,6 +162,7 @@ class Band:
         self._lanes = {route.request: _Lane(route, self._topics.band(route.request), longest_pause) for route in routes}
         self._deliveries: dict[str, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._making: set[asyncio.Task[Any] | None] = set()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -182,6 +183,9 @@ class Band:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         await self.drain()
+        if making := self._tasks & self._making:
+            # The relay has failed what they have asked, and they say so in their logs: else readers wait for silence.
+            await asyncio.wait(making, timeout=DRAIN_ERROR_SECONDS)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -310,6 +314,8 @@ class Band:
             await self._store.declare(name, "died")
             return True
         entry = AccessLogEntry("background", message.request, key=message.key)
+        task = asyncio.current_task()
+        self._making.add(task)
         lane.asked.add(name)
         try:
             if not await self._runs.go_on(asked, background, entry, claim, lambda: lane.starting.discard(name)):
@@ -335,6 +341,7 @@ class Band:
             return False
         finally:
             lane.asked.discard(name)
+            self._making.discard(task)
         lane.end()
         return True
 
