@@ -1,4 +1,4 @@
-"""Control messages -> processor: requests that were cancelled while still queued, remembered until their deadline."""
+"""Cancels and ends -> processor: attempts that nobody may begin, each remembered for as long as a copy may come."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -6,14 +6,15 @@ from collections.abc import Callable
 from tg_base.protocol import StreamKey
 
 MAX_TOMBSTONES = 100_000
-"""Cancels that are remembered. A request whose cancel was forgotten runs until its requestor rejects a frame of it."""
+"""Attempts that are remembered. One whose cancel was forgotten runs until its requestor rejects a frame of it."""
 
 
 # Not a dict, which looks for its first entry among all that were deleted: a burst would cost its square.
 class Tombstones(OrderedDict[StreamKey, float]):
     """Attempts that nobody may begin, each with the time until which it is remembered; `in` asks for one.
 
-    It is bounded, and no number of an attempt is used again: to remember one for too long does no harm.
+    It is bounded. One is remembered until the next `sweep` after its time, which does no harm: no requestor uses the
+    number of an attempt again.
 
     Args:
         clock: monotonic seconds.

@@ -69,7 +69,7 @@ class RateLimits:
         time: a monotonic clock, in seconds.
 
     Attributes:
-        exempt: whose requests have no limits: of those who came without a key where none is asked for.
+        exempt: the names in place of a key whose requests have no limits: of those who came without one.
     """
 
     def __init__(self, config: GatewayConfig, time: Callable[[], float]) -> None:
@@ -92,7 +92,7 @@ class RateLimits:
     def admit(self, key: str | None, service: str, *requests: object) -> Spending:
         """Take what a request may need; enter what is returned at once, and leave it when the request is over.
 
-        Do not ask for those that are `exempt`. A batch of several counts as one request, with the tokens of all.
+        Call it for no name that is `exempt`. A batch of several counts as one request, with the tokens of all.
 
         Raises:
             RateLimited: over one of the key's limits; `retry_after` says when it will not be.
