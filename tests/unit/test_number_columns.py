@@ -3,6 +3,7 @@
 import json
 import struct
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from tg_base.runtime import finish
 from tg_flow.llama import packed_numbers
 from tg_flow.llama.number_columns import MAX_READ_AGAIN, read_columns
+from tg_flow.llama.number_ends import find_ends
 from tg_flow.llama.packed_numbers import read_numbers
 from tg_schema.errors import BadRequest
 
@@ -100,3 +102,9 @@ def test_one_wrong_number_among_many(entry: str, place: int) -> None:
     entries.insert(place, entry)
     with pytest.raises(BadRequest, match=r"sampling\.logit_bias"):
         finish(read_numbers(",".join(entries)))
+
+
+@pytest.mark.parametrize(("text", "is_looked_at"), [(b"5,1,5,1,", True), (b"5,1,5,1,,", False), (b",,,,", False)])
+def test_more_marks_than_digits_are_not_looked_at(text: bytes, is_looked_at: bool) -> None:
+    """Who sends a megabyte of commas would hold the event loop for milliseconds."""
+    assert (find_ends(np.frombuffer(text, np.uint8), 0) is not None) == is_looked_at

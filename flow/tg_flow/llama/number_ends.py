@@ -25,7 +25,11 @@ class NumberEnds(NamedTuple):
 
 def find_ends(chars: _Array, start: int) -> NumberEnds | None:
     """The ends of the complete entries from `start` on; None = there is none, or a point is out of place."""
-    marks = ((chars[start:] | _COMMA_TO_POINT) == POINT).nonzero()[0]
+    is_mark = (chars[start:] | _COMMA_TO_POINT) == POINT
+    if 2 * int(np.count_nonzero(is_mark)) > len(is_mark):
+        # There is a digit before each, so what has more is not worth a further look.
+        return None
+    marks = is_mark.nonzero()[0]
     marks += start
     has_points = bool(np.count_nonzero(chars[start:] == POINT))
     rows = _arrange(marks, 3 if has_points else 2)

@@ -1,6 +1,5 @@
 """Packed mask -> ids and biases, in slices: by columns where it is written plainly, by the JSON reader where not."""
 
-import re
 import struct
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ SLICE_BYTES: Final = 128 * 1024
 """Of a packed mask, read within one turn of the event loop: half a millisecond, of which 0.07 are for any slice."""
 JSON_SLICE_BYTES: Final = 64 * 1024
 """The same of what is read as JSON, which makes an object for each number."""
-_NO_NUMBER: Final = re.compile(rb"[^0-9,.eE+-]")
+_NUMBERS: Final = b"0123456789,.eE+-"
 _NO_PAIRS: Final = "sampling.logit_bias: the keys are token ids, and the values numbers from -100 to 100"
 
 _Pairs = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
@@ -61,7 +60,7 @@ def _find_comma(text: str, start: int) -> int:
 def _read_json(text: bytes) -> _Pairs:
     """Ids and biases. JSON's reader is faster and stricter than NumPy's own."""
     try:
-        numbers = [] if _NO_NUMBER.search(text) else msgspec.json.decode(b"[%b]" % text, type=list[int | float])
+        numbers = [] if text.translate(None, _NUMBERS) else msgspec.json.decode(b"[%b]" % text, type=list[int | float])
         tokens, bias = numbers[::2], numbers[1::2]
         if not numbers or len(tokens) != len(bias):
             raise BadRequest(_NO_PAIRS)
