@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -108,9 +109,11 @@ def _usage(error: click.UsageError) -> str:
 
 def _occupy_standard_descriptors() -> None:
     """Keep 0, 1 and 2 from becoming sockets where a program has been started with one closed: uvloop would abort."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
+    # A sandbox may have no such file: most programs are started with all three.
+    with suppress(OSError):
+        while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
+            os.set_inheritable(descriptor, True)
+        os.close(descriptor)
 
 
 def _mute(descriptor: int) -> None:

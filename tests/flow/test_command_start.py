@@ -1,5 +1,9 @@
-"""Ctrl-C while a command is still imported: it ends as it does later, and in the background it is ignored."""
+"""Ctrl-C while a command is still imported: it ends as it does later, and in the background it is ignored.
 
+One that can open no file at all starts, too.
+"""
+
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,15 @@ class Made:
     attribute = Interrupting()
 
 os._exit(7)
+"""
+# As in a sandbox without /dev/null.
+NOTHING_CAN_BE_OPENED = """
+import resource
+import click
+from tg_cli.entry import run
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+run(click.Command("tg-say", callback=lambda: click.echo("said")))
 """
 COMMANDS = [
     *("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models"),
@@ -36,3 +49,8 @@ async def test_a_command_that_the_shell_has_ignore_ctrl_c_goes_on(tmp_path: Path
     (tmp_path / "click.py").write_text(INTERRUPTED_IMPORT, "utf-8")
     done = await ran("bash", "-c", f"trap '' INT; exec {SCRIPTS / 'tg-models'}", PYTHONPATH=str(tmp_path))
     assert (done.code, done.err) == (7, "")
+
+
+async def test_a_command_starts_where_nothing_can_be_opened() -> None:
+    done = await ran(sys.executable, "-c", NOTHING_CAN_BE_OPENED)
+    assert (done.code, done.out, done.err) == (0, "said\n", "")
