@@ -141,3 +141,21 @@ def test_what_all_processors_of_a_queue_have_is_announced_for_it() -> None:
     assert it.find("q").request_bytes == 9
     table.update(presence(4, leaving=True))
     assert not it.find("q").served
+
+
+def test_a_processor_that_died_counts_no_longer() -> None:
+    now = 0.0
+    timing = HeartbeatTiming()
+    table = Membership(timing, lambda: now)
+    it = AdmissionControl(table, INBOX)
+    table.update(presence(4, features=("n",)))
+    table.update(presence(8, name="p2"))
+    assert (it.find("q").capacity, it.find("q").features) == (12, frozenset())
+    now = timing.dead_after
+    table.update(presence(4, features=("n",)))
+    now += timing.tick
+    assert [*table.expire()] == ["p2"]
+    assert (it.find("q").capacity, it.find("q").features) == (4, frozenset({"n"}))
+    now += timing.dead_after
+    assert [*table.expire()] == ["p"]
+    assert not it.find("q").served
