@@ -76,6 +76,16 @@ def test_what_strangers_tell_is_bounded() -> None:
     picker.pick(request(tokens=640, blocks=(5, 6, 7)), 0.2, at=0)
 
 
+def test_blocks_of_a_picker_of_an_older_version_are_taken() -> None:
+    """It has 60 bits of a hash, and is not heard at all if they are too many."""
+    picker, address, block = Picker(1), ENDPOINTS[0].address, 2**60 - 1
+    placed = Placed(1, 0, None, 640, 640, 10, False, None, pack_blocks([block - 1, block]), 640)
+    picker.shared.receive(encode_delta(Batch(2, 0, [address], [placed])), 0.0)
+    picker.shared.receive(encode_delta(Known(2, address, [], [(block, pack_blocks([block - 2]))])), 0.0)
+    assert picker.shared.dropped == {}
+    assert picker.blocks()[0] == {block - 2, block - 1, block}
+
+
 def test_what_nobody_fetches_is_thrown_away_and_asked_for() -> None:
     first, second = Picker(1), Picker(2)
     running = first.pick(request("x"), 0.0, at=0)
