@@ -12,13 +12,13 @@ from prometheus_client import REGISTRY
 from typing_extensions import override
 
 from tests.fakes.mortal_bus import MortalBus
-from tests.fakes.passing_bus import PassingBus, RemoteBus
+from tests.fakes.passing_bus import RemoteBus
 from tests.flow.background_asking import begin, gather, poll, until_told
 from tests.flow.open_gateway import CONFIG, TEXTS
 from tests.flow.open_responses import MODEL
-from tests.flow.waiting_band import DEADLINE, FLEX, Band, BusyLlm, ask, count_band, open_band, serve
+from tests.flow.waiting_band import DEADLINE, FLEX, Band, BusyLlm, OneMessageBus, ask, count_band, open_band, serve
 from tests.until import until
-from tg_base.bus import Bus, Delivery, Entry, LogWriter
+from tg_base.bus import Bus, Entry, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
@@ -191,12 +191,11 @@ async def test_what_runs_when_its_gateway_shuts_down_goes_to_another_one(attempt
         assert (ended.status, it.llm.order) == (("completed", "failed")[attempts == 1], ["made"] * attempts)
 
 
-class SuspendedBus(PassingBus):
-    """A gateway's bus that gives it one message of the band. While it is suspended it neither writes nor reads logs.
+class SuspendedBus(OneMessageBus):
+    """Of one gateway. While it is suspended it neither writes nor reads logs.
 
     Attributes:
         awake: clear it to suspend the gateway.
-        put: the messages of the band.
         held: kinds of entries that it has, or would have, appended.
     """
 
@@ -204,26 +203,7 @@ class SuspendedBus(PassingBus):
         super().__init__(bus)
         self.awake = asyncio.Event()
         self.awake.set()
-        self.put: list[bytes] = []
         self.held = set[str]()
-
-    @override
-    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        if "/tg-band-" in topic:
-            self.put.append(body)
-        await super().publish(topic, body, properties)
-
-    @override
-    @asynccontextmanager
-    async def subscribe(
-        self, topic: str, group: str | None, *, prefetch: int = 1000
-    ) -> AsyncIterator[AsyncIterator[Delivery]]:
-        async with super().subscribe(topic, group, prefetch=prefetch) as deliveries:
-            yield self._take_one(deliveries) if "/tg-band-" in topic else deliveries
-
-    async def _take_one(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
-        yield await anext(deliveries)
-        await asyncio.Event().wait()
 
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:

@@ -12,14 +12,24 @@ import pytest
 from typing_extensions import override
 
 from tests.fakes.mortal_bus import MortalBus
-from tests.fakes.passing_bus import PassingBus, RemoteBus
+from tests.fakes.passing_bus import RemoteBus
 from tests.flow.background_asking import begin, gather, poll
 from tests.flow.open_gateway import CONFIG, TEXTS
 from tests.flow.open_responses import MODEL
 from tests.flow.responses_stream import check_stream
-from tests.flow.waiting_band import DEADLINE, SLOWER, Band, BusyLlm, ask, count_returned, open_band, serve
+from tests.flow.waiting_band import (
+    DEADLINE,
+    SLOWER,
+    Band,
+    BusyLlm,
+    OneMessageBus,
+    ask,
+    count_returned,
+    open_band,
+    serve,
+)
 from tests.until import until
-from tg_base.bus import Bus, Delivery, LogWriter
+from tg_base.bus import Bus, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
@@ -209,37 +219,17 @@ async def test_what_a_dead_gateway_has_taken_does_not_fail_while_nobody_has_aske
         assert (await gather(taken))[-1]["type"] == "response.completed"
 
 
-class LateBus(PassingBus):
-    """A gateway's bus that gives it one message of the band, and holds back what it says before it asks a model.
+class LateBus(OneMessageBus):
+    """Of one gateway. It holds back what that says before it asks a model.
 
     Attributes:
         asks: set when it was about to say that.
         go: set it to pass that on.
-        put: the messages of the band.
     """
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
         self.asks, self.go = asyncio.Event(), asyncio.Event()
-        self.put: list[bytes] = []
-
-    @override
-    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        if "/tg-band-" in topic:
-            self.put.append(body)
-        await super().publish(topic, body, properties)
-
-    @override
-    @asynccontextmanager
-    async def subscribe(
-        self, topic: str, group: str | None, *, prefetch: int = 1000
-    ) -> AsyncIterator[AsyncIterator[Delivery]]:
-        async with super().subscribe(topic, group, prefetch=prefetch) as deliveries:
-            yield self._take_one(deliveries) if "/tg-band-" in topic else deliveries
-
-    async def _take_one(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
-        yield await anext(deliveries)
-        await asyncio.Event().wait()
 
     @override
     @asynccontextmanager

@@ -1,7 +1,7 @@
 """A model with one slot and the gateways of one bus, for responses of the tier "flex"."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +11,13 @@ from prometheus_client import REGISTRY
 from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.passing_bus import PassingBus
 from tests.flow.background_asking import client_of
 from tests.flow.narrow_gateway import OFTEN
 from tests.flow.open_gateway import CONFIG, PROMPTS, QUEUES, TEXTS
 from tests.flow.open_responses import MODEL
 from tests.until import until
-from tg_base.bus import Bus
+from tg_base.bus import Bus, Delivery
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
@@ -32,6 +33,36 @@ DEADLINE = 20.0
 SLOWER = HeartbeatTiming(interval=0.5)
 """A dead processor is believed in for long enough to ask it."""
 FLEX = GatewayConfig(port=0, drain=0.05, max_wait=3600)
+
+
+class OneMessageBus(PassingBus):
+    """A gateway's bus that gives it one message of the band.
+
+    Attributes:
+        put: the messages of the band that came from this gateway.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.put: list[bytes] = []
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        if "/tg-band-" in topic:
+            self.put.append(body)
+        await super().publish(topic, body, properties)
+
+    @override
+    @asynccontextmanager
+    async def subscribe(
+        self, topic: str, group: str | None, *, prefetch: int = 1000
+    ) -> AsyncIterator[AsyncIterator[Delivery]]:
+        async with super().subscribe(topic, group, prefetch=prefetch) as deliveries:
+            yield self._take_one(deliveries) if "/tg-band-" in topic else deliveries
+
+    async def _take_one(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
+        yield await anext(deliveries)
+        await asyncio.Event().wait()
 
 
 class BusyLlm(CountingLlm):

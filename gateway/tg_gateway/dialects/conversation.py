@@ -42,10 +42,10 @@ class Socket(Protocol):
         """
 
     def check_size(self, size: int) -> None:
-        """Refuse a request of so many bytes if that is too many; `ask` does, and so does a protocol that reads before.
+        """Refuse a request of this size if it is too large. `ask` checks it; a protocol may do so before it reads.
 
         Raises:
-            TooLarge: it has more than the mount allows.
+            TooLarge: it has more bytes than the mount allows.
         """
 
     def send(self, frames: Output) -> None:
