@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-OLD_COMMIT = "fc2d0f59d8aeef3a052e2f7963e6dabc913ff388"
+OLD_COMMIT = "8361797925d194ecc2e65cc483687007419469df"
 """The version that installations have now. Move it when another one has landed, so that two neighbours are tested."""
 DISTRIBUTIONS = ("schema", "base", "flow", "bedrock", "vertexai", "gateway", "cli", "serve")
 _ROOT = Path(__file__).parents[2]
