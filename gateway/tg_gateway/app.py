@@ -28,7 +28,16 @@ from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, list
 from tg_gateway.mounts import MOUNTS
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
-from tg_gateway.relay import DEFECT_MESSAGE, KEPT_SECONDS, AnswerStore, BackgroundRuns, Band, BandBounds, Relay
+from tg_gateway.relay import (
+    DEFECT_MESSAGE,
+    KEPT_SECONDS,
+    AnswerLogs,
+    AnswerStore,
+    BackgroundRuns,
+    Band,
+    BandBounds,
+    Relay,
+)
 from tg_gateway.telemetry import MALFORMED, show_metrics
 from tg_gateway.websocket import Backend, WebSocketHandler
 
@@ -220,21 +229,15 @@ class Gateway:
 
     def _make_band(self, catalogue: Catalogue) -> Band:
         limits, runs = self._limits, self._background
-        bounds = BandBounds(runs.store, max_key=limits.waiting, max_all=limits.all_waiting)
+        bounds = BandBounds(runs.store.waiting, max_key=limits.waiting, max_all=limits.all_waiting)
         dialects = {mount.dialect.restarts: mount.dialect for mount in self._mounts if mount.dialect.restarts}
         return Band(self._requestor, runs, catalogue, dialects, bounds, longest_pause=limits.band_pause)
 
     def _make_runs(self, scope: str = "", seconds: float = KEPT_SECONDS) -> BackgroundRuns:
         limits = self._limits
-        store = AnswerStore(
-            self._requestor.bus,
-            self._requestor.topics,
-            scope=scope,
-            seconds=seconds,
-            silence=limits.silence,
-            max_followers=limits.followers,
-            max_all_followers=limits.all_followers,
-        )
+        requestor = self._requestor
+        logs = AnswerLogs(requestor.bus, requestor.topics, scope=scope, seconds=seconds, silence=limits.silence)
+        store = AnswerStore(logs, max_followers=limits.followers, max_all_followers=limits.all_followers)
         return BackgroundRuns(self._relay, store, max_running=limits.background, max_all=limits.all_background)
 
 

@@ -31,7 +31,7 @@ from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.relay import answer_store, answer_writer, background_runs
+from tg_gateway.relay import answer_logs, answer_writer, background_runs
 from tg_schema.topics import Topics
 
 
@@ -125,7 +125,7 @@ async def test_one_that_takes_too_long_fails(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_response_too_large_to_be_kept_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_store, "MAX_KEPT_BYTES", 2000)
+    monkeypatch.setattr(answer_logs, "MAX_KEPT_BYTES", 2000)
     async with open_pair() as it:
         made = await it.one.responses.create(model=MODEL, input="500", background=True)
         it.step(500)

@@ -18,6 +18,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.runtime import running
 from tg_gateway.dialects.answers import Answer, Background, KeptAnswer
 from tg_gateway.relay.answer_log import ASKED, RETURNED, AnswerLog
+from tg_gateway.relay.answer_logs import AnswerLogs
 from tg_gateway.relay.answer_store import AnswerStore
 from tg_gateway.relay.answer_writer import AnswerWriter
 from tg_gateway.relay.claim import Claim
@@ -115,17 +116,17 @@ class World:
 
     async def gateway(self, name: str, bus: SlowBus) -> None:
         """Take the message whenever it comes, as the band does."""
-        store = AnswerStore(bus, Topics(), silence=SILENCE_SECONDS)
-        while (claim := await store.claim(None, "r")) is not None:
+        store = AnswerStore(AnswerLogs(bus, Topics(), silence=SILENCE_SECONDS))
+        while (claim := await store.waiting.claim(None, "r")) is not None:
             if claim.mine and await self.go_on(store, claim, name, bus):
                 continue
-            if not await store.outlast("r", claim):
+            if not await store.waiting.outlast("r", claim):
                 return
 
     async def go_on(self, store: AnswerStore, claim: Claim, name: str, bus: SlowBus) -> bool:
         """Make it; whether it waits again."""
         async with (
-            store.go_on(self.kept, claim) as (writer, position),
+            store.waiting.go_on(self.kept, claim) as (writer, position),
             running(heed(store, claim, position)),
         ):
             if not await claim.ask(writer):
@@ -134,7 +135,7 @@ class World:
             if end:
                 await writer.end(end, "ended")
                 return False
-        await store.give_back("r", claim, spent=end is None)
+        await store.waiting.give_back("r", claim, spent=end is None)
         return True
 
     async def make(self, claim: Claim, writer: AnswerWriter, name: str, bus: SlowBus) -> bytes | None:
@@ -165,7 +166,7 @@ class World:
 
 
 async def heed(store: AnswerStore, claim: Claim, position: str) -> None:
-    async with aclosing(store.watch("r", position)) as entries:
+    async with aclosing(store.logs.watch("r", position)) as entries:
         async for entry in entries:
             if entry is not None:
                 claim.note(entry)
@@ -174,7 +175,7 @@ async def heed(store: AnswerStore, claim: Claim, position: str) -> None:
 async def live(world: World) -> KeptAnswer:
     """Gateways that die or are suspended at any time, then one that is not: the answer."""
     random = world.random
-    await AnswerStore(world.bus, Topics()).put(None, world.kept, WAIT_SECONDS, world.attempts)
+    await AnswerStore(AnswerLogs(world.bus, Topics())).waiting.put(None, world.kept, WAIT_SECONDS, world.attempts)
     buses = [world.gateway_bus() for _ in range(random.choice((1, 2, 3)))]
     lives = [asyncio.create_task(world.gateway(f"g{number}", bus)) for number, bus in enumerate(buses)]
     await pass_turns(random)
@@ -186,7 +187,7 @@ async def live(world: World) -> KeptAnswer:
     for ended in await asyncio.gather(*lives, return_exceptions=True):
         assert ended is None or isinstance(ended, asyncio.CancelledError), ended
     await world.gateway("last", world.gateway_bus())
-    return await AnswerStore(world.bus, Topics()).read("", "r")
+    return await AnswerStore(AnswerLogs(world.bus, Topics())).read("", "r")
 
 
 async def pass_turns(random: Random) -> None:
@@ -234,7 +235,9 @@ async def test_each_attempt_asks_one_model_and_one_answer_counts_whoever_dies_or
         world = World(bus, random, random.choice((2, 3)), background(keeps_parts=random.random() < 0.5), True)
         answer = await live(world)
         entries = await bus.read(Topics().kept("r"))
-        parts = [step async for step in AnswerStore(bus, Topics()).follow("", "r", None, bounded=False)][:-1]
+        parts = [step async for step in AnswerStore(AnswerLogs(bus, Topics())).follow("", "r", None, bounded=False)][
+            :-1
+        ]
         told = b"".join(part for part in parts if isinstance(part, bytes))
         if answer.outcome == "ended":
             # All of it is of one gateway.

@@ -1,6 +1,7 @@
 """Door -> requestor -> door: one request relayed, measured and ended, whatever the door."""
 
-from tg_gateway.relay.answer_store import KEPT_SECONDS, AnswerStore
+from tg_gateway.relay.answer_logs import KEPT_SECONDS, AnswerLogs
+from tg_gateway.relay.answer_store import AnswerStore
 from tg_gateway.relay.background_runs import BackgroundRuns
 from tg_gateway.relay.band import Band
 from tg_gateway.relay.band_bounds import BandBounds
@@ -12,6 +13,7 @@ from tg_gateway.relay.sink import Sink
 __all__ = [
     "DEFECT_MESSAGE",
     "KEPT_SECONDS",
+    "AnswerLogs",
     "AnswerStore",
     "BackgroundRuns",
     "Band",

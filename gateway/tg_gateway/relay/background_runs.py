@@ -159,7 +159,7 @@ class BackgroundRuns:
         """
         while (other := self._chosen.get(background.name)) is not None:
             await _check_begun(*other)
-        self.store.check_size(background.head)
+        self.store.logs.check_size(background.head)
         if self._keys[entry.key] >= self._max_running or self._keys.total() >= self._max_all:
             # The same request may have begun it elsewhere: who only reads that answer on takes no room here.
             if background.chosen:
@@ -232,7 +232,7 @@ class BackgroundRuns:
             AttemptLost: the same, but a model may have been asked: it waits again, with one attempt used.
         """
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        opening = partial(self.store.go_on, background, claim)
+        opening = partial(self.store.waiting.go_on, background, claim)
         begun.add_done_callback(lambda _: on_asked())
         run = _Run(asked, background, entry, begun, opening, claim=claim, counted=False)
         try:
@@ -241,7 +241,7 @@ class BackgroundRuns:
             if begun.done():
                 entry.write()
             if run.erased:
-                await self.store.sweep(background.name)
+                await self.store.logs.sweep(background.name)
         # Nobody waits for the end of what is erased.
         return run.erased or not claim.running
 
@@ -278,7 +278,7 @@ class BackgroundRuns:
             if run.begun.done() and run.begun.exception() is None:
                 run.entry.write()
             if run.erased or run.abandoned:
-                await self.store.sweep(run.background.name)
+                await self.store.logs.sweep(run.background.name)
 
     async def _make(self, run: _Run) -> None:
         asked, background, entry, begun = run.asked, run.background, run.entry, run.begun
@@ -333,7 +333,7 @@ class BackgroundRuns:
         """Stop the model when a client cancels the answer, or when somebody else has ended or erased it."""
         while True:
             try:
-                async with aclosing(self.store.watch(run.background.name, position)) as entries:
+                async with aclosing(self.store.logs.watch(run.background.name, position)) as entries:
                     async for entry in entries:
                         if entry is None or (run.writer is not None and is_late(entry, run.writer.claim)):
                             continue

@@ -154,7 +154,7 @@ class Band:
         self._bus, self._topics = requestor.bus, requestor.topics
         self._requestor = requestor
         self._runs = runs
-        self._store = runs.store
+        self._logs, self._answers = runs.store.logs, runs.store.waiting
         self._catalogue = catalogue
         self._dialects = dialects
         self._bounds = bounds
@@ -206,13 +206,13 @@ class Band:
             TooLarge, BusError: the bus did not take it; it does not wait.
         """
         lane, name = self._lanes[asked.route.request], background.name
-        self._store.check_size(background.head)
+        self._logs.check_size(background.head)
         await self._requestor.check(asked.route, asked.request)
         await self._bounds.admit(entry.key, name, waiting.seconds, lane.route.spec.name)
         async with AsyncExitStack() as undo:
             # Nobody has been told its name: who leaves now could never ask for it.
             undo.push_async_callback(self._withdraw, name)
-            until = await self._store.put(entry.key, background, waiting.seconds, waiting.attempts)
+            until = await self._answers.put(entry.key, background, waiting.seconds, waiting.attempts)
             body = msgspec.Raw(waiting.body)
             message = BandMessage(name, until, waiting.dialect, body, entry.key, entry.request)
             await self._bus.publish(lane.topic, encode(message), {})
@@ -221,7 +221,7 @@ class Band:
 
     async def _withdraw(self, name: str) -> None:
         self._bounds.forget(name)
-        await self._store.sweep(name)
+        await self._logs.sweep(name)
 
     def takes(self, asked: Ask) -> bool:
         """Whether an answer of this service can wait."""
@@ -285,7 +285,7 @@ class Band:
             BusError: the bus did not answer.
         """
         name = message.name
-        claim = await self._store.claim(message.key, name)
+        claim = await self._answers.claim(message.key, name)
         if claim is None:
             lane.count("dropped")
             return True
@@ -295,7 +295,7 @@ class Band:
         if claim.log.again:
             lane.count("again")
         if time.time() >= message.until:
-            await self._store.declare(name, claim.log.overdue)
+            await self._logs.declare(name, claim.log.overdue)
             lane.count("expired")
             return True
         lane.count("taken")
@@ -303,7 +303,7 @@ class Band:
 
     async def _outlast(self, lane: _Lane, name: str, claim: Claim) -> bool:
         lane.starting.discard(name)
-        return not await self._store.outlast(name, claim)
+        return not await self._answers.outlast(name, claim)
 
     async def _make(self, lane: _Lane, message: BandMessage, claim: Claim) -> bool:
         name = message.name
@@ -311,7 +311,7 @@ class Band:
             asked, background = self._restart(message)
         except TgError as error:
             log.warning("band.unreadable", topic=lane.topic, error=error.type)
-            await self._store.declare(name, "died")
+            await self._logs.declare(name, "died")
             return True
         entry = AccessLogEntry("background", message.request, key=message.key)
         task = asyncio.current_task()
@@ -324,13 +324,13 @@ class Band:
         except TgError as error:
             lane.asked.discard(name)
             if not error.retryable:
-                await self._store.declare(name, "ended", background.finish(error, cancelled=False))
+                await self._logs.declare(name, "ended", background.finish(error, cancelled=False))
                 lane.end()
                 return True
             if isinstance(error, AttemptLost):
-                await self._store.give_back(name, claim, spent=True)
+                await self._answers.give_back(name, claim, spent=True)
                 return False
-            await self._store.give_back(name, claim)
+            await self._answers.give_back(name, claim)
             lane.count("returned")
             # Refused before the service was asked, by a limit of its key: the model has room for those of others.
             if isinstance(error, RateLimited) and name in lane.starting:

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Final
 
 from tg_base.telemetry import REFUSALS
-from tg_gateway.relay.answer_store import AnswerStore
+from tg_gateway.relay.waiting_answers import WaitingAnswers
 from tg_schema.errors import RateLimited
 
 CHECKED_AT_ONCE: Final = 4
@@ -17,13 +17,13 @@ class BandBounds:
     """What one gateway has waiting.
 
     Args:
-        store: says how the answers stand.
+        answers: says how the answers stand.
         max_key: of one key.
         max_all: of all keys.
     """
 
-    def __init__(self, store: AnswerStore, *, max_key: int, max_all: int) -> None:
-        self._store = store
+    def __init__(self, answers: WaitingAnswers, *, max_key: int, max_all: int) -> None:
+        self._answers = answers
         self._max_key = max_key
         self._max_all = max_all
         self._keys: Counter[str | None] = Counter()
@@ -64,7 +64,7 @@ class BandBounds:
             if until <= now:
                 self.forget(name)
         for name, owner, until in found[:CHECKED_AT_ONCE]:
-            if until > now and not await self._store.is_waiting(owner, name):
+            if until > now and not await self._answers.contains(owner, name):
                 self.forget(name)
             elif name in self._waiting:
                 # To the end, or what was cancelled behind the oldest would count until they are taken.

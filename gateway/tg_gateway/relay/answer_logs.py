@@ -1,0 +1,189 @@
+"""Name of an answer -> its log on the bus: begun, written, read, watched, declared over and erased.
+
+Each answer is a log of its own, named after it, so there is no index that could disagree. Any gateway on the bus reads
+it, also while another one writes it. The bounds of a key are counted by each gateway for what it wrote.
+"""
+
+import re
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from tg_base.bus import Bus, Entry
+from tg_base.runtime import running
+from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Background, Outcome
+from tg_gateway.relay.answer_log import AnswerLog, label_end, label_first, label_lost
+from tg_gateway.relay.answer_writer import AnswerWriter
+from tg_gateway.relay.live_parts import LiveParts
+from tg_gateway.relay.log_watch import watch
+from tg_gateway.relay.written_answers import Written, WrittenAnswers
+from tg_schema.errors import BusError, NotFound, TooLarge
+from tg_schema.topics import Topics
+
+KEPT_SECONDS: Final = 24 * 3600.0
+"""How long an answer can be read."""
+ALIVE_SHARE: Final = 3
+"""An answer in the background shows a sign of life this many times within the silence that would count as its death."""
+NOT_FOUND: Final = "nothing of this name is kept for this key: it never was, it has expired, or it was deleted"
+_NAME: Final = re.compile(r"[\w-]{1,80}", re.ASCII)
+
+
+def is_name(name: str) -> bool:
+    """Whether this can be the name of an answer."""
+    return _NAME.fullmatch(name) is not None
+
+
+class AnswerLogs:
+    """The logs of one store's answers.
+
+    Args:
+        bus: has the logs.
+        topics: their names.
+        clock: wall clock, in seconds.
+        scope: tells its answers from those of other stores on this bus: none finds another's.
+        seconds: how long an answer can be read.
+        silence: seconds without an entry after which the writer of an answer in the background counts as dead.
+        key_answers: answers that one gateway keeps for one key; the oldest make room.
+        key_bytes: the same in bytes.
+
+    Attributes:
+        bus: as given.
+        clock: as given.
+        silence: as given.
+        written: what this gateway has written.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        topics: Topics,
+        clock: Callable[[], float] = time.time,
+        *,
+        scope: str = "",
+        seconds: float = KEPT_SECONDS,
+        silence: float = 15.0,
+        key_answers: int = 1_000,
+        key_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        self.bus = bus
+        self.clock = clock
+        self._topics = topics
+        self._scope = scope
+        self._seconds = seconds
+        self.silence = silence
+        self.written = WrittenAnswers(bus, topics, key_answers, key_bytes)
+
+    def owner(self, key: str | None) -> str:
+        """What a log has as its owner: the key's name within this store; without one, what all without a key share."""
+        return f"{self._scope}{key or ''}"
+
+    def topic(self, name: str) -> str:
+        """The full name of an answer's log."""
+        return self._topics.kept(name)
+
+    @property
+    def _limit(self) -> int:
+        return min(MAX_KEPT_BYTES, self.bus.max_message)
+
+    def check_size(self, body: bytes) -> None:
+        """See that a first entry can be kept.
+
+        Raises:
+            TooLarge: it cannot.
+        """
+        if len(body) > (limit := self._limit):
+            raise TooLarge(f"an answer that is kept has at most {limit} bytes with its input; this one has {len(body)}")
+
+    async def begin(
+        self,
+        owner: str,
+        name: str,
+        body: bytes,
+        kind: str,
+        *,
+        claim: str = "",
+        waits: float | None = None,
+        attempts: int = 1,
+    ) -> str:
+        """Append the first entry, as `label_first`; its position.
+
+        Raises:
+            TooLarge: as `check_size`.
+            BusError: the bus did not take it.
+        """
+        self.check_size(body)
+        expires = (self.clock() if waits is None else waits) + self._seconds
+        # Counted first: an append that seems to fail may still arrive.
+        self.written.add(name, Written(owner, len(body), expires, waits is not None))
+        # With each new answer a few: no task of its own is needed for what has expired.
+        await self.written.make_room(owner, self.clock())
+        first = label_first(kind, owner, expires, claim, waits, attempts=attempts)
+        return await self.bus.append(self.topic(name), body, first)
+
+    @asynccontextmanager
+    async def write(
+        self, background: Background, *, live: LiveParts | None = None, parts: int = 0, claim: str = "", by: str = ""
+    ) -> AsyncIterator[AnswerWriter]:
+        """Write an answer that has begun, as `AnswerWriter`, while the block runs. Raises BusError as `begin`."""
+        name = background.name
+        async with self.bus.open_log(self.topic(name)) as log:
+            writer = AnswerWriter(
+                log,
+                keeps_parts=background.keeps_parts,
+                alive=self.silence / ALIVE_SHARE,
+                limit=self._limit,
+                live=live,
+                parts=parts,
+                claim=claim,
+                by=by,
+            )
+            async with running(writer.run()):
+                yield writer
+        # It may have been erased while it was made.
+        self.written.grow(name, writer.size)
+        if writer.freed:
+            self.written.mark_free(name, claim)
+
+    async def load(self, owner: str, name: str, head: bytes | None = None) -> AnswerLog:
+        """What a log says now.
+
+        Raises:
+            NotFound: there is none; or it is somebody else's, has another head, or has expired.
+            BusError: the bus did not answer.
+        """
+        # Before it is a part of a topic's name: what is on the bus may be anybody's.
+        if not is_name(name):
+            raise NotFound(NOT_FOUND)
+        log = AnswerLog(await self.bus.read(self.topic(name)))
+        # The same words for somebody else's answer as for none: its name must not show that it exists.
+        if log.owner != owner or head not in {None, log.answer.head}:
+            raise NotFound(NOT_FOUND)
+        # Not `<=`: "nan" reads as a number too.
+        if not log.expires > self.clock():
+            await self.written.erase(name)
+            raise NotFound(NOT_FOUND)
+        return log
+
+    def watch(self, name: str, position: str) -> AsyncGenerator[Entry | None, None]:
+        """The entries of an answer behind a position, until it is erased, as `log_watch.watch`."""
+        return watch(self.bus, self.topic(name), position, self.silence)
+
+    async def declare(self, name: str, outcome: Outcome, body: bytes = b"", *, claim: str = "", by: str = "") -> None:
+        """Append an end, as `label_end`, for its writer, which does not answer, or never was. Raises BusError."""
+        # What has ended makes room for others.
+        self.written.mark(name, waits=False)
+        await self.bus.append(self.topic(name), body, label_end(outcome, claim=claim, by=by))
+
+    async def declare_dead(self, name: str, log: AnswerLog) -> None:
+        """Have the log say that its writer is lost: it waits again, or that is its end. Raises BusError."""
+        if log.repeatable:
+            await self.bus.append(self.topic(name), b"", label_lost(log.taker, log.position))
+        else:
+            # If it has returned it meanwhile, it is none of its end.
+            await self.declare(name, "died", claim=log.claim, by=log.taker)
+
+    async def sweep(self, name: str) -> None:
+        """Erase what was appended after an erasure: it has begun a log that nobody would find, and nobody erase."""
+        with suppress(BusError):
+            await self.written.erase(name)
