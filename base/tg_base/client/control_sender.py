@@ -1,6 +1,7 @@
 """Requestor -> processors: cancels, heartbeats and nacks, sent in the background: leaving a stream never waits."""
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from tg_base.bus import Bus
 from tg_base.protocol import Announce, Cancel, Control, Outbox, StreamKey
@@ -11,6 +12,16 @@ CANCEL_REPEAT_SECONDS = 5.0
 MAX_TOLD_PROCESSORS = 16
 """Processors of a queue that are told of a cancel. Where more serve it, the one that takes the request learns of the
 cancel when it asks for confirmation, or by its first frame: a message to each would cost more."""
+MAX_WITHDRAWN = 256
+"""Cancelled attempts that may still be queued, and are remembered; few enough for one message."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Withdrawn:
+    """An attempt that was cancelled before a processor had it: until when it may be queued, and who was told."""
+
+    until: float
+    told: set[str]
 
 
 class ControlSender:
@@ -21,6 +32,7 @@ class ControlSender:
         self._time = time
         self._outbox = Outbox(bus, watched=topics.announce)
         self._cancelled: dict[tuple[str, StreamKey], float] = {}
+        self._withdrawn: dict[StreamKey, _Withdrawn] = {}
 
     @property
     def refusal(self) -> str | None:
@@ -37,25 +49,47 @@ class ControlSender:
         if (processor, key) not in self._cancelled:
             self._cancelled[processor, key] = self._time() + CANCEL_REPEAT_SECONDS
         self.send(processor, Cancel((key,), CANCEL_REPEAT_SECONDS))
+        if key in self._withdrawn:
+            self._tell_withdrawn(processor)
 
     def cancel_queued(self, processors: Collection[str], key: StreamKey, ttl: float) -> None:
         """Stop an attempt that is queued or on any of its queue's processors; they remember it for `ttl` seconds."""
+        told = set[str]()
         if not processors:
             # Those that have it may only be silent. Later each such request would cost them a confirmation.
             self._outbox.put(self._topics.announce, Cancel((key,), ttl))
         elif len(processors) <= MAX_TOLD_PROCESSORS:
+            told.update(processors)
             for processor in processors:
                 self.send(processor, Cancel((key,), ttl))
+        self._withdrawn[key] = _Withdrawn(self._time() + ttl, told)
+        if len(self._withdrawn) > MAX_WITHDRAWN:
+            del self._withdrawn[next(iter(self._withdrawn))]
+
+    def _tell_withdrawn(self, processor: str) -> None:
+        """Tell a processor at once of all cancels that it has not heard of.
+
+        It has begun to serve since, and would ask about them one after the other, each for a round trip. Far from the
+        broker, an outage's queue would hold up live requests for seconds.
+        """
+        untold = {key: one for key, one in self._withdrawn.items() if processor not in one.told}
+        if untold:
+            ttl = max(one.until for one in untold.values()) - self._time()
+            self.send(processor, Cancel(tuple(untold), max(ttl, 0.0)))
+        for one in untold.values():
+            one.told.add(processor)
 
     def recently_cancelled(self, processor: str) -> tuple[StreamKey, ...]:
         """The cancels that a heartbeat to this processor repeats."""
         return tuple(key for to, key in self._cancelled if to == processor)
 
     def sweep(self) -> None:
-        """Forget the cancels that were repeated for `CANCEL_REPEAT_SECONDS`."""
+        """Forget the cancels that were repeated for `CANCEL_REPEAT_SECONDS`, and those whose requests have expired."""
         now = self._time()
         for stale in [entry for entry, until in self._cancelled.items() if until < now]:
             del self._cancelled[stale]
+        for over in [key for key, one in self._withdrawn.items() if one.until < now]:
+            del self._withdrawn[over]
 
     def ask_presence(self, inbox: str, processor: str | None = None) -> None:
         """Ask a process, or all, to announce to this inbox now what they serve."""
