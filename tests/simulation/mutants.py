@@ -96,6 +96,18 @@ MUTANTS = (
         options=("--permits",),
     ),
     Mutant(
+        "a link is closed by a coroutine that nobody awaits",
+        ("defect",),
+        (
+            Change(
+                "tg_base/server/link_pool.py",
+                "                del self._links[inbox]\n                await stack.aclose()\n",
+                "                del self._links[inbox]\n                stack.aclose()\n",
+            ),
+        ),
+        seed=2,
+    ),
+    Mutant(
         "streams hang when their gateway was silent and returned",
         ("ends", "starves"),
         (

@@ -58,7 +58,9 @@ def run_scenario(seed: int, scenario: Scenario, *, listen: Callable[[str], None]
     with _Quiet() as quiet:
         outcome = _observed(Simulator(seed, trace=trace if listen is not None else None), scenario, quiet)
         set_source(Ids())
-        gc.collect()
+        # Killed processes unwind here, and make garbage of their own. What is left would end outside, and be printed.
+        while gc.collect():
+            pass
     return outcome if listen is None else replace(outcome, seed=seed, trace=digest.hexdigest())
 
 
@@ -103,20 +105,29 @@ def _live(world: World, scenario: Scenario) -> None:
 
 
 class _Quiet:
-    """No log but what tells of a defect, no garbage collection at its own times, no words of coroutines that die."""
+    """No log but what tells of a defect, and no garbage collection at its own times.
+
+    A coroutine that nobody awaits, or an error that nobody can catch, is a defect while the world lives. Afterwards
+    nothing is told: where killed processes unwind, there is no loop any more that would run what they begin.
+    """
 
     def __enter__(self) -> Self:
         gc.disable()
         self.listen(None)
-        self._hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._found
         logging.disable(logging.CRITICAL)
         self._warnings = warnings.catch_warnings()
         self._warnings.__enter__()
         warnings.simplefilter("ignore")
+        warnings.filterwarnings("error", message=".* was never awaited", category=RuntimeWarning)
         return self
 
+    def _found(self, unraisable: "sys.UnraisableHookArgs") -> None:
+        if self._world is not None:
+            self._world.ledger.broken("defect", f"{unraisable.exc_value!r}")
+
     def listen(self, world: World | None) -> None:
-        """Tell this world what stands in the log."""
+        """Tell this world what stands in the log, and what nobody can catch."""
         self._world = world
         structlog.configure(
             processors=[self._heard],

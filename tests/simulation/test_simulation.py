@@ -30,6 +30,7 @@ def test_every_promise_holds_in_two_thousand_worlds() -> None:
     done = simulate("--seeds", str(SEEDS))
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{SEEDS} seeds from 0, 0 failed" in done.stdout
+    assert not done.stderr, "a coroutine that nobody awaits, or an error that nobody can catch"
 
 
 @pytest.mark.timeout(300)
@@ -37,6 +38,7 @@ def test_what_needs_a_permit_begins_once_in_all_worlds() -> None:
     done = simulate("--seeds", str(PERMIT_SEEDS), "--permits")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{PERMIT_SEEDS} seeds from 0, 0 failed" in done.stdout
+    assert not done.stderr
 
 
 @pytest.mark.timeout(600)
@@ -46,6 +48,18 @@ def test_a_seed_repeats_exactly_in_another_process(seed: str) -> None:
     assert first == second
     assert "trace " in first
     assert first.count("\n") > 30
+
+
+def test_nothing_of_a_world_outlives_its_run() -> None:
+    program = """
+import gc, types
+from tests.simulation.run import run
+run(45)
+print(sum(isinstance(left, types.CoroutineType) for left in gc.get_objects()))
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {}, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 @pytest.mark.timeout(900)
