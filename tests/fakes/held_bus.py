@@ -16,6 +16,7 @@ class HeldBus(PassingBus):
     Attributes:
         open: set when logs may be appended to, and messages of held topics published.
         failing: so many appends fail then.
+        losing: so many appends arrive then, and seem to fail.
         appending: how many appends have begun.
         held: topics whose messages wait for that.
         waiting: set when one does.
@@ -24,7 +25,7 @@ class HeldBus(PassingBus):
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
         self.open = asyncio.Event()
-        self.failing = self.appending = 0
+        self.failing = self.losing = self.appending = 0
         self.held: set[str] = set()
         self.waiting = asyncio.Event()
 
@@ -42,4 +43,8 @@ class HeldBus(PassingBus):
         if self.failing:
             self.failing -= 1
             raise BusError("the broker did not take it")
-        return await super().append(topic, body, properties)
+        position = await super().append(topic, body, properties)
+        if self.losing:
+            self.losing -= 1
+            raise BusError("the broker's answer was lost")
+        return position

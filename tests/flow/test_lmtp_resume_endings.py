@@ -118,6 +118,40 @@ async def test_a_stream_that_failed_before_its_first_item_frees_its_key(*, elsew
         assert len(it.llm.requests) == 3, "two failed, and the third is whole"
 
 
+async def test_a_beginning_that_seemed_to_fail_and_arrived_does_not_block_its_key() -> None:
+    bus = HeldBus(MemoryBus())
+    bus.open.set()
+    bus.losing = 1
+    async with open_pair(bus=bus, limits=Limits(silence=0.2)) as it, it.connect() as client:
+        it.step(100)
+        await client.generate(1, WORD, request_key="k")
+        (failed,) = await client.stream(1)
+        assert (failed["code"], failed["retryable"]) == ("bus", True)
+        # Nobody writes this log: whoever reads it on finds that, and frees the key.
+        await client.generate(2, WORD, request_key="k")
+        (gone,) = await client.stream(2)
+        assert (gone["code"], gone["retryable"]) == ("unavailable", True)
+        assert "another key" not in gone["error"]
+        await client.generate(3, WORD, request_key="k")
+        assert told(await client.stream(3)) == WHOLE
+
+
+async def test_a_gateway_that_was_taken_for_dead_adds_nothing_to_what_has_its_key_now() -> None:
+    form = encode(StreamForm("ids", 9, 1))
+    record = b'{"response":"%c","tokens":[{"id":%d,"text":"%c","logprob":-1.0}]}\n'
+    async with open_pair(limits=Limits(silence=0.2)) as it, it.connect() as client:
+        bus, owner = it.opened.bus, f"{RESUMABLE}{ANYBODY}"
+        await bus.append(kept("k"), form, label_first(HEAD, owner, 1e12, "first"))
+        await client.send("RESUME", stream_id=1, request_key="k")
+        assert (await client.stream(1))[0]["code"] == "unavailable"
+        await bus.append(kept("k"), form, label_first(HEAD, owner, 1e12, "second"))
+        for claim, token in (("first", 65), ("second", 72)):
+            await bus.append(kept("k"), record % (token, token, token), label_part(0, claim=claim))
+        await client.send("RESUME", stream_id=2, request_key="k")
+        item, _ = await client.stream(2)
+        assert item["token"] == 72
+
+
 async def test_a_stream_that_failed_behind_an_item_keeps_its_key_and_says_so() -> None:
     async with open_pair() as it, it.connect() as client, it.connect(other=True) as other:
         await client.generate(1, WORD, request_key="k", deadline_ms=300)

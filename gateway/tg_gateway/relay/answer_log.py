@@ -55,9 +55,9 @@ def label_first(
     return {_KIND: kind, _KEY: owner, _EXPIRES: str(expires)} | ({_CLAIM: claim} if claim else {}) | waiting | repeats
 
 
-def label_part(number: int, by: str = "") -> Mapping[str, str]:
-    """The properties of a part; they are numbered from 0. `by`: as of an end."""
-    return {_KIND: PART, _NUMBER: str(number)} | _sign(by)
+def label_part(number: int, by: str = "", claim: str = "") -> Mapping[str, str]:
+    """The properties of a part; they are numbered from 0. `by` and `claim`: as of an end."""
+    return {_KIND: PART, _NUMBER: str(number)} | _sign(by, claim)
 
 
 def label_end(
@@ -72,7 +72,7 @@ def label_end(
         frees: whether the next head begins the log anew.
         by: the claim of who made an answer that waited: nothing of it counts if another one has it; "" = it counts.
     """
-    own = ({_CLAIM: claim} if claim else {}) | _sign(by)
+    own = _sign(by, claim)
     return {_KIND: END, _OUTCOME: outcome} | own | ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
 
 
@@ -114,21 +114,22 @@ def label_claim(kind: str, claim: str) -> Mapping[str, str]:
     return {_KIND: kind, _CLAIM: claim}
 
 
-def label(kind: str, by: str = "") -> Mapping[str, str]:
-    """The properties of an entry that says nothing else. `by`: as of an end."""
-    return {_KIND: kind} | _sign(by)
+def label(kind: str, by: str = "", claim: str = "") -> Mapping[str, str]:
+    """The properties of an entry that says nothing else. `by` and `claim`: as of an end."""
+    return {_KIND: kind} | _sign(by, claim)
 
 
-def _sign(by: str) -> dict[str, str]:
-    return {_BY: by} if by else {}
+def _sign(by: str, claim: str) -> dict[str, str]:
+    return ({_CLAIM: claim} if claim else {}) | ({_BY: by} if by else {})
 
 
 def is_late(entry: Entry, claim: str) -> bool:
-    """Whether it ends or cancels another head than that with this claim.
+    """Whether it belongs to another head than that with this claim.
 
-    A bus may store an end twice, and a reader may write one while the name is freed and taken again.
+    A bus may store an end twice, a reader may write one while the name is freed and taken again, and a gateway that was
+    taken for dead may go on.
     """
-    return kind_of(entry) in {CANCEL, END} and entry.properties.get(_CLAIM, claim) != claim
+    return kind_of(entry) in {PART, BEGUN, CANCEL, END} and entry.properties.get(_CLAIM, claim) != claim
 
 
 def kind_of(entry: Entry) -> str:
@@ -216,13 +217,15 @@ class AnswerLog:
                 self._add_of_taker(kind, entry)
 
     def _add_of_taker(self, kind: str, entry: Entry) -> None:
+        if is_late(entry, self.claim):
+            return
         if kind == PART:
             self._add_part(entry)
         elif kind == BEGUN:
             self._begun = True
-        elif kind == CANCEL and not is_late(entry, self.claim):
+        elif kind == CANCEL:
             self.cancelled = True
-        elif kind == END and not is_late(entry, self.claim):
+        elif kind == END:
             self._finish(entry)
 
     def take_parts(self) -> list[bytes]:
@@ -240,6 +243,15 @@ class AnswerLog:
         """Whether a model may be asked once more if the taker is lost: the client said so, and has read nothing."""
         lives = self.outcome == "running" and not self.cancelled
         return lives and self.asked and self._signs and not self._told and self.attempts < self._max_attempts
+
+    def label_dead(self) -> Mapping[str, str]:
+        """The properties of what a reader appends if its writer is lost: it waits again, or that is its end."""
+        if self.repeatable:
+            return label_lost(self.taker, self.position)
+        # A chosen name of which nothing was told is free: its head may be of an append that seemed to fail.
+        frees = bool(self.claim) and not (self._next_part or self._cut)
+        # Signed: if its taker has returned it meanwhile, this is none of its end.
+        return label_end("died", claim=self.claim, frees=frees, by=self.taker)
 
     @property
     def overdue(self) -> Outcome:

@@ -13,7 +13,7 @@ from typing import Final
 from tg_base.bus import Bus, Entry
 from tg_base.runtime import running
 from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Background, Outcome
-from tg_gateway.relay.answer_log import AnswerLog, label_end, label_first, label_lost
+from tg_gateway.relay.answer_log import AnswerLog, label_end, label_first
 from tg_gateway.relay.answer_writer import AnswerWriter
 from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.log_watch import watch
@@ -169,19 +169,17 @@ class AnswerLogs:
         """The entries of an answer behind a position, until it is erased, as `log_watch.watch`."""
         return watch(self.bus, self.topic(name), position, self.silence)
 
-    async def declare(self, name: str, outcome: Outcome, body: bytes = b"", *, claim: str = "", by: str = "") -> None:
+    async def declare(self, name: str, outcome: Outcome, body: bytes = b"", *, claim: str = "") -> None:
         """Append an end, as `label_end`, for its writer, which does not answer, or never was. Raises BusError."""
         # What has ended makes room for others.
         self.written.mark(name, waits=False)
-        await self.bus.append(self.topic(name), body, label_end(outcome, claim=claim, by=by))
+        await self.bus.append(self.topic(name), body, label_end(outcome, claim=claim))
 
     async def declare_dead(self, name: str, log: AnswerLog) -> None:
         """Have the log say that its writer is lost: it waits again, or that is its end. Raises BusError."""
-        if log.repeatable:
-            await self.bus.append(self.topic(name), b"", label_lost(log.taker, log.position))
-        else:
-            # If it has returned it meanwhile, it is none of its end.
-            await self.declare(name, "died", claim=log.claim, by=log.taker)
+        if not log.repeatable:
+            self.written.mark(name, waits=False)
+        await self.bus.append(self.topic(name), b"", log.label_dead())
 
     async def sweep(self, name: str) -> None:
         """Erase what was appended after an erasure: it has begun a log that nobody would find, and nobody erase."""

@@ -136,7 +136,7 @@ class AnswerWriter(Sink):
             if self._begun and not self._told_begun:
                 # Where it is lost, the answer is told as queued until its end.
                 self._told_begun = True
-                await self._append(b"", label(BEGUN, self._by))
+                await self._append(b"", label(BEGUN, self._by, self.claim))
             elif self._waiting:
                 await self._append_part(bytes(self._waiting[:MAX_BATCH_BYTES]))
                 await asyncio.sleep(BATCH_SECONDS)
@@ -153,7 +153,7 @@ class AnswerWriter(Sink):
             return
 
     async def _append_part(self, part: bytes) -> None:
-        if await self._append(part, label_part(self._number, self._by)):
+        if await self._append(part, label_part(self._number, self._by, self.claim)):
             self._number += 1
             del self._waiting[: len(part)]
         else:

@@ -24,7 +24,7 @@ from tg_gateway.dialects.output import join_output
 from tg_schema import Error, TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import BadRequest, Cancelled, NotFound, TooLarge, Unavailable
 
-_GONE: Final = Unavailable("the gateway of this stream has ended, or lost the bus: generate it again with another key")
+_GONE: Final = "the gateway of this stream has ended, or lost the bus; generate it again"
 _CUT: Final = "the tokens of this stream are too many to be kept: ask for fewer top_logprobs, or for less at once"
 _OTHER_KEY: Final = "what it has said is kept under its request_key: generate it again with another"
 _UNKNOWN: Final = "request_key: no stream of this key is kept: it never began, or its time is over"
@@ -162,4 +162,6 @@ def _name_failure(answer: KeptAnswer, *, begun: bool) -> TgError:
         return error
     if answer.outcome == "cancelled":
         return Cancelled("the request was cancelled")
-    return TooLarge(_CUT) if answer.cut else _GONE
+    if answer.cut:
+        return TooLarge(_CUT)
+    return Unavailable(f"{_GONE} with another key" if begun else _GONE)
