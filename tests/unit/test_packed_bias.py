@@ -98,6 +98,8 @@ LONG = ", ".join(f'"{number}": 100' for number in range(3000))
         f'{{{LONG},  "5": 100}}',
         f'{{{LONG}, "5": {{"6": 100}}}}',
         f'{{"a": 100, {LONG}}}',
+        f"{{{LONG},}}",
+        f"{{{LONG}}},",
     ],
 )
 def test_other_forms_are_read_entry_by_entry(text: str) -> None:
@@ -107,12 +109,11 @@ def test_other_forms_are_read_entry_by_entry(text: str) -> None:
 @pytest.mark.parametrize(
     "member",
     [
-        *('"-5": 1', '-"5": 1', '"5"-: 1', '"5": 1-', '"5": 1-1', '"5": --1', '"5": -'),
-        *('"5": .5', '"5": 5.', '"5": 1.2.3', '"5": 1e', '"5": e1', '"5": +1', '"5": 1e999', '"5": 1e3'),
-        *('"5.0": 1', '"5e0": 1', '"5"e: 1', '"123456789012345678901": 1.5'),
+        *('"-5": 1', '"": 1', '"05": 1', '"5": 1e999', '"5": 1e3', '"5": 101', '"5": 100.000001', '"5": -100.000001'),
+        *('"5.0": 1', '"5e0": 1', '"123456789012345678901": 1.5'),
     ],
 )
-def test_what_is_out_of_place_is_refused_where_the_mask_is_read(member: str) -> None:
+def test_what_is_no_id_or_no_bias_is_refused_where_the_mask_is_read(member: str) -> None:
     packed = pack(f"{{{LONG}, {member}}}")
     assert packed is not None
     with pytest.raises(BadRequest, match=r"sampling\.logit_bias"):
@@ -141,7 +142,6 @@ def test_what_is_out_of_place_is_refused_where_the_mask_is_read(member: str) -> 
         "1,[0.5]",
         "1.0,true",
         "1,100.5",
-        "1, 2",
         "a,b",
         "1,\u0661",
         "1,12345678901234567890123",
@@ -257,7 +257,6 @@ def test_parts_give_what_the_whole_gives(entries: list[tuple[int, float]], size:
     text = ",".join(f"{token},{bias}" for token, bias in entries)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed_numbers, "SLICE_BYTES", size)
-        patch.setattr(packed_numbers, "JSON_SLICE_BYTES", size)
         assert added(unpack(text)) == added(LogitBias.of(dict(entries)))
         for wrong in (f"{text},", f",{text}", f"{text},1", text.replace(",", ",,", 1)):
             with pytest.raises(BadRequest, match=r"sampling\.logit_bias"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from tg_base.runtime import Steps
 
-MAX_RUNS: Final = 64
+MAX_RUNS: Final = 24
 """Entries of other masks change their length all the time, and are read one by one."""
 MAX_DIGITS: Final = 9
 """The most digits of a number in a packed mask; more would not fit into 32 bits."""

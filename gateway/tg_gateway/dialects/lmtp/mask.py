@@ -37,19 +37,27 @@ def read_mask(mask: bytes) -> dict[int, Bias] | None:
 async def read_long_mask(mask: bytes) -> dict[int, Bias]:
     """The same, with turns for others in between."""
     found: dict[int, Bias] = {}
-    for part in _cut(mask):
+    for part in cut_members(mask, SLICE_BYTES):
         found |= decode(_Mask, b'{"logit_bias":%b}' % part).logit_bias or {}
         await asyncio.sleep(0)
     return found
 
 
-def _cut(mask: bytes) -> Iterator[bytes]:
-    """Objects of some members each: between two members of numbers is the only kind of comma that there may be."""
+def cut_members(mask: bytes, size: int) -> Iterator[bytes]:
+    """Objects of some members each, a little larger than `size`.
+
+    They are JSON if the mask is one of numbers: between two members of numbers is the only kind of comma that there may
+    be.
+
+    Raises:
+        BadRequest: it is no object, or has a comma at its end.
+    """
     if not (mask.startswith(b"{") and mask.endswith(b"}")):
         raise BadRequest("logit_bias must be an object of token ids and numbers")
     start, end = 1, len(mask) - 1
-    while start < end:
-        comma = mask.find(b",", start + SLICE_BYTES, end)
-        stop = end if comma < 0 else comma
-        yield b"{%b}" % mask[start:stop]
-        start = stop + 1
+    while (comma := mask.find(b",", start + size, end)) >= 0:
+        yield b"{%b}" % mask[start:comma]
+        start = comma + 1
+    if start > 1 and not mask[start:end].strip():
+        raise BadRequest("logit_bias: there is a comma behind the last member")
+    yield b"{%b}" % mask[start:end]
