@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tg_base.instances import Endpoint, Objective
+from tg_base.instances import AdapterReport, Endpoint, LoadReport, Objective, Scheduler
 from tg_base.pools import Catalogue, Destination, PoolView, Promise, UseCase
 from tg_base.pools import Pool as ServerPool
 from tg_flow.providers.pool.places import MAX_PLACES, Place, Places
@@ -17,8 +17,8 @@ CASE = UseCase("r", (("p", 1),), promises=(PROMISE,))
 ANY = PoolView(Catalogue(ONE))
 
 
-def places() -> Places:
-    return Places("m", Random(0))
+def places(scheduler: Scheduler | None = None) -> Places:
+    return Places("m", Random(0), scheduler or Scheduler())
 
 
 def test_a_place_is_found_once_until_the_pools_change() -> None:
@@ -59,3 +59,31 @@ def test_names_of_adapters_are_told_apart_and_bounded() -> None:
     assert found.find(view, "x").base == "base"
     with pytest.raises(NotFound, match="the adapter"):
         found.find(PoolView(Catalogue({"p": ONE["p"]}, cases={"known": CASE})), "x")
+
+
+@pytest.mark.parametrize(
+    "catalogue",
+    [
+        Catalogue(ONE, homes={"chat": (("p", 1),)}, rewrites={("p", "chat"): (("llama", 1),)}),
+        Catalogue(ONE, cases={"chat": CASE}, rewrites={("p", "chat"): (("llama", 1),)}),
+        Catalogue(ONE, cases={"chat": CASE, "llama": CASE}, rewrites={("p", "chat"): (("llama", 1),)}),
+    ],
+    ids=["rewrite", "table", "both"],
+)
+def test_a_name_of_a_model_is_no_adapter_unless_a_server_tells_it(catalogue: Catalogue) -> None:
+    """The servers tell no base models. Every request names what it asks for as an adapter would be named."""
+    server, scheduler = Endpoint("a:1"), Scheduler()
+    found, view = places(scheduler), PoolView(catalogue, {"p": (server,)})
+    place = found.find(view, "chat")
+    assert (place.destination.model, place.destination.adapter, place.base) == ("llama", None, "llama")
+    scheduler.observe(server, LoadReport(1.0, adapters=AdapterReport(active=frozenset({"llama"}))))
+    place = found.find(view, "chat")
+    assert (place.destination.adapter, place.base) == ("llama", "")
+
+
+def test_an_adapter_of_a_route_stays_one_where_it_is_rewritten() -> None:
+    route = UseCase("r", (("p", 1),), is_adapter=True)
+    catalogue = Catalogue(ONE, cases={"sentiment": route}, rewrites={("p", "sentiment"): (("sentiment-v1", 1),)})
+    found, view = places(), PoolView(catalogue, {"p": (Endpoint("a:1"),)})
+    assert found.find(view, "sentiment").destination.adapter == "sentiment-v1"
+    assert found.find(view, "sentiment") is found.find(view, "sentiment")

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tg_base.instances import Objective
+from tg_base.instances import Objective, Scheduler
 from tg_base.pools import Destination, PoolView, find_goal
 from tg_schema.errors import NotFound
 
@@ -34,11 +34,13 @@ class Places:
     Args:
         model: that is asked for if a request names no adapter.
         draw: decides between weights.
+        scheduler: knows which adapters servers told of.
     """
 
-    def __init__(self, model: str, draw: Random) -> None:
+    def __init__(self, model: str, draw: Random, scheduler: Scheduler) -> None:
         self._model = model
         self._draw = draw
+        self._scheduler = scheduler
         self._view = PoolView()
         self._is_certain = False
         self._kept: dict[str | None, Place] = {}
@@ -59,7 +61,7 @@ class Places:
         place = self._kept.get(adapter)
         if place is None:
             place = self._make(view, adapter)
-            if self._is_certain:
+            if self._is_certain and not self._is_told(view, adapter, place.destination):
                 if len(self._kept) >= MAX_PLACES:
                     self._kept.clear()
                 self._kept[adapter] = place
@@ -73,11 +75,22 @@ class Places:
         base = to.model if is_base else view.find_base(to.pool)
         return Place(to, find_goal(to.promises), base)
 
+    def _is_told(self, view: PoolView, asked: str | None, to: Destination) -> bool:
+        """Whether only the servers know if it is an adapter, and may tell so later."""
+        return not view.served.get(to.pool) and asked in view.catalogue.models and asked not in view.catalogue.adapters
+
     def _resolve(self, view: PoolView, adapter: str | None) -> Destination:
         asked = adapter or self._model
-        found = view.catalogue.resolve(asked, self._draw, served=view.served)
+        found = view.catalogue.resolve(
+            asked,
+            self._draw,
+            served=view.served,
+            has=lambda pool, name: self._scheduler.told.has(name, view.members.get(pool, ())),
+        )
         if found is not None:
-            is_adapter = adapter is not None and found.model not in view.served.get(found.pool, ())
+            # What a rewrite or a table calls a model may be a base model: its client knows no more than the name.
+            is_free = adapter is not None and adapter not in view.catalogue.models
+            is_adapter = is_free and found.model not in view.served.get(found.pool, ())
             return msgspec.structs.replace(found, adapter=found.model) if is_adapter else found
         # Without resources nothing says which models there are: the servers do, with 404.
         if len(view.catalogue.pools) == 1 and not (adapter and view.catalogue.models):

@@ -87,7 +87,7 @@ class Pool(ChatCompletions[PoolOptions]):
             attainment=lambda: self._dispatcher.attainment.read(self._now()),
         )
         self._writes_plainly = not (options.hint_fields or options.extra_body)
-        self._places = Places(self.upstream_model, self._random)
+        self._places = Places(self.upstream_model, self._random, self._scheduler)
         self._loader = AdapterLoader(options.adapter_source, self._scheduler)
         self._hedging = Hedging(options.hedge)
         self._exit = AsyncExitStack()
