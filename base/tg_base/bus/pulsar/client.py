@@ -11,6 +11,7 @@ import pulsar
 
 from tg_base.bus.core import BusOptions
 from tg_base.bus.pulsar.client_log import client_log
+from tg_base.bus.pulsar.handshake import Refusal, find_refusal
 from tg_schema.errors import BadRequest, BusError, TooLarge
 
 OPERATION_TIMEOUT_SECONDS = 5
@@ -61,6 +62,10 @@ class Broker:
                 f"the file {options.trust_certs} does not exist; it must hold the broker's certificate authorities"
             )
         self._url = url
+        parts = urlsplit(url)
+        self._tls = parts.scheme == "pulsar+ssl"
+        self._place = (parts.hostname or "", parts.port or (6651 if self._tls else 6650))
+        self._address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._options = options
         self._token = _TokenFile(options) if named else None
 
@@ -82,22 +87,37 @@ class Broker:
     def connect_failure(self, timeout: float) -> str | None:
         """Why no connection to the broker can be opened, in the system's words; None if one can. Blocks."""
         # A plain socket: the client would log every attempt that fails.
-        url = urlsplit(self._url)
-        port = url.port or (6651 if url.scheme == "pulsar+ssl" else 6650)
         try:
-            socket.create_connection((url.hostname, port), timeout).close()
+            socket.create_connection(self._place, timeout).close()
         except OSError as error:
             return error.strerror or "no answer"
         return None
 
+    def check(self, timeout: float) -> None:
+        """Return unless the broker refuses us by what no further try can change; blocks.
+
+        Args:
+            timeout: seconds for each of connecting, the handshake of TLS, and the broker's reply.
+
+        Raises:
+            BusError: it does; with its address, and what to do.
+        """
+        refusal = self._refusal(timeout)
+        if refusal is not None and refusal.lasting:
+            raise BusError(f"{refusal.sentence} ({self._address})")
+
     def explain(self, error: BusError) -> BusError:
-        """The same error for an operator: with the broker's address, and why no connection can be opened. Blocks."""
-        url = urlsplit(self._url)
-        address = f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
+        """The same error for an operator: with the broker's address, and why we cannot connect. Blocks."""
         failure = self.connect_failure(EXPLAIN_TIMEOUT_SECONDS)
-        if failure is None:
-            return BusError(f"{error.message} ({address})")
-        return BusError(f"no broker answers at {address}: {failure}; start it, or correct the URL of the bus")
+        if failure is not None:
+            return BusError(f"no broker answers at {self._address}: {failure}; start it, or correct the URL of the bus")
+        refusal = self._refusal(EXPLAIN_TIMEOUT_SECONDS)
+        return BusError(f"{error.message if refusal is None else refusal.sentence} ({self._address})")
+
+    def _refusal(self, timeout: float) -> Refusal | None:
+        host, port = self._place
+        token = None if self._token is None else self._token()
+        return find_refusal(host, port, token, tls=self._tls, authorities=self._options.trust_certs, timeout=timeout)
 
 
 def look_up(client: pulsar.Client) -> None:

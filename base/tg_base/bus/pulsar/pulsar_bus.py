@@ -43,7 +43,7 @@ from tg_base.bus.pulsar import topic_log
 from tg_base.bus.pulsar.client import Broker, error_of, in_time
 from tg_base.bus.pulsar.consumer import Consumer, Queues
 from tg_base.bus.pulsar.message_limit import PROPERTIES_BYTES
-from tg_base.bus.pulsar.sender import Producer, Sender, Sent
+from tg_base.bus.pulsar.sender import Sender, Sent
 from tg_base.bus.pulsar.shared_client import SharedClient
 from tg_base.bus.pulsar.silence import WATCH_SECONDS, Silence
 from tg_schema import TgError
@@ -137,7 +137,7 @@ class PulsarBus(Bus):
     def _open_sender(self, topic: str) -> Sender:
         self._check_open()
         is_persistent(topic)
-        opening = self._off_loop(lambda: Producer.on(self._client.handle, topic))
+        opening = self._off_loop(lambda: self._client.produce(topic))
         sender = self._senders[topic] = Sender(opening, self._loop.time())
         opening.add_done_callback(lambda _: self._on_opened(topic, sender))
         return sender

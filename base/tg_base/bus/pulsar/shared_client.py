@@ -16,9 +16,12 @@ from tg_base.bus.pulsar.client import (
 )
 from tg_base.bus.pulsar.consumer import Consumer
 from tg_base.bus.pulsar.message_limit import ask_limit
+from tg_base.bus.pulsar.sender import Producer
 from tg_schema import TgError
 from tg_schema.errors import BusError
 
+CHECK_TIMEOUT_SECONDS = 1.0
+"""Timeout of each step of the check before the first use."""
 PROBE_TIMEOUT_SECONDS = 2
 """Timeout of the connection that tells whether it makes sense to ask the broker anything."""
 MAX_CONCURRENT_CALLS = 4
@@ -41,6 +44,8 @@ class SharedClient:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._opening = threading.Lock()
+        self._checking = threading.Lock()
+        self._checked = False
         self._closed = False
         self.handle = broker.client()
 
@@ -62,10 +67,20 @@ class SharedClient:
         Raises:
             BusError: as `Consumer`, with the broker's address.
         """
+        self._check()
         try:
             return Consumer(self.handle, topic, group, queue, after)
         except BusError as error:
             raise self._broker.explain(error) from None
+
+    def produce(self, topic: str) -> Producer:
+        """Open a producer; blocks.
+
+        Raises:
+            BusError: as `Producer.on`.
+        """
+        self._check()
+        return Producer.on(self.handle, topic)
 
     def ping(self) -> None:
         """Return once the broker has answered; blocks.
@@ -73,6 +88,7 @@ class SharedClient:
         Raises:
             BusError: it did not answer in time; with the broker's address.
         """
+        self._check()
         try:
             look_up(self.handle)
         except BusError as error:
@@ -92,6 +108,13 @@ class SharedClient:
         with self._opening:
             self._closed = True
         close_quietly(self.handle)
+
+    def _check(self) -> None:
+        """Before the first use, raise at once what the client would try again in vain, for longer than we wait."""
+        with self._checking:
+            if not self._checked:
+                self._broker.check(CHECK_TIMEOUT_SECONDS)
+                self._checked = True
 
     def _answers(self) -> bool:
         if self._broker.connect_failure(PROBE_TIMEOUT_SECONDS) is not None:
