@@ -33,6 +33,7 @@ from tg_gateway.relay import (
     KEPT_SECONDS,
     AnswerLogs,
     AnswerStore,
+    AttemptPauses,
     BackgroundRuns,
     Band,
     BandBounds,
@@ -236,7 +237,10 @@ class Gateway:
     def _make_runs(self, scope: str = "", seconds: float = KEPT_SECONDS) -> BackgroundRuns:
         limits = self._limits
         requestor = self._requestor
-        logs = AnswerLogs(requestor.bus, requestor.topics, scope=scope, seconds=seconds, silence=limits.silence)
+        pauses = AttemptPauses(first=limits.attempt_pause)
+        logs = AnswerLogs(
+            requestor.bus, requestor.topics, scope=scope, seconds=seconds, silence=limits.silence, pauses=pauses
+        )
         store = AnswerStore(logs, max_followers=limits.followers, max_all_followers=limits.all_followers)
         return BackgroundRuns(self._relay, store, max_running=limits.background, max_all=limits.all_background)
 

@@ -19,6 +19,7 @@ from tests.flow.open_responses import MODEL
 from tests.flow.responses_stream import check_stream
 from tests.flow.waiting_band import (
     DEADLINE,
+    ONCE,
     SLOWER,
     Band,
     BusyLlm,
@@ -190,7 +191,7 @@ async def test_what_a_dead_gateway_has_taken_is_asked_unless_a_model_may_have_be
     async with open_band() as it:
         client = await it.open_gateway(limits=Limits(silence=0.2))
         work = await it.occupy(client)
-        taken = await ask(client, "taken")
+        taken = await ask(client, "taken", extra_body=ONCE)
         for note in notes:
             await it.bus.append(CONFIG.topics.kept(taken.id), b"", note)
         waiting = await ask(client, "waiting")
@@ -269,7 +270,7 @@ async def test_what_its_processor_may_have_begun_is_not_begun_by_another_one() -
         it = Band(llm, RemoteBus(bus), stack)
         await stack.enter_async_context(serve(mortal, llm))
         client = await it.open_gateway()
-        begun = await ask(client, "begun")
+        begun = await ask(client, "begun", extra_body=ONCE)
         await asyncio.wait_for(llm.started.wait(), DEADLINE)
         mortal.kill()
         other = BusyLlm()

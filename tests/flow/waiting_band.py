@@ -32,6 +32,9 @@ from tg_schema.errors import RateLimited
 DEADLINE = 20.0
 SLOWER = HeartbeatTiming(interval=0.5)
 """A dead processor is believed in for long enough to ask it."""
+ONCE: dict[str, Any] = {"max_attempts": 1}
+NO_PAUSE = Limits(attempt_pause=0.0)
+"""Lost attempts are made again at once."""
 FLEX = GatewayConfig(port=0, drain=0.05, max_wait=3600)
 
 
@@ -100,7 +103,7 @@ class Band:
     gateways: list[AsyncExitStack] = field(default_factory=list)
     requestors: list[Requestor] = field(default_factory=list)
 
-    async def open_gateway(self, config: GatewayConfig = FLEX, limits: Limits | None = None) -> AsyncOpenAI:
+    async def open_gateway(self, config: GatewayConfig = FLEX, limits: Limits = NO_PAUSE) -> AsyncOpenAI:
         """One more, which knows the model; a client of it."""
         stack = await self.exit.enter_async_context(AsyncExitStack())
         self.gateways.append(stack)

@@ -89,6 +89,7 @@ def test_the_schema_of_a_response_says_how_often_it_may_be_asked(attempts: objec
     asking = next(each for each in OPERATIONS if (each.method, each.path) == ("POST", "v1/responses"))
     body = {"input": "x", "background": True, "service_tier": "flex", "max_attempts": attempts}
     assert bool(asking.find_errors(body, "requestBody", "content", JSON, "schema")) == wrong
+    assert f"without it {GatewayConfig().default_max_attempts} times" in json.dumps(DOCUMENT)
 
 
 @pytest.mark.model

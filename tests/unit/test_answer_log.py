@@ -144,7 +144,7 @@ def write(written: str, place: int) -> Written:
     made = {
         "?": label_lost(claim, str(place - 1)),
         "%": label_lost(claim, str(place - 2)),
-        "~": label_returned(claim, spent=True),
+        "~": label_returned(claim, 5.0),
         ".": {"kind": TAKEN, "claim": claim, "tells": "1"},
     }
     by = {"b_": label(BEGUN, claim), "p_": label_part(0, claim), "e_": label_end("ended", by=claim)}

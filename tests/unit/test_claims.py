@@ -117,7 +117,7 @@ class World:
     async def gateway(self, name: str, bus: SlowBus) -> None:
         """Take the message whenever it comes, as the band does."""
         store = AnswerStore(AnswerLogs(bus, Topics(), silence=SILENCE_SECONDS))
-        while (claim := await store.waiting.claim(None, "r")) is not None:
+        while (claim := await store.waiting.claim(None, "r")).running:
             if claim.mine and await self.go_on(store, claim, name, bus):
                 continue
             if not await store.waiting.outlast("r", claim):

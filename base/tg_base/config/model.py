@@ -118,6 +118,8 @@ class GatewayConfig(Section, frozen=True):
     """Seconds that running streams get to finish on shutdown."""
     max_wait: Annotated[float, msgspec.Meta(ge=0, le=7 * 86_400)] = 0.0
     """Seconds that responses of the tier "flex" may wait on the bus until their model has room; 0 = none waits."""
+    default_max_attempts: Annotated[int, msgspec.Meta(ge=1, le=10)] = 3
+    """How often a model may be asked for a response that waits, if its request has no `max_attempts`."""
     docs: bool = True
     """Whether `/docs` and `/openapi.json` are served, to everybody and without a key."""
     lmi: LmiConfig = LmiConfig()

@@ -24,6 +24,8 @@ class Limits:
         waiting: answers of one key that wait on the bus for room.
         all_waiting: the same, of all keys.
         band_pause: for how long at most nothing that waits for a model is taken after a refusal.
+        attempt_pause: for how long at most an answer that waited is not asked for again after its first lost attempt;
+            it doubles with each.
         followers: clients of one key that follow answers in the background side by side.
         all_followers: the same, of all keys.
         silence: how long such an answer's log may have no new entry before its gateway counts as dead.
@@ -45,6 +47,7 @@ class Limits:
     waiting: int = 1000
     all_waiting: int = 4000
     band_pause: float = 30.0
+    attempt_pause: float = 4.0
     followers: int = 64
     all_followers: int = 256
     silence: float = 15.0

@@ -2,6 +2,7 @@
 
 from tg_gateway.relay.answer_logs import KEPT_SECONDS, AnswerLogs
 from tg_gateway.relay.answer_store import AnswerStore
+from tg_gateway.relay.attempt_pauses import AttemptPauses
 from tg_gateway.relay.background_runs import BackgroundRuns
 from tg_gateway.relay.band import Band
 from tg_gateway.relay.band_bounds import BandBounds
@@ -15,6 +16,7 @@ __all__ = [
     "KEPT_SECONDS",
     "AnswerLogs",
     "AnswerStore",
+    "AttemptPauses",
     "BackgroundRuns",
     "Band",
     "BandBounds",

@@ -29,6 +29,7 @@ _SIGNS: Final = "signs"
 _BY: Final = "by"
 _BEHIND: Final = "behind"
 _SPENT: Final = "spent"
+_RESUMES: Final = "resumes"
 _KIND: Final = "kind"
 _NUMBER: Final = "number"
 _OUTCOME: Final = "outcome"
@@ -86,24 +87,26 @@ def label_taken(claim: str, over: str = "") -> Mapping[str, str]:
     return {_KIND: TAKEN, _CLAIM: claim, _TELLS: "1", _SIGNS: "1"} | ({_OVER: over} if over else {})
 
 
-def label_returned(claim: str, *, spent: bool = False) -> Mapping[str, str]:
+def label_returned(claim: str, resumes: float | None = None) -> Mapping[str, str]:
     """The properties of a note that it waits again.
 
     Args:
         claim: of who had taken it.
-        spent: whether a model may have been asked for it, so that one attempt is used.
+        resumes: a model may have been asked for it, so that one attempt is used: when the next one may begin (wall
+            clock). None = no attempt is used.
     """
-    return {_KIND: RETURNED, _CLAIM: claim} | ({_SPENT: "1"} if spent else {})
+    return {_KIND: RETURNED, _CLAIM: claim} | ({} if resumes is None else {_SPENT: "1", _RESUMES: str(resumes)})
 
 
-def label_lost(claim: str, behind: str) -> Mapping[str, str]:
+def label_lost(claim: str, behind: str, resumes: float = 0.0) -> Mapping[str, str]:
     """The properties of a note that who has taken it is silent, so that it waits again, with one attempt used.
 
     Args:
         claim: of who has taken it.
         behind: the position of the last entry that was read. The note says nothing if there is one between both.
+        resumes: when the next attempt may begin (wall clock).
     """
-    return {_KIND: LOST, _CLAIM: claim, _BEHIND: behind}
+    return {_KIND: LOST, _CLAIM: claim, _BEHIND: behind, _RESUMES: str(resumes)}
 
 
 def label_claim(kind: str, claim: str) -> Mapping[str, str]:
@@ -161,7 +164,9 @@ class AnswerLog:
         taker: the claim of who has taken it, of one that has waited; "" = nobody.
         asked: whether the taker has said that a model is asked.
         attempts: how many were begun, less those that no model was asked in after all.
+        lost: whether the last attempt was lost, and nobody has taken it since.
         again: whether the taker makes the next attempt after one that was lost.
+        resumes: after a lost attempt: when the next one may begin, by the wall clock.
         cancelled: whether a client has cancelled it.
         outcome: how it stands.
         position: of the last entry.
@@ -185,16 +190,17 @@ class AnswerLog:
     def _empty(self) -> None:
         """Know nothing of what comes behind the first entry."""
         self.taker = ""
-        self.asked = self.again = self.cancelled = False
+        self.asked = self.lost = self.again = self.cancelled = False
         self.attempts = 0
+        self.resumes = 0.0
         self.outcome: Outcome = "running"
         self.free = False
         self._end = b""
         self._cut = False
         self._begun = False
         self._tells = self._signs = False
-        # Whether the last attempt was lost, and whether anything of the answer was written.
-        self._lost = self._told = False
+        # Whether anything of the answer was written.
+        self._told = False
         self._next_part = 0
         self._parts: list[bytes] = []
 
@@ -211,7 +217,7 @@ class AnswerLog:
         # Behind an end nothing counts: of two writers that each appended one, all readers take the first.
         elif self.owner is not None and self.outcome == "running":
             if kind in {TAKEN, ASKED, RETURNED, LOST}:
-                self._pass_on(kind, entry.properties, behind)
+                self._pass_on(kind, entry, behind)
             # Who was taken for dead, and was not, finds only later that another one has it.
             elif entry.properties.get(_BY, self.taker) == self.taker:
                 self._add_of_taker(kind, entry)
@@ -244,10 +250,8 @@ class AnswerLog:
         lives = self.outcome == "running" and not self.cancelled
         return lives and self.asked and self._signs and not self._told and self.attempts < self._max_attempts
 
-    def label_dead(self) -> Mapping[str, str]:
-        """The properties of what a reader appends if its writer is lost: it waits again, or that is its end."""
-        if self.repeatable:
-            return label_lost(self.taker, self.position)
+    def label_death(self) -> Mapping[str, str]:
+        """The properties of the end that a reader appends if its writer is lost, and nobody asks for it again."""
         # A chosen name of which nothing was told is free: its head may be of an append that seemed to fail.
         frees = bool(self.claim) and not (self._next_part or self._cut)
         # Signed: if its taker has returned it meanwhile, this is none of its end.
@@ -295,25 +299,25 @@ class AnswerLog:
         else:
             self._end, self.outcome = entry.body, "ended"
 
-    def _pass_on(self, kind: str, properties: Mapping[str, str], behind: str) -> None:
+    def _pass_on(self, kind: str, entry: Entry, behind: str) -> None:
         """Of several who take it at a time the first has it, and only that one asks or returns it."""
-        claim = properties.get(_CLAIM, "")
+        properties, claim = entry.properties, entry.properties.get(_CLAIM, "")
         if kind == TAKEN and (not self.taker or (self._is_free and properties.get(_OVER) == self.taker)):
             self.taker, self._tells, self._signs = claim, _TELLS in properties, _SIGNS in properties
-            self.again, self._lost, self.asked = self._lost, False, False
+            self.again, self.lost, self.asked = self.lost, False, False
         elif not claim or claim != self.taker:
             return
         elif kind == ASKED:
             self.attempts += not self.asked
             self.asked = True
         elif kind == RETURNED:
-            self._let_go(spent=_SPENT in properties)
+            self._let_go(entry, spent=_SPENT in properties)
         elif kind == LOST and self.repeatable and properties.get(_BEHIND) == behind:
-            self._let_go(spent=True)
+            self._let_go(entry, spent=True)
 
-    def _let_go(self, *, spent: bool) -> None:
+    def _let_go(self, entry: Entry, *, spent: bool) -> None:
         self.attempts -= self.asked and not spent
-        self._lost = spent
+        self.lost, self.resumes = spent, _read_number(entry, _RESUMES, 0.0)
         self.taker, self.asked, self._begun = "", False, False
 
     def _add_part(self, entry: Entry) -> None:

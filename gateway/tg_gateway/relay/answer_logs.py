@@ -13,8 +13,9 @@ from typing import Final
 from tg_base.bus import Bus, Entry
 from tg_base.runtime import running
 from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Background, Outcome
-from tg_gateway.relay.answer_log import AnswerLog, label_end, label_first
+from tg_gateway.relay.answer_log import AnswerLog, label_end, label_first, label_lost
 from tg_gateway.relay.answer_writer import AnswerWriter
+from tg_gateway.relay.attempt_pauses import AttemptPauses
 from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.log_watch import watch
 from tg_gateway.relay.written_answers import Written, WrittenAnswers
@@ -44,6 +45,7 @@ class AnswerLogs:
         scope: tells its answers from those of other stores on this bus: none finds another's.
         seconds: how long an answer can be read.
         silence: seconds without an entry after which the writer of an answer in the background counts as dead.
+        pauses: behind lost attempts at those that wait.
         key_answers: answers that one gateway keeps for one key; the oldest make room.
         key_bytes: the same in bytes.
 
@@ -51,6 +53,7 @@ class AnswerLogs:
         bus: as given.
         clock: as given.
         silence: as given.
+        pauses: as given.
         written: what this gateway has written.
     """
 
@@ -63,6 +66,7 @@ class AnswerLogs:
         scope: str = "",
         seconds: float = KEPT_SECONDS,
         silence: float = 15.0,
+        pauses: AttemptPauses | None = None,
         key_answers: int = 1_000,
         key_bytes: int = 64 * 1024 * 1024,
     ) -> None:
@@ -72,6 +76,7 @@ class AnswerLogs:
         self._scope = scope
         self._seconds = seconds
         self.silence = silence
+        self.pauses = pauses or AttemptPauses(clock)
         self.written = WrittenAnswers(bus, topics, key_answers, key_bytes)
 
     def owner(self, key: str | None) -> str:
@@ -177,9 +182,12 @@ class AnswerLogs:
 
     async def declare_dead(self, name: str, log: AnswerLog) -> None:
         """Have the log say that its writer is lost: it waits again, or that is its end. Raises BusError."""
-        if not log.repeatable:
+        if log.repeatable:
+            resumes = self.pauses.choose(log.attempts, log.waits or 0.0)
+            await self.bus.append(self.topic(name), b"", label_lost(log.taker, log.position, resumes))
+        else:
             self.written.mark(name, waits=False)
-        await self.bus.append(self.topic(name), b"", log.label_dead())
+            await self.bus.append(self.topic(name), b"", log.label_death())
 
     async def sweep(self, name: str) -> None:
         """Erase what was appended after an erasure: it has begun a log that nobody would find, and nobody erase."""

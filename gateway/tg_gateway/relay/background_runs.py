@@ -58,6 +58,7 @@ class _Run:
         erased: somebody has erased it.
         abandoned: who asked for it has left before its name was known.
         counted: whether it counts among those that run.
+        overran: it took longer than any answer may, so the next attempt would too.
     """
 
     asked: Ask
@@ -74,6 +75,7 @@ class _Run:
     erased: bool = False
     abandoned: bool = False
     counted: bool = True
+    overran: bool = False
 
     def __post_init__(self) -> None:
         if self.claim is not None:
@@ -111,7 +113,8 @@ class _Run:
 
     def is_repeatable(self, error: TgError) -> bool:
         """Whether a model may be asked once more after this: the way to the last one was lost."""
-        lost = isinstance(error, (Unavailable, IncompleteStream, BusError))
+        # A server whose machine vanishes closes no connection: it is silence that tells, and a clock that ends it.
+        lost = isinstance(error, (Unavailable, IncompleteStream, BusError, Timeout)) and not self.overran
         if self.claim is None or self.cancelled or self.over or not lost:
             return False
         return self.claim.mine and self.claim.log.repeatable
@@ -298,7 +301,7 @@ class BackgroundRuns:
                             exchange.responses.listen_accepted(begin, asked.on_opening)
                         heed = self._heed(run, position, exchange)
                         heeding = await stack.enter_async_context(running(heed))
-                        await self._relay_in_time(exchange, asked, writer)
+                        await self._relay_in_time(run, exchange, writer)
             except TgError as error:
                 if not begun.done():
                     raise
@@ -321,11 +324,10 @@ class BackgroundRuns:
                 # It sees the end, unless somebody has erased the log before that.
                 await asyncio.wait([heeding], timeout=END_SEEN_SECONDS)
 
-    async def _relay_in_time(self, exchange: Exchange, asked: Ask, writer: AnswerWriter) -> None:
-        late = Timeout(f"the response took longer than {MAX_RUN_SECONDS:.0f} s")
-        timer = asyncio.get_running_loop().call_later(MAX_RUN_SECONDS, exchange.responses.fail, late)
+    async def _relay_in_time(self, run: _Run, exchange: Exchange, writer: AnswerWriter) -> None:
+        timer = asyncio.get_running_loop().call_later(MAX_RUN_SECONDS, _end_late, run, exchange)
         try:
-            await exchange.relay(asked.writer, writer)
+            await exchange.relay(run.asked.writer, writer)
         finally:
             timer.cancel()
 
@@ -364,6 +366,11 @@ def _note_entry(run: _Run, entry: Entry, exchange: Exchange) -> bool:
         run.over = kind == END
         exchange.responses.fail(Cancelled("the response was cancelled"))
     return kind == END
+
+
+def _end_late(run: _Run, exchange: Exchange) -> None:
+    run.overran = True
+    exchange.responses.fail(Timeout(f"the response took longer than {MAX_RUN_SECONDS:.0f} s"))
 
 
 async def _check_begun(run: _Run, task: asyncio.Task[None]) -> None:

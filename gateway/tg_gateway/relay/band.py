@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -18,13 +17,14 @@ import structlog
 
 from tg_base.bus import Delivery
 from tg_base.client import Requestor
-from tg_base.protocol import HeartbeatTiming, Route, Subscriptions
+from tg_base.protocol import HeartbeatTiming, Subscriptions
 from tg_base.runtime import report, running, translate_defects
-from tg_base.telemetry import BAND, POISON
+from tg_base.telemetry import POISON
 from tg_gateway.dialects import Ask, Call, Catalogue, Dialect
 from tg_gateway.dialects.answers import Background, Waiting
 from tg_gateway.relay.background_runs import AttemptLost, BackgroundRuns
 from tg_gateway.relay.band_bounds import BandBounds
+from tg_gateway.relay.band_lane import BandLane
 from tg_gateway.relay.claim import Claim
 from tg_gateway.relay.relay import DEFECT_MESSAGE, DRAIN_ERROR_SECONDS
 from tg_gateway.telemetry import AccessLogEntry
@@ -36,10 +36,6 @@ log = structlog.get_logger()
 GROUP: Final = "tg-band"
 ROOM_CHECK_SECONDS: Final = 0.1
 """Between two looks for room, unless an answer of the band has ended: processors announce themselves once a second."""
-MIN_PAUSE_SECONDS: Final = 0.5
-"""After a first refusal, unless the provider asks for more in `retry_after`; it doubles with each."""
-MAX_HELD_MESSAGES: Final = 64
-"""Of one model, whose keys are over their limits: beyond it nothing more is taken until one is let go."""
 
 
 class BandMessage(msgspec.Struct, frozen=True):
@@ -59,74 +55,6 @@ class BandMessage(msgspec.Struct, frozen=True):
     body: msgspec.Raw
     key: str | None
     request: str
-
-
-@dataclass(slots=True)
-class _Lane:
-    """The band of one model.
-
-    Attributes:
-        starting: names of messages in hand for which no model has been asked yet.
-        held: how many wait here until their keys may ask again.
-        asked: names of those that a model was asked for and has neither ended nor refused.
-        window: how many of them may be at a time, for a while after a refusal; None = as many as find room. A pool
-            refuses what its servers have no room for, though its processor has.
-        refusals: how many rounds of refusals came one after the other.
-        refused_at: when the latest came (loop time).
-        resume_at: after a refusal: when to take the next (loop time).
-        freed: something has ended, so there may be room.
-    """
-
-    route: Route[Any, Any]
-    topic: str
-    longest_pause: float
-    starting: set[str] = field(default_factory=set)
-    asked: set[str] = field(default_factory=set)
-    held: int = 0
-    window: int | None = None
-    refusals: int = 0
-    refused_at: float = 0.0
-    resume_at: float = 0.0
-    freed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def count(self, event: str) -> None:
-        """Count what became of one."""
-        BAND.labels(self.route.spec.name, event).inc()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the next may be taken, as far as refusals tell."""
-        now = asyncio.get_running_loop().time()
-        if now < self.resume_at or self.held >= MAX_HELD_MESSAGES:
-            return False
-        # Those that run may take long, and what had no room beside them may have it when others have left.
-        if self.window is None or now >= self.refused_at + self.longest_pause:
-            return True
-        return len(self.asked | self.starting) < max(self.window, 1)
-
-    def end(self) -> None:
-        """One has ended well: its room is free, and perhaps there is more."""
-        self.refusals, self.resume_at = 0, 0.0
-        if self.window is not None:
-            self.window += 1
-
-    def pause(self, seconds: float | None) -> None:
-        """Take nothing for a while: each attempt costs two entries of a log."""
-        self.window, self.refused_at = len(self.asked), asyncio.get_running_loop().time()
-        if self.refused_at < self.resume_at:
-            # Of several that were asked for at once each is refused: it is one round.
-            return
-        wait = max(seconds or 0.0, MIN_PAUSE_SECONDS * 2.0**self.refusals)
-        self.resume_at = self.refused_at + min(wait, self.longest_pause)
-        self.refusals = min(self.refusals + 1, 10)
-
-    async def hold(self, seconds: float | None) -> None:
-        """Wait with one message, while others are taken."""
-        self.held += 1
-        try:
-            await asyncio.sleep(min(max(seconds or 0.0, MIN_PAUSE_SECONDS), self.longest_pause))
-        finally:
-            self.held -= 1
 
 
 class Band:
@@ -159,7 +87,8 @@ class Band:
         self._dialects = dialects
         self._bounds = bounds
         routes = [each for each in catalogue.routes if each.spec.name == TEXT_COMPLETION.name and not each.plain]
-        self._lanes = {route.request: _Lane(route, self._topics.band(route.request), longest_pause) for route in routes}
+        lanes = [BandLane(route, self._topics.band(route.request), longest_pause) for route in routes]
+        self._lanes = {lane.route.request: lane for lane in lanes}
         self._deliveries: dict[str, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._making: set[asyncio.Task[Any] | None] = set()
@@ -227,7 +156,7 @@ class Band:
         """Whether an answer of this service can wait."""
         return asked.route.request in self._lanes
 
-    async def _pump(self, lane: _Lane, messages: AsyncIterator[Delivery]) -> None:
+    async def _pump(self, lane: BandLane, messages: AsyncIterator[Delivery]) -> None:
         """Take one message after the other, each when there is room or when it has expired."""
         async for delivery in messages:
             try:
@@ -240,8 +169,7 @@ class Band:
             # After a lost connection the broker delivers again what is not acknowledged; only the newest can be.
             self._deliveries[message.name] = delivery
             if not known:
-                await self._until_room(lane, message.until)
-                lane.starting.add(message.name)
+                await self._until_room(lane, message)
                 task = asyncio.create_task(self._take(lane, message), name="band")
                 self._tasks.add(task)
                 task.add_done_callback(self._on_done)
@@ -250,17 +178,22 @@ class Band:
         self._tasks.discard(task)
         report(task)
 
-    async def _until_room(self, lane: _Lane, until: float) -> None:
-        """Wait until the model would begin one more at once and nobody waits for it, or until the time is over."""
-        while time.time() < until:
-            if lane.is_open and self._requestor.admission.room(lane.route.request) > len(lane.starting):
-                return
+    async def _until_room(self, lane: BandLane, message: BandMessage, *, resumed: bool = False) -> None:
+        """Wait until the model would begin one more at once and nobody waits for it, or until the time is over.
+
+        Then it counts among those that start. `resumed`: it was taken before, and waits in this process.
+        """
+        while time.time() < message.until:
+            room = self._requestor.admission.room(lane.route.request) > len(lane.starting)
+            if room and lane.is_open and (resumed or not lane.is_full):
+                break
             lane.freed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(ROOM_CHECK_SECONDS):
                     await lane.freed.wait()
+        lane.starting.add(message.name)
 
-    async def _take(self, lane: _Lane, message: BandMessage) -> None:
+    async def _take(self, lane: BandLane, message: BandMessage) -> None:
         ended = False
         try:
             with translate_defects(Internal, DEFECT_MESSAGE, "band.defect", log):
@@ -278,7 +211,7 @@ class Band:
             else:
                 delivery.nack()
 
-    async def _see_to(self, lane: _Lane, message: BandMessage) -> bool:
+    async def _see_to(self, lane: BandLane, message: BandMessage) -> bool:
         """Make one answer, end it, or wait for who makes it; whether it has its end.
 
         Raises:
@@ -286,26 +219,45 @@ class Band:
         """
         name = message.name
         claim = await self._answers.claim(message.key, name)
-        if claim is None:
-            lane.count("dropped")
+        # What another one had when it ended was counted there, also if its acknowledgement has been lost.
+        waited = claim.log.taker in {"", claim.own}
+        if waited and (claim.log.again or claim.log.lost):
+            lane.count("again")
+        if not claim.running:
+            if waited:
+                lane.count("dropped")
             return True
         if not claim.mine:
             # A message that came twice, or whose gateway has died after a model may have been asked.
             return await self._outlast(lane, name, claim)
-        if claim.log.again:
-            lane.count("again")
         if time.time() >= message.until:
             await self._logs.declare(name, claim.log.overdue)
             lane.count("expired")
             return True
         lane.count("taken")
+        if seconds := self._answers.measure_pause(claim):
+            await self._pause(lane, message, seconds)
+            await self._answers.reload(message.key, name, claim)
+            if not claim.mine:
+                return not claim.running or await self._outlast(lane, name, claim)
+            if time.time() >= message.until:
+                await self._logs.declare(name, claim.log.overdue)
+                return True
         return await self._make(lane, message, claim)
 
-    async def _outlast(self, lane: _Lane, name: str, claim: Claim) -> bool:
+    async def _pause(self, lane: BandLane, message: BandMessage, seconds: float) -> None:
+        """Let others start meanwhile; then wait for room again."""
+        lane.starting.discard(message.name)
+        lane.freed.set()
+        with lane.count_paused(len(message.body)):
+            await asyncio.sleep(max(min(seconds, message.until - time.time()), 0.0))
+            await self._until_room(lane, message, resumed=True)
+
+    async def _outlast(self, lane: BandLane, name: str, claim: Claim) -> bool:
         lane.starting.discard(name)
         return not await self._answers.outlast(name, claim)
 
-    async def _make(self, lane: _Lane, message: BandMessage, claim: Claim) -> bool:
+    async def _make(self, lane: BandLane, message: BandMessage, claim: Claim) -> bool:
         name = message.name
         try:
             asked, background = self._restart(message)

@@ -128,10 +128,18 @@ class Claim:
                 await declare_dead()
         return self.running
 
-    async def give_back(self, *, spent: bool = False) -> None:
+    async def reload(self, load: Callable[[], Awaitable[AnswerLog]]) -> None:
+        """Read its log anew, of one that is not asked for yet; as `take`."""
+        try:
+            self._log = await load()
+        except NotFound:
+            self._log = AnswerLog()
+        self._log.drop_bodies()
+
+    async def give_back(self, resumes: float | None = None) -> None:
         """Let it wait again: no model makes it. Raises BusError as `take`.
 
         Args:
-            spent: whether one may have been asked for it, so that one attempt is used.
+            resumes: as of `label_returned`.
         """
-        await self._bus.append(self._topic, b"", label_returned(self.own, spent=spent))
+        await self._bus.append(self._topic, b"", label_returned(self.own, resumes))

@@ -33,18 +33,25 @@ class WaitingAnswers:
             await self._logs.bus.append(self._logs.topic(name), background.begin, label_part(0))
         return until
 
-    async def claim(self, key: str | None, name: str) -> Claim | None:
-        """Take an answer that waits; None: it has ended, expired or was erased, or is somebody else's.
+    async def claim(self, key: str | None, name: str) -> Claim:
+        """Take an answer that waits. It does not run if it has ended, expired or was erased, or is somebody else's.
 
         Raises:
             BusError: the bus did not answer; so nobody knows who has it.
         """
-        # Before it is a part of a topic's name: what is on the bus may be anybody's.
-        if not is_name(name):
-            return None
         claim = Claim(self._logs.bus, self._logs.topic(name))
-        await claim.take(lambda: self._logs.load(self._logs.owner(key), name))
-        return claim if claim.running else None
+        # Before it is a part of a topic's name: what is on the bus may be anybody's.
+        if is_name(name):
+            await claim.take(lambda: self._logs.load(self._logs.owner(key), name))
+        return claim
+
+    def measure_pause(self, claim: Claim) -> float:
+        """Seconds until the next attempt may begin."""
+        return self._logs.pauses.measure(claim.log.resumes)
+
+    async def reload(self, key: str | None, name: str, claim: Claim) -> None:
+        """Find what has become of one after its pause. Raises BusError as `claim`."""
+        await claim.reload(lambda: self._logs.load(self._logs.owner(key), name))
 
     @asynccontextmanager
     async def go_on(self, background: Background, claim: Claim) -> AsyncIterator[tuple[AnswerWriter, str]]:
@@ -54,9 +61,16 @@ class WaitingAnswers:
             yield writer, claim.position
 
     async def give_back(self, name: str, claim: Claim, *, spent: bool = False) -> None:
-        """Let an answer wait again that was taken, as `Claim.give_back`. Raises BusError as `claim`."""
+        """Let an answer wait again that was taken. Raises BusError as `claim`.
+
+        Args:
+            name: of the answer.
+            claim: of who had taken it.
+            spent: whether a model may have been asked for it, so that one attempt is used, and a pause follows.
+        """
         self._logs.written.mark(name, waits=True)
-        await claim.give_back(spent=spent)
+        log = claim.log
+        await claim.give_back(self._logs.pauses.choose(log.attempts, log.waits or 0.0) if spent else None)
 
     async def outlast(self, name: str, claim: Claim) -> bool:
         """Wait until one that somebody else has taken is over, or has no sign of life; whether it waits again.

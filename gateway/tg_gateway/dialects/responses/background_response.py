@@ -62,6 +62,19 @@ class WaitingRequest(msgspec.Struct, frozen=True):
     born: Birth
 
 
+@dataclass(frozen=True, slots=True)
+class WaitTerms:
+    """What a gateway lets wait.
+
+    Attributes:
+        max_wait: seconds, at most; of a request that says nothing too.
+        attempts: how often a model may be asked, where a request does not say it.
+    """
+
+    max_wait: float
+    attempts: int
+
+
 class _Stated(msgspec.Struct, frozen=True):
     status: ResponseStatus
 
@@ -94,13 +107,14 @@ def make_background(
 
 
 def make_waiting(
-    body: RequestBody, items: tuple[InputItem, ...], earlier: int, born: Birth, max_wait: float
+    body: RequestBody, items: tuple[InputItem, ...], earlier: int, born: Birth, terms: WaitTerms
 ) -> Waiting:
-    """How a response waits for room, at most `max_wait` seconds, and how often it may be asked."""
+    """How a response waits for room, and how often it may be asked."""
     # An earlier response may be gone by then, so its items come along; a text stays one.
     given = body.input if isinstance(body.input, str) else items
     request = WaitingRequest(msgspec.structs.replace(body, input=given), earlier, born)
-    return Waiting(DIALECT, encode(request), min(body.max_wait or max_wait, max_wait), body.max_attempts or 1)
+    seconds = min(body.max_wait or terms.max_wait, terms.max_wait)
+    return Waiting(DIALECT, encode(request), seconds, body.max_attempts or terms.attempts)
 
 
 # What the gateway is given is no function inside another: those cannot be pickled.

@@ -21,7 +21,7 @@ from tg_gateway.dialects import (
 )
 from tg_gateway.dialects.answers import StreamedAnswer, Waiting
 from tg_gateway.dialects.openai import refuse
-from tg_gateway.dialects.responses.background_response import WaitingRequest, make_background, make_waiting
+from tg_gateway.dialects.responses.background_response import WaitingRequest, WaitTerms, make_background, make_waiting
 from tg_gateway.dialects.responses.compaction import CompactionWriter, make_compaction, read_compaction
 from tg_gateway.dialects.responses.conversation import ResponsesConversation
 from tg_gateway.dialects.responses.descriptions import RESPONSES_DESCRIPTIONS
@@ -65,19 +65,20 @@ class Responses(Dialect):
     restarts = DIALECT
     descriptions = RESPONSES_DESCRIPTIONS
 
-    def __init__(self, max_wait: float = 0.0) -> None:
-        self._max_wait = max_wait
+    def __init__(self, waits: WaitTerms | None = None) -> None:
+        self._waits = waits
 
     @override
     def configure(self, config: GatewayConfig) -> "Responses":
-        return Responses(config.max_wait)
+        waits = WaitTerms(config.max_wait, config.default_max_attempts)
+        return Responses(waits if config.max_wait else None)
 
     @override
     def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer | StreamedAnswer]:
         if (answer := _ABOUT_KEPT.get(call.operation)) is not None:
             return answer(call)
         body = read_compaction(call.body) if call.operation == COMPACT else read_body(call.body)
-        if not self._max_wait:
+        if self._waits is None:
             if body.max_attempts is not None:
                 raise InvalidParameter(
                     "no response waits at this gateway, which has no max_wait: leave max_attempts out", "max_attempts"
@@ -85,7 +86,7 @@ class Responses(Dialect):
             body = msgspec.structs.replace(body, service_tier=None)
         if body.previous_response_id is None and not body.background and not refers(list_items(body)):
             return _make_ask(call, body, list_items(body))
-        return _go_on(call, body, self._max_wait)
+        return _go_on(call, body, self._waits)
 
     @override
     def restart(self, call: Call) -> Ask:
@@ -105,7 +106,7 @@ class Responses(Dialect):
         return ResponsesConversation(socket)
 
 
-async def _go_on(call: Call, body: RequestBody, max_wait: float) -> Ask:
+async def _go_on(call: Call, body: RequestBody, waits: WaitTerms | None) -> Ask:
     """What needs what is kept, or runs in the background."""
     previous = body.previous_response_id
     earlier = () if previous is None else await recall_items(call.kept, previous)
@@ -115,11 +116,11 @@ async def _go_on(call: Call, body: RequestBody, max_wait: float) -> Ask:
     # Who reads it comes on another connection, so it is always kept.
     if body.background:
         body = msgspec.structs.replace(body, store=True)
-    return _make_ask(call, body, items, len(earlier), max_wait)
+    return _make_ask(call, body, items, len(earlier), waits)
 
 
 def _make_ask(
-    call: Call, body: RequestBody, items: tuple[InputItem, ...], earlier: int = 0, max_wait: float = 0.0
+    call: Call, body: RequestBody, items: tuple[InputItem, ...], earlier: int = 0, waits: WaitTerms | None = None
 ) -> Ask:
     found = call.catalogue.find_model(body.model)
     call.route = found.route
@@ -134,7 +135,7 @@ def _make_ask(
     if body.background:
         # Before a model is asked: what is too large to be kept shall cost nothing.
         check_items(items)
-        waiting = make_waiting(body, items, earlier, draft.born, max_wait) if body.flexible else None
+        waiting = make_waiting(body, items, earlier, draft.born, waits) if waits and body.flexible else None
         return _ask_in_background(found, draft, request, items, waiting)
     events: list[bytes] = []
     writer: Writer[TextCompletionResponse]

@@ -16,6 +16,11 @@ FLEX = "flex"
 """The service tier of what may wait (OpenAI's word)."""
 MAX_ATTEMPTS = 10
 """The highest `max_attempts`, a field of ours: how often a model may be asked for what waits."""
+_SAID_OF_ATTEMPTS = (
+    "how often a model may be asked for a response that waits; "
+    "without it 3 times, or as often as default_max_attempts of the gateway says"
+)
+Attempts = Annotated[int, msgspec.Meta(ge=1, le=MAX_ATTEMPTS, description=_SAID_OF_ATTEMPTS)]
 TEXT_LOGPROBS = "message.output_text.logprobs"
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 """Values of `include` that this door has."""
@@ -122,7 +127,7 @@ class RequestBody(msgspec.Struct, frozen=True):
     background: bool | None = None
     service_tier: str | None = None
     max_wait: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=MAX_ATTEMPTS)] | None = None
+    max_attempts: Attempts | None = None
     previous_response_id: str | None = None
     conversation: Any = None
     prompt: Any = None

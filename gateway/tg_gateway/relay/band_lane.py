@@ -1,0 +1,107 @@
+"""Band -> whether the next one may be taken: what of one model is in this gateway's hands, and what was refused."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tg_base.protocol import Route
+from tg_base.telemetry import BAND
+
+MIN_PAUSE_SECONDS: Final = 0.5
+"""After a first refusal, unless the provider asks for more in `retry_after`; it doubles with each."""
+MAX_HELD_MESSAGES: Final = 64
+"""Of one model, whose keys are over their limits: beyond it nothing more is taken until one is let go."""
+MAX_PAUSED_BYTES: Final = 64 * 1024 * 1024
+"""Of messages of one model after lost attempts: the same."""
+PAUSED_TASK_BYTES: Final = 16 * 1024
+"""That each of them counts besides its message."""
+
+
+@dataclass(slots=True)
+class BandLane:
+    """The band of one model, as one gateway takes from it.
+
+    Attributes:
+        route: the service.
+        topic: of the band.
+        longest_pause: seconds until the next is taken after a refusal, at most.
+        starting: names of messages in hand for which no model has been asked yet.
+        held: how many wait here until their keys may ask again.
+        paused: bytes of those that wait here for the end of their pause, or for room behind it.
+        asked: names of those that a model was asked for and has neither ended nor refused.
+        window: how many of them may be at a time, for a while after a refusal; None = as many as find room. A pool
+            refuses what its servers have no room for, though its processor has.
+        refusals: how many rounds of refusals came one after the other.
+        refused_at: when the latest came (loop time).
+        resume_at: after a refusal: when to take the next (loop time).
+        freed: something has ended, so there may be room.
+    """
+
+    route: Route[Any, Any]
+    topic: str
+    longest_pause: float
+    starting: set[str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
+    held: int = 0
+    paused: int = 0
+    window: int | None = None
+    refusals: int = 0
+    refused_at: float = 0.0
+    resume_at: float = 0.0
+    freed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def count(self, event: str) -> None:
+        """Count what became of one."""
+        BAND.labels(self.route.spec.name, event).inc()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many wait in this process as may."""
+        return self.held >= MAX_HELD_MESSAGES or self.paused >= MAX_PAUSED_BYTES
+
+    @property
+    def is_open(self) -> bool:
+        """Whether one more may be asked for, as far as refusals tell."""
+        now = asyncio.get_running_loop().time()
+        if now < self.resume_at:
+            return False
+        # Those that run may take long, and what had no room beside them may have it when others have left.
+        if self.window is None or now >= self.refused_at + self.longest_pause:
+            return True
+        return len(self.asked | self.starting) < max(self.window, 1)
+
+    def end(self) -> None:
+        """One has ended well: its room is free, and perhaps there is more."""
+        self.refusals, self.resume_at = 0, 0.0
+        if self.window is not None:
+            self.window += 1
+
+    def pause(self, seconds: float | None) -> None:
+        """Take nothing for a while: each attempt costs two entries of a log."""
+        self.window, self.refused_at = len(self.asked), asyncio.get_running_loop().time()
+        if self.refused_at < self.resume_at:
+            # Of several that were asked for at once each is refused: it is one round.
+            return
+        wait = max(seconds or 0.0, MIN_PAUSE_SECONDS * 2.0**self.refusals)
+        self.resume_at = self.refused_at + min(wait, self.longest_pause)
+        self.refusals = min(self.refusals + 1, 10)
+
+    async def hold(self, seconds: float | None) -> None:
+        """Wait with one message, while others are taken."""
+        self.held += 1
+        try:
+            await asyncio.sleep(min(max(seconds or 0.0, MIN_PAUSE_SECONDS), self.longest_pause))
+        finally:
+            self.held -= 1
+
+    @contextmanager
+    def count_paused(self, size: int) -> Iterator[None]:
+        """One with a body of this size waits in this process inside the block."""
+        size += PAUSED_TASK_BYTES
+        self.paused += size
+        try:
+            yield
+        finally:
+            self.paused -= size
