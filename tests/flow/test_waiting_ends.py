@@ -16,6 +16,8 @@ from tg_gateway.relay.answer_log import END, RETURNED, kind_of
 
 ALIVE = Limits(silence=1000.0)
 """Nobody is taken for dead within the test."""
+TURNS = 100
+"""Of the event loop: more than a gateway needs to close what waits for nothing."""
 
 
 class WatchedBus(PassingBus):
@@ -62,12 +64,23 @@ async def test_what_is_deleted_while_a_model_works_on_it_leaves_the_band_at_once
         await asyncio.wait_for(bus.acknowledged.wait(), DEADLINE)
 
 
-class SlowBus(PassingBus):
-    """Its broker takes its time for each entry of a log."""
+class HeldBus(PassingBus):
+    """Its broker takes no entry that says how an answer stands, before it is told to.
+
+    Attributes:
+        held: set when there is one.
+        go: set it to let all pass.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.held, self.go = asyncio.Event(), asyncio.Event()
 
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
-        await asyncio.sleep(0.1)
+        if properties["kind"] in {END, RETURNED}:
+            self.held.set()
+            await self.go.wait()
         return await super().append(topic, body, properties)
 
     @override
@@ -79,10 +92,16 @@ class SlowBus(PassingBus):
 @pytest.mark.parametrize(("attempts", "last"), [(1, END), (2, RETURNED)])
 async def test_a_gateway_that_shuts_down_says_how_what_it_made_stands(attempts: int, last: str) -> None:
     async with open_band() as it:
-        it.bus = SlowBus(it.bus)
+        it.bus = bus = HeldBus(it.bus)
         client = await it.open_gateway(limits=ALIVE)
         made = await ask(client, "made", extra_body={"max_attempts": attempts})
         await asyncio.wait_for(it.llm.started.wait(), DEADLINE)
-        await it.gateways[0].aclose()
+        closing = asyncio.create_task(it.gateways[0].aclose())
+        await asyncio.wait_for(bus.held.wait(), DEADLINE)
+        # All else is closed by then.
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        bus.go.set()
+        await closing
         # Nobody has to wait for its silence.
         assert kind_of((await it.bus.read(CONFIG.topics.kept(made.id)))[-1]) == last
