@@ -31,23 +31,12 @@ from tg_schema.errors import BusError
 from tg_serve import launcher
 from tg_serve.options import ServeOptions
 
-
-@pytest.fixture(autouse=True)
-def fresh() -> None:
-    OneWord.gate = asyncio.Event()
-    OneWord.rehearsed, OneWord.opening, OneWord.opened, OneWord.closed = [], [], [], []
+pytestmark = pytest.mark.usefixtures("fresh_models")
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    file = tmp_path / "tg.toml"
-    write(file, SERVED)
-    return file
-
-
-@pytest.fixture
-async def it(file: Path) -> AsyncIterator[Served]:
-    async with serving(file) as served:
+async def it(models_file: Path) -> AsyncIterator[Served]:
+    async with serving(models_file) as served:
         yield served
 
 
@@ -86,12 +75,12 @@ async def test_a_provider_with_a_defect_leaves_all_as_it_was(it: Served) -> None
     assert await it.say() == "old old"
 
 
-async def test_a_replaced_model_that_cannot_be_closed_leaves_the_others_serving(file: Path) -> None:
-    write(file, SERVED.replace("old", "unclosable"))
-    async with serving(file) as it:
-        write(file, SERVED)
+async def test_a_replaced_model_that_cannot_be_closed_leaves_the_others_serving(models_file: Path) -> None:
+    write(models_file, SERVED.replace("old", "unclosable"))
+    async with serving(models_file) as it:
+        write(models_file, SERVED)
         assert (await it.told("model.close_failed"))["model"] == "m"
-        write(file, SERVED.replace("other", "further"))
+        write(models_file, SERVED.replace("other", "further"))
         await until(lambda: OneWord.closed == ["unclosable", "other"])
         assert [await it.say(flow) for flow in "fg"] == ["old old", "further further"]
 
@@ -174,20 +163,20 @@ async def test_a_service_names_its_models_without_those_whose_tables_have_gone(i
     assert TextCompletionKind().summarize(it.watcher.config) == f"m of {PROVIDER}"
 
 
-async def test_a_server_follows_its_file(file: Path) -> None:
+async def test_a_server_follows_its_file(models_file: Path) -> None:
     text = "[gateway]\nport = 0\n" + SERVED.replace("f.text", "default.text")
-    write(file, text)
+    write(models_file, text)
     with capture_logs() as logs:
-        async with launcher.launch(ServeOptions(file=file)) as (_, url), TgClient(url or "") as client:
+        async with launcher.launch(ServeOptions(file=models_file)) as (_, url), TgClient(url or "") as client:
             assert (await client.flow().text_completion("", "x")).text == "old old"
-            write(file, text.replace("old", "new"))
+            write(models_file, text.replace("old", "new"))
             await until(lambda: any(line["event"] == "models.in_force" for line in logs))
             assert (await client.flow().text_completion("", "x")).text == "new new"
 
 
-async def test_leaving_ends_old_and_new_ones(file: Path) -> None:
+async def test_leaving_ends_old_and_new_ones(models_file: Path) -> None:
     waits = TextCompletionRequest(prompt="wait", streaming=True)
-    async with serving(file) as it, it.clients["f"].stream(waits) as records:
+    async with serving(models_file) as it, it.clients["f"].stream(waits) as records:
         await anext(records)
         write(it.file, SERVED.replace("old", "new"))
         await it.told("models.in_force")

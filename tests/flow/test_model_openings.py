@@ -18,44 +18,33 @@ from tests.flow.edited_models import (
 from tests.until import until
 from tg_schema.errors import Unavailable
 
-
-@pytest.fixture(autouse=True)
-def fresh() -> None:
-    OneWord.gate = asyncio.Event()
-    OneWord.rehearsed, OneWord.opening, OneWord.opened, OneWord.closed = [], [], [], []
+pytestmark = pytest.mark.usefixtures("fresh_models")
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    file = tmp_path / "tg.toml"
-    write(file, SERVED)
-    return file
-
-
-async def test_models_are_opened_side_by_side(file: Path) -> None:
-    write(file, table("m", "meets") + table("n", "meets") + FLOWS)
-    async with asyncio.timeout(20), serving(file) as it:
+async def test_models_are_opened_side_by_side(models_file: Path) -> None:
+    write(models_file, table("m", "meets") + table("n", "meets") + FLOWS)
+    async with asyncio.timeout(20), serving(models_file) as it:
         assert await it.say() == "meets meets"
 
 
-async def test_the_path_of_a_lazy_model_that_is_missing_is_for_the_log_alone(file: Path) -> None:
-    write(file, LAZY_WITHOUT_FILE + FLOWS_OF_ONE)
-    async with serving(file) as it:
+async def test_the_path_of_a_lazy_model_that_is_missing_is_for_the_log_alone(models_file: Path) -> None:
+    write(models_file, LAZY_WITHOUT_FILE + FLOWS_OF_ONE)
+    async with serving(models_file) as it:
         with pytest.raises(Unavailable, match=r"^the model cannot be opened; the log of its processor says why$"):
             await it.say()
         assert "nowhere.gguf" in (await it.told("model.failed"))["reason"]
 
 
 async def test_a_model_that_cannot_be_opened_at_the_start_leaves_the_others_serving(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+    models_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OneWord, "broken", {"old"})
-    async with serving(file, retry=0.01) as it:
+    async with serving(models_file, retry=0.01) as it:
         failed = await it.told("model.failed")
-        assert (failed["model"], failed["reason"]) == ("m", f"{file}, line 2: the weights are gone")
+        assert (failed["model"], failed["reason"]) == ("m", f"{models_file}, line 2: the weights are gone")
         assert await it.say("g") == "other other"
         # It refuses no edit of another model, and is tried again.
-        write(file, SERVED.replace("other", "new"))
+        write(models_file, SERVED.replace("other", "new"))
         assert (await it.told("models.in_force"))["begun"] == ["n"]
         OneWord.broken.clear()
         await until(lambda: any(line.get("begun") == ["m"] for line in it.logs))
@@ -63,12 +52,12 @@ async def test_a_model_that_cannot_be_opened_at_the_start_leaves_the_others_serv
 
 
 async def test_a_refused_edit_does_not_keep_a_model_from_recovering(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+    models_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OneWord, "broken", {"old", "worse"})
-    async with serving(file, retry=0.01) as it:
+    async with serving(models_file, retry=0.01) as it:
         await it.told("model.failed")
-        write(file, SERVED.replace("other", "worse"))
+        write(models_file, SERVED.replace("other", "worse"))
         await it.told("models.refused")
         OneWord.broken.discard("old")
         async with asyncio.timeout(20):
@@ -79,27 +68,27 @@ async def test_a_refused_edit_does_not_keep_a_model_from_recovering(
 
 
 async def test_where_no_model_can_be_opened_the_first_error_ends_the_start(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+    models_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OneWord, "broken", {"old", "other"})
     with pytest.raises(Unavailable, match=r"line 2: the weights are gone"):
-        async with serving(file):
+        async with serving(models_file):
             pass
 
 
-async def test_leaving_cancels_an_opening_that_hangs(file: Path) -> None:
-    async with asyncio.timeout(20), serving(file) as it:
+async def test_leaving_cancels_an_opening_that_hangs(models_file: Path) -> None:
+    async with asyncio.timeout(20), serving(models_file) as it:
         write(it.file, SERVED.replace("other", "hangs"))
         await until(lambda: OneWord.opening[2:] == ["hangs"])
     assert sorted(OneWord.closed) == ["old", "other"]
 
 
-async def test_a_lazy_model_is_opened_for_its_first_request_and_stays(file: Path) -> None:
+async def test_a_lazy_model_is_opened_for_its_first_request_and_stays(models_file: Path) -> None:
     write(
-        file,
+        models_file,
         table("m", "late").replace("[models.m.options]", "lazy = true\n[models.m.options]") + table("n", "x") + FLOWS,
     )
-    async with serving(file) as it:
+    async with serving(models_file) as it:
         assert (OneWord.rehearsed, OneWord.opened) == ([], ["x"])
         for _ in range(2):
             assert await it.say() == "late late"
@@ -107,14 +96,16 @@ async def test_a_lazy_model_is_opened_for_its_first_request_and_stays(file: Path
     assert sorted(OneWord.closed) == ["late", "x"]
 
 
-async def test_a_lazy_model_that_cannot_be_opened_is_named_in_the_log(file: Path) -> None:
+async def test_a_lazy_model_that_cannot_be_opened_is_named_in_the_log(models_file: Path) -> None:
     """With its place in the file, which is not for whoever asks; the next one who asks has it tried again."""
-    write(file, table("m", "late").replace("[models.m.options]", "lazy = true\n[models.m.options]") + FLOWS_OF_ONE)
+    write(
+        models_file, table("m", "late").replace("[models.m.options]", "lazy = true\n[models.m.options]") + FLOWS_OF_ONE
+    )
     OneWord.broken.add("late")
-    async with serving(file) as it:
+    async with serving(models_file) as it:
         with pytest.raises(Unavailable, match=r"^the weights are gone$"):
             await it.say()
         OneWord.broken.clear()
         failed = await it.told("model.failed")
-        assert (failed["model"], failed["reason"]) == ("m", f"{file}, line 2: the weights are gone")
+        assert (failed["model"], failed["reason"]) == ("m", f"{models_file}, line 2: the weights are gone")
         assert await it.say() == "late late"
