@@ -17,7 +17,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.access import Limits
-from tg_gateway.relay import background_runs
+from tg_gateway.relay import background_runs, band_lane
 from tg_gateway.relay.answer_log import ASKED, CANCEL, label_claim, label_returned, label_taken
 from tg_schema import TextCompletionRequest
 
@@ -69,6 +69,19 @@ async def test_nobody_waits_for_the_pause_of_another_one() -> None:
             assert (await poll(client, (await ask(client, name)).id)).status == "completed"
         assert ((await client.responses.retrieve(made.id)).status, len(llm.asked_at)) == ("queued", 1)
         assert (await client.responses.cancel(made.id)).status == "cancelled"
+
+
+async def test_what_pauses_is_bounded_and_begins_before_what_it_keeps_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(band_lane, "MAX_PAUSED_BYTES", 1)
+    bus, llm = MemoryBus(), CutLlm()
+    async with serve(bus, llm), AsyncExitStack() as stack:
+        client = await Band(llm, bus, stack).open_gateway(limits=Limits(attempt_pause=1.0))
+        made = await ask(client, "made", extra_body={"max_attempts": 2})
+        await until(lambda: len(llm.asked_at) == 1)
+        llm.steps.release()
+        other = await ask(client, "other")
+        assert (await poll(client, made.id)).status == "failed"
+        assert (await poll(client, other.id)).status == "completed"
 
 
 async def test_a_pause_outlives_its_gateway_and_ends_with_the_time_to_begin() -> None:

@@ -49,6 +49,7 @@ async def test_what_waits_is_made_below_all_other_work_and_in_its_order() -> Non
         second = await ask(client, "second", extra_body={"max_wait": 600})
         # It comes last, and is asked first.
         more = asyncio.create_task(client.responses.create(model=MODEL, input="1", user="more"))
+        await until(lambda: len(it.requestors[0]._streams) == 2)
         found = await client.responses.retrieve(name)
         assert (found.status, found.service_tier, found.to_dict()["created_at"]) == ("queued", "flex", found.created_at)
         for _ in range(4):
