@@ -1,6 +1,7 @@
 """Responses that a model works on when they are deleted, or when their gateway shuts down: what the band is told."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -8,11 +9,20 @@ import pytest
 from typing_extensions import override
 
 from tests.fakes.passing_bus import PassingBus
-from tests.flow.open_gateway import CONFIG
+from tests.flow.open_gateway import CONFIG, TEXTS
 from tests.flow.waiting_band import DEADLINE, ask, open_band
 from tg_base.bus import Bus, Delivery, LogWriter
 from tg_gateway.access import Limits
-from tg_gateway.relay.answer_log import END, RETURNED, kind_of
+from tg_gateway.relay.answer_log import (
+    ASKED,
+    END,
+    RETURNED,
+    TAKEN,
+    kind_of,
+    label_claim,
+    label_returned,
+    label_taken,
+)
 
 ALIVE = Limits(silence=1000.0)
 """Nobody is taken for dead within the test."""
@@ -21,11 +31,17 @@ TURNS = 100
 
 
 class WatchedBus(PassingBus):
-    """Says when the only message of the band is acknowledged."""
+    """Says when the only message of the band is acknowledged, and how many requests were published."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
         self.acknowledged = asyncio.Event()
+        self.asked = 0
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        self.asked += topic == TEXTS[0].request
+        await super().publish(topic, body, properties)
 
     @override
     @asynccontextmanager
@@ -62,6 +78,25 @@ async def test_what_is_deleted_while_a_model_works_on_it_leaves_the_band_at_once
         await asyncio.wait_for(it.llm.stopped.wait(), DEADLINE)
         # Not after as long as a gateway that is silent counts as alive.
         await asyncio.wait_for(bus.acknowledged.wait(), DEADLINE)
+
+
+async def test_what_is_cancelled_in_its_pause_is_asked_of_nobody() -> None:
+    async with open_band() as it:
+        it.bus = bus = WatchedBus(it.bus)
+        client = await it.open_gateway(limits=ALIVE)
+        work = await it.occupy(client)
+        made = await ask(client, "made")
+        topic = CONFIG.topics.kept(made.id)
+        for note in (label_taken("dead"), label_claim(ASKED, "dead"), label_returned("dead", time.time() + 2)):
+            await bus.append(topic, b"", note)
+        it.llm.steps.release()
+        await work
+        async with asyncio.timeout(DEADLINE), bus.follow(topic, (await bus.read(topic))[3].position) as entries:
+            assert kind_of(await anext(entries)) == TAKEN
+        assert (await client.responses.cancel(made.id)).status == "cancelled"
+        await asyncio.wait_for(bus.acknowledged.wait(), DEADLINE)
+        # For the work alone.
+        assert (bus.asked, it.llm.order) == (1, ["work"])
 
 
 class HeldBus(PassingBus):
