@@ -1,8 +1,10 @@
 """Whether a request that may have been delivered before is begun: only on a fresh answer to a question of its own."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
+import msgspec
 from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
@@ -61,14 +63,17 @@ class Questions(Responder):
         pass
 
 
-async def begun(patience: float, slots: Slots | None = None) -> tuple[RequestTask, Questions, CountingLlm]:
-    """Work that waits for an answer."""
+async def begun(
+    patience: float, slots: Slots | None = None, call: RequestHeaders = DOUBTFUL, waited: float = 0.0
+) -> tuple[RequestTask, Questions, CountingLlm]:
+    """Work that waits for an answer; waited: seconds since its request came."""
     llm, reply, slots = CountingLlm(), Questions(), slots or Slots(1)
     made: asyncio.Future[RequestTask] = asyncio.get_running_loop().create_future()
 
     async def run() -> None:
         slot = slots.slot(ROUTE)
-        work = RequestTask(llm, ROUTE, DOUBTFUL, slot, patience=patience, bodies=BodyReceiver(), processor="p")
+        came = asyncio.get_running_loop().time() - waited
+        work = RequestTask(llm, ROUTE, call, slot, came=came, patience=patience, bodies=BodyReceiver(), processor="p")
         made.set_result(work)
         await work.run(TextCompletionRequest(prompt="1", streaming=True), reply)
 
@@ -99,6 +104,37 @@ async def test_a_late_answer_or_one_to_another_question_begins_nothing() -> None
     work.stop()
     await work.task
     assert not llm.requests
+
+
+async def test_what_was_confirmed_before_its_process_was_suspended_is_asked_about_again() -> None:
+    work, reply, llm = await begun(patience=QUICK_SECONDS)
+    work.confirm(await reply.asked.get())
+    # Nothing of this process runs meanwhile; its requestor has asked another one.
+    time.sleep(2 * QUICK_SECONDS)  # noqa: ASYNC251 - as SIGSTOP does
+    await reply.asked.get()
+    assert not llm.requests
+    work.stop()
+    await work.task
+
+
+async def test_what_was_fresh_before_its_process_was_suspended_is_asked_about() -> None:
+    fresh = msgspec.structs.replace(DOUBTFUL, fresh=True)
+    work, reply, llm = await begun(patience=60.0, call=fresh, waited=61.0)
+    question = await reply.asked.get()
+    assert not llm.requests
+    work.confirm(question)
+    await work.task
+    assert len(llm.requests) == 1
+    work, reply, llm = await begun(patience=60.0, call=fresh, waited=59.0)
+    await work.task
+    assert (reply.asked.qsize(), len(llm.requests)) == (0, 1)
+
+
+async def test_a_plain_peer_is_never_asked() -> None:
+    plain = RequestHeaders(StreamKey("s", 1), None)
+    work, reply, llm = await begun(patience=60.0, call=plain, waited=61.0)
+    await work.task
+    assert (reply.asked.qsize(), len(llm.requests)) == (0, 1)
 
 
 async def test_what_is_wanted_but_finds_no_slot_is_handed_back() -> None:

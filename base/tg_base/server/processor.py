@@ -202,7 +202,7 @@ class Processor:
         return True
 
     def _start(self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | BadRequest, slot: Slot) -> None:
-        task = asyncio.create_task(self._take(route, delivery, call, slot), name="request")
+        task = asyncio.create_task(self._take(route, delivery, call, slot, self._time()), name="request")
         task.add_done_callback(report)
 
     def _call_of(self, delivery: Delivery) -> RequestHeaders | BadRequest:
@@ -240,7 +240,7 @@ class Processor:
         await self.host.hand_back(call)
 
     async def _take(
-        self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | BadRequest, slot: Slot
+        self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | BadRequest, slot: Slot, came: float
     ) -> None:
         """Run one message of the queue, drop it because nobody waits for it, or reject it."""
         with slot:
@@ -270,7 +270,7 @@ class Processor:
             # The requestor notices our death by the missing heartbeats, and knows whether a retry is safe.
             delivery.ack()
             # An answer may take minutes, and a prompt may be long: only the work has the request from here on.
-            work = self._work_on(route, call, request, slot)
+            work = self._work_on(route, call, request, slot, came)
             del delivery, request
             await work
 
@@ -283,11 +283,13 @@ class Processor:
             await asyncio.sleep(0)
             return body if is_costly(body) else decode(route.spec.request, body)
 
-    async def _work_on(self, route: Route[Any, Any], call: RequestHeaders, request: object, slot: Slot) -> None:
+    async def _work_on(
+        self, route: Route[Any, Any], call: RequestHeaders, request: object, slot: Slot, came: float
+    ) -> None:
         begun = self._time()
         patience = self._timing.doubt_after
         work = RequestTask(
-            self._service, route, call, slot, patience=patience, bodies=self.host.bodies, processor=self._id
+            self._service, route, call, slot, came=came, patience=patience, bodies=self.host.bodies, processor=self._id
         )
         self._running[call.key] = self.host.running[call.key] = work
         self._active.inc()

@@ -36,7 +36,9 @@ class RequestTask:
         route: the service and flow that were asked.
         call: the request's headers.
         slot: taken once the answer is known to be wanted, if it was not taken before.
-        patience: seconds for which a confirmation is valid. After that the requestor may have asked another processor.
+        came: when it came, by the loop's clock.
+        patience: seconds for which that it is wanted stays true, from when it came or was asked. After that the
+            requestor may have asked another processor.
         bodies: fetches the body of a large request.
         processor: the id of the processor that runs it.
 
@@ -47,7 +49,7 @@ class RequestTask:
 
     __slots__ = (
         "_bodies", "_call", "_confirmed", "_deadline", "_ending", "_leaving", "_patience", "_questions", "_route",
-        "_service", "_slot", "_wanted", "processor", "task", "unreadable",
+        "_service", "_slot", "_wanted", "_wanted_at", "processor", "task", "unreadable",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +59,7 @@ class RequestTask:
         call: RequestHeaders,
         slot: Slot,
         *,
+        came: float,
         patience: float,
         bodies: BodyReceiver,
         processor: str,
@@ -71,6 +74,7 @@ class RequestTask:
         self._leaving = False
         self._deadline: asyncio.TimerHandle | None = None
         self._wanted = call.fresh or call.reply is None
+        self._wanted_at = came
         self._confirmed: asyncio.Event | None = None
         self._patience = patience
         self._bodies = bodies
@@ -92,9 +96,15 @@ class RequestTask:
         """The requestor has confirmed that question. A late confirmation proves nothing and is ignored."""
         asked_at = None if self._questions is None else self._questions.get(question)
         if asked_at is not None and asyncio.get_running_loop().time() - asked_at < self._patience:
-            self._wanted = True
+            self._wanted, self._wanted_at = True, asked_at
             if self._confirmed is not None:
                 self._confirmed.set()
+
+    @property
+    def _is_stale(self) -> bool:
+        """Whether its requestor may have asked another processor since it was wanted; a plain peer asks nobody else."""
+        waited = asyncio.get_running_loop().time() - self._wanted_at
+        return self._call.reply is not None and waited >= self._patience
 
     def stop(self, ending: TgError | None = None) -> None:
         """Close the service's stream now; its last record is `ending`."""
@@ -175,6 +185,8 @@ class RequestTask:
         responder.accept(lambda: service.loading)
         if isinstance(request, bytes):
             request = await self._read(request, responder)
+        # This process may have been suspended behind the confirmation, or behind the arrival of a fresh request.
+        await self._until_wanted(responder)
         return service.on_request(request)
 
     async def _read(self, body: bytes, responder: Responder) -> Any:
@@ -201,7 +213,8 @@ class RequestTask:
         """Ask the requestor to confirm a possible redelivery, so that no request is run (and billed) twice."""
         clock = asyncio.get_running_loop().time
         # A new number for each question: the reply to an earlier one may be older than the requestor's next attempt.
-        while not self._wanted:
+        while not self._wanted or self._is_stale:
+            self._wanted = False
             confirmed = self._confirmed = asyncio.Event()
             question = new_number()
             asked = {} if self._questions is None else self._questions
