@@ -39,7 +39,7 @@ from tg_gateway.relay import (
     BandBounds,
     Relay,
 )
-from tg_gateway.telemetry import MALFORMED, show_metrics
+from tg_gateway.telemetry import MALFORMED, MetricsPage
 from tg_gateway.websocket import Backend, WebSocketHandler
 
 log = structlog.get_logger()
@@ -224,7 +224,7 @@ class Gateway:
         application.add_routes(Health(self._requestor, catalogue, relay, limits).routes())
         if config.docs:
             application.add_routes(Documentation(self._mounts).routes())
-        shown = {"/metrics": show_metrics, INSTANCES_PATH: InstancesPage().show}
+        shown = {"/metrics": MetricsPage().show, INSTANCES_PATH: InstancesPage().show}
         application.add_routes([web.get(path, show, expect_handler=defer_expectation) for path, show in shown.items()])
         return application
 

@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from tg_gateway.http_connections import watch_connections
 from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
-from tg_gateway.telemetry import render_metrics
+from tg_gateway.telemetry import MetricsPage, write_in_time
 from tg_schema.errors import Unavailable
 
 MAX_CONNECTIONS = 32
@@ -22,7 +21,7 @@ HEAD_SECONDS = 10.0
 WRITE_SECONDS = 10.0
 """Seconds in which the page must have been read."""
 FRESH_SECONDS = 0.1
-"""Seconds for which a page is good: rendering takes milliseconds of the event loop that streams need as well."""
+"""Seconds for which a page is good, since anybody may ask: rendering takes milliseconds of the event loop."""
 HEALTH_PATH: Final = "/health"
 _Maker = Callable[[web.Request], Awaitable[web.Response]]
 _SERVER_LOG: Final = logging.getLogger("tg_gateway.metrics_page")
@@ -48,7 +47,7 @@ async def metrics_page(host: str, port: int, sockets: Sequence[socket.socket] = 
     application = web.Application()
     for path, make in ((INSTANCES_PATH, InstancesPage().make_response), (HEALTH_PATH, _answer_health)):
         application.router.add_get(path, _sending(_at_once(make)))
-    application.router.add_get("/{path:.*}", _sending(_Page().make_response))
+    application.router.add_get("/{path:.*}", _sending(MetricsPage(FRESH_SECONDS).show))
     runner = web.AppRunner(
         application,
         # Nobody reads a body here, so nothing is inflated either.
@@ -91,13 +90,7 @@ def _sending(make: _Maker) -> Callable[[web.Request], Awaitable[web.StreamRespon
 
     async def send(request: web.Request) -> web.StreamResponse:
         response = await make(request)
-        try:
-            async with asyncio.timeout(WRITE_SECONDS):
-                await response.prepare(request)
-                await response.write_eof()
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
+        await write_in_time(request, response, WRITE_SECONDS)
         return response
 
     return send
@@ -118,21 +111,3 @@ class _Connections:
 
     def closed(self, transport: asyncio.Transport) -> None:
         self._open.pop(transport, None)
-
-
-class _Page:
-    """The page as it was rendered last."""
-
-    def __init__(self) -> None:
-        self._body = b""
-        self._rendered = float("-inf")
-        self._rendering = asyncio.Lock()
-
-    async def make_response(self, request: web.Request) -> web.Response:
-        # Who comes meanwhile gets the page that is being made.
-        async with self._rendering:
-            loop = asyncio.get_running_loop()
-            if loop.time() - self._rendered > FRESH_SECONDS:
-                self._body = await render_metrics()
-                self._rendered = loop.time()
-        return web.Response(body=self._body, headers={"Content-Type": CONTENT_TYPE_LATEST})

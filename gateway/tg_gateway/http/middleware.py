@@ -1,6 +1,5 @@
 """HTTP request -> handler -> answer: who may come in, every error in the shape of its mount, one log line."""
 
-import asyncio
 import re
 from dataclasses import replace
 from types import TracebackType
@@ -27,7 +26,7 @@ from tg_gateway.http.body_stream import CLOSES
 from tg_gateway.http.router import DOOR, Door, Handler, Router
 from tg_gateway.http.sliced_body import SlicedBody
 from tg_gateway.relay import DEFECT_MESSAGE
-from tg_gateway.telemetry import AccessLogEntry
+from tg_gateway.telemetry import AccessLogEntry, write_in_time
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, Cancelled, Internal, NotFound, TooLarge, Unauthorized
 
@@ -157,13 +156,7 @@ class Middleware:
         if isinstance(response.body, bytes) and len(response.body) > MAX_WRITE_BYTES:
             # It has a deadline for each slice instead.
             response.body, patience = SlicedBody(response.body, self._limits.write), None
-        try:
-            async with asyncio.timeout(patience):
-                await response.prepare(request)
-                await response.write_eof()
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
+        await write_in_time(request, response, patience)
 
 
 def make_response(answer: Answer) -> web.Response:

@@ -1,4 +1,4 @@
-"""What the doors tell: their metrics, and one line of the log for each request."""
+"""What the doors tell: their metrics, and one line of the log for each request; plain answers, written in time."""
 
 from tg_gateway.telemetry.access_log import AccessLogEntry
 from tg_gateway.telemetry.metrics import (
@@ -7,9 +7,9 @@ from tg_gateway.telemetry.metrics import (
     SOCKETS,
     STREAMING,
     UNAUTHENTICATED_REFUSED,
-    render_metrics,
-    show_metrics,
+    MetricsPage,
 )
+from tg_gateway.telemetry.timed_write import write_in_time
 
 __all__ = [
     "AUTH_FAILURES",
@@ -18,6 +18,6 @@ __all__ = [
     "STREAMING",
     "UNAUTHENTICATED_REFUSED",
     "AccessLogEntry",
-    "render_metrics",
-    "show_metrics",
+    "MetricsPage",
+    "write_in_time",
 ]
