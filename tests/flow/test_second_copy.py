@@ -10,11 +10,13 @@ from typing_extensions import override
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.passing_bus import PassingBus
 from tests.until import until
+from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
-from tg_base.protocol import Route
+from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest, encode
+from tg_base.server.processor import ENDED_SECONDS
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, decode, encode
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
@@ -59,6 +61,43 @@ async def test_further_copies_are_dropped(prompt: str) -> None:
         await bus.publish_again()
         await until(lambda: count_dropped() == before + 2)
     assert len(llm.requests) == 1
+    await memory.aclose()
+
+
+@in_virtual_time
+async def test_a_plain_peer_that_reuses_an_id_at_once_is_told() -> None:
+    name = TEXT_COMPLETION.name
+    route = Route("plain", TEXT_COMPLETION, TOPICS.request("plain", name), TOPICS.response("plain", name))
+    memory, llm = MemoryBus(), CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with Processor(memory, TOPICS, llm, (route,)), memory.subscribe(route.response, None) as deliveries:
+
+        async def ask() -> None:
+            await memory.publish(route.request, encode(TextCompletionRequest(prompt="1")), {"id": "same"})
+
+        async def answer() -> TextCompletionResponse:
+            delivery = await anext(deliveries)
+            assert delivery.properties["id"] == "same"
+            return decode(TextCompletionResponse, delivery.body)
+
+        before = count_dropped()
+        await ask()
+        await llm.started.wait()
+        # While the first one runs, an error would end it.
+        await ask()
+        await until(lambda: count_dropped() == before + 1)
+        llm.step.release()
+        assert (await answer()).response == "0 "
+        await ask()
+        refused = (await answer()).error
+        assert refused is not None
+        assert refused.type == "bad-request"
+        assert "an id of its own" in refused.message
+        # Forgotten with the next tick.
+        await asyncio.sleep(ENDED_SECONDS + 2 * HeartbeatTiming().tick)
+        llm.step.release()
+        await ask()
+        assert (await answer()).response == "0 "
     await memory.aclose()
 
 
