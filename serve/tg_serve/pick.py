@@ -7,6 +7,7 @@ from typing import get_args
 import click
 
 from tg_cli.entry import Failure, run, version_option
+from tg_serve.command import tell_check
 from tg_serve.options import LogForm, LogLevel, PickOptions
 
 
@@ -15,16 +16,26 @@ from tg_serve.options import LogForm, LogLevel, PickOptions
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen for Envoy. [default: as configured]")
 @click.option("--http", metavar="HOST:PORT", help="Where /instances and /metrics are. [default: as configured]")
 @click.option("--bus", metavar="URL", help="pulsar://HOST:6650: share what is placed with other pickers and pools.")
+@click.option("--check", "check_only", is_flag=True, help="Say what would be served, or all that is wrong, and exit.")
 @click.option("--log-format", type=click.Choice(get_args(LogForm)), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(get_args(LogLevel)), default="info", show_default=True)
 @version_option("tokengrid-serve")
 def pick(
-    *, config: Path, listen: str | None, http: str | None, bus: str | None, log_format: LogForm, log_level: LogLevel
+    *,
+    config: Path,
+    listen: str | None,
+    http: str | None,
+    bus: str | None,
+    check_only: bool,
+    log_format: LogForm,
+    log_level: LogLevel,
 ) -> None:
     """Choose a model server for each request that Envoy asks about (external processing, protocol v1.0.0).
 
     Several of these processes may listen on one address: run the command again. With --bus they pick as one. At
     --log-level debug each choice is logged with its reasons.
+
+    SIGTERM, SIGHUP and Ctrl-C let what has begun finish within 30 seconds; a second SIGTERM or Ctrl-C ends at once.
 
     Exit codes: 0 stopped, 1 error, 2 wrong usage.
     """
@@ -37,8 +48,12 @@ def pick(
     from tg_schema import TgError
     from tg_serve import launcher
 
+    order = PickOptions(config, listen, http, bus, log_format, log_level)
     try:
-        launcher.pick(PickOptions(config, listen, http, bus, log_format, log_level), click.echo)
+        if check_only:
+            tell_check(*launcher.check_pick(order))
+        else:
+            launcher.pick(order, click.echo)
     except TgError as error:
         raise Failure(error.message) from None
 

@@ -75,12 +75,15 @@ async def test_it_serves_and_stops(provider: GatedOpenAi) -> None:
     assert "canary" not in done.err
 
 
-async def test_a_live_stream_may_finish(provider: GatedOpenAi) -> None:
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM,), (signal.SIGHUP, signal.SIGHUP)])
+async def test_a_live_stream_may_finish(provider: GatedOpenAi, numbers: tuple[int, ...]) -> None:
+    """A terminal that closes may send SIGHUP twice."""
     async with serving(provider) as (process, url), TgClient(url) as client:
         async with client.flow().text_completion_stream("", "p") as chunks:
             texts = [(await anext(chunks)).response]
-            process.send_signal(signal.SIGTERM)
-            await draining(url)
+            for number in numbers:
+                process.send_signal(number)
+                await draining(url)
             with pytest.raises(Unavailable):
                 await client.flow().text_completion("", "late")
             provider.gate.set()
@@ -101,6 +104,19 @@ async def test_a_stream_that_does_not_finish_ends_in_one_error(
                 await anext(chunks)
         await asyncio.wait_for(provider.left.wait(), 2)
         assert (await ended(process, within=10)).code == 0
+
+
+async def test_nohup_keeps_it_running(provider: GatedOpenAi) -> None:
+    command = f"trap '' HUP; exec {SCRIPTS / SERVE} --port 0 --model gated --provider openai --base-url {provider.url}"
+    async with started("bash", "-c", command, OPENAI_API_KEY=KEY) as process:
+        assert process.stdout is not None
+        url = (await process.stdout.readline()).decode().split()[1]
+        process.send_signal(signal.SIGHUP)
+        provider.gate.set()
+        async with TgClient(url) as client:
+            assert (await client.flow().text_completion("", "p")).text == "one two"
+        process.terminate()
+        assert (await ended(process)).code == 0
 
 
 async def test_a_second_signal_ends_at_once(provider: GatedOpenAi) -> None:

@@ -9,14 +9,16 @@ import structlog
 from msgspec import Struct
 from typing_extensions import override
 
+from tg_base.config import Findings
 from tg_base.pools.catalogue import Catalogue, Pool
 from tg_base.pools.catalogue_builder import build_catalogue, check_endpoints, check_protocols
 from tg_base.pools.dns_name import RESOLVE_SECONDS, DnsName
 from tg_base.pools.endpoint_file import read_endpoint_file
 from tg_base.pools.host import Host
+from tg_base.pools.kinds import Spec
 from tg_base.pools.pool_table import PoolTable, make_catalogue
 from tg_base.pools.pool_view import PoolView, make_view
-from tg_base.pools.resource import read_resources
+from tg_base.pools.resource import Resource, read_resources
 from tg_base.runtime import POLL_SECONDS, FileEdits, Watcher, running, translate_defects
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, Internal
@@ -100,6 +102,11 @@ class PoolWatcher(Watcher[Follower]):
         self._refused = False
         self.view = self._make_view()
 
+    @property
+    def unresolved(self) -> tuple[str, ...]:
+        """The names that had no address when they were looked up last."""
+        return tuple(sorted({name for name, _, _ in self._unresolved}))
+
     @override
     async def _start(self, stack: AsyncExitStack) -> None:
         await asyncio.gather(*(self._look_up(name) for name in self._sources.all_names))
@@ -158,6 +165,23 @@ class PoolWatcher(Watcher[Follower]):
 def _key(name: DnsName) -> _NameKey:
     # Two pools may have a name in common; each selects the hosts by labels of its own.
     return name.name, name.ports, frozenset(name.labels.items())
+
+
+def check_files(sources: PoolSources, findings: Findings) -> None:
+    """Read each file by itself, so that an error in one of them hides none in the others.
+
+    What does not fit together is told of the resources alone, and only if a file is wrong: a watcher tells all of it.
+    """
+    resources: list[Resource[Spec]] = []
+    for file in sources.resources:
+        with findings.collect():
+            resources += read_resources(file)
+    for file in sources.endpoint_files:
+        with findings.collect():
+            read_endpoint_file(file, ip_only=sources.ip_only)
+    if findings.sentences:
+        with findings.collect():
+            build_catalogue(resources)
 
 
 def _read(sources: PoolSources) -> _Files:

@@ -1,4 +1,4 @@
-"""Signals -> process: runs a service until SIGTERM or SIGINT, then drains it."""
+"""Signals -> process: runs a service until SIGTERM, SIGINT or SIGHUP, then drains it."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ class ProcessEvents:
     """What else a process listens to, beside the signals that end it.
 
     Attributes:
-        hangup: called on SIGHUP; None = the system's own way, which is the end of the process.
+        hangup: called on SIGHUP, in place of a drain.
         ending: called with the first signal that ends it once it serves.
         killed: called when a second one ends the process at once.
         lifeline: a pipe that nobody writes to, of a parent; its end means what SIGINT means. With one, a
@@ -43,10 +43,11 @@ def serve_process(
     plain_loop: bool = False,
     events: ProcessEvents = ProcessEvents(),
 ) -> None:
-    """Enter `serving`, call `ready` with its value, and leave it on SIGTERM or SIGINT, which drains it.
+    """Enter `serving`, call `ready` with its value, and leave it on SIGTERM, SIGINT or SIGHUP, which drains it.
 
-    A signal during entering cancels that. A second signal ends the process at once, unless a parent decides that. Uses
-    uvloop if it is installed.
+    A signal during entering cancels that. A second SIGTERM or SIGINT ends the process at once, unless a parent decides
+    that. SIGHUP is left alone where whoever started the process ignores it, as nohup does. Uses uvloop if it is
+    installed.
     Raises what `serving` and `ready` raise.
 
     Args:
@@ -88,13 +89,19 @@ async def _until_stopped(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
-    if events.hangup is not None:
-        loop.add_signal_handler(signal.SIGHUP, events.hangup)
+    # A terminal that closes may send it twice, by the shell and by the system.
+    _follow_hangup(loop, events.hangup or (lambda: None if stop.is_set() else on_signal(signal.SIGHUP)), events)
     if events.lifeline is not None:
         _call_at_end(events.lifeline, lambda: on_signal(signal.SIGINT))
     await asyncio.wait([task])
     if not task.cancelled():
         task.result()
+
+
+def _follow_hangup(loop: asyncio.AbstractEventLoop, call: Callable[[], None], events: ProcessEvents) -> None:
+    # nohup has it ignored, so that the process stays; who restarts workers by it has asked for it.
+    if events.hangup is not None or signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, call)
 
 
 def _end_at_once(number: int, events: ProcessEvents) -> None:

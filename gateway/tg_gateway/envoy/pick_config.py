@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from tg_base.config import BusConfig, advise, read_table
 from tg_base.instances import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
@@ -107,3 +108,16 @@ def read_pick_config(file: Path) -> PickConfig:
         BadRequest: the message names file, line and remedy.
     """
     return read_table(file, PickConfig, PickConfig.check)
+
+
+def override_config(config: PickConfig, listen: str | None, http: str | None, bus: str | None) -> PickConfig:
+    """The configuration with what the command line says in its place, checked as if it stood in the file.
+
+    Raises:
+        BadRequest: see `read_pick_config`.
+    """
+    made = replace(config, listen=listen or config.listen, http=http or config.http)
+    if bus is not None:
+        made = replace(made, bus=replace(made.bus or BusConfig(), url=bus))
+    made.check()
+    return made

@@ -6,10 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import starmap
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from tg_base.bus import open_bus
-from tg_base.config import BusConfig
 from tg_base.instances import Scheduler
 from tg_base.llm import open_pool
 from tg_base.pool_status import BOARDS, PoolBoard, QueueStatus
@@ -20,7 +17,7 @@ from tg_base.pools.placement_exchange import PlacementExchange
 from tg_base.pools.pool_watcher import PoolWatcher
 from tg_base.runtime import running
 from tg_gateway.envoy.instance_picker import InstancePicker
-from tg_gateway.envoy.pick_config import PickConfig, read_pick_config
+from tg_gateway.envoy.pick_config import override_config, read_pick_config
 from tg_gateway.envoy.picker_server import PickerServer, serve_picker
 from tg_gateway.instances_page import INSTANCES_PATH
 from tg_gateway.metrics_page import metrics_page
@@ -43,7 +40,7 @@ async def run_picker(
         BadRequest: the configuration is wrong; the message says where and what to do.
         Unavailable: nothing can listen at `http`.
     """
-    config = _override(read_pick_config(file), listen, http, bus)
+    config = override_config(read_pick_config(file), listen, http, bus)
     async with AsyncExitStack() as stack:
         watcher = await asyncio.to_thread(PoolWatcher, config.make_sources(file.parent))
         scheduler = Scheduler(config.policy, config.admission)
@@ -100,15 +97,6 @@ async def _show(http: str, stack: AsyncExitStack) -> str:
     host, _, port = http.rpartition(":")
     found = await stack.enter_async_context(metrics_page(host.strip("[]"), int(port)))
     return f"; see http://{host}:{found}{INSTANCES_PATH}"
-
-
-def _override(config: PickConfig, listen: str | None, http: str | None, bus: str | None) -> PickConfig:
-    """The configuration with what the command line says in its place, checked as if it stood in the file."""
-    made = replace(config, listen=listen or config.listen, http=http or config.http)
-    if bus is not None:
-        made = replace(made, bus=replace(made.bus or BusConfig(), url=bus))
-    made.check()
-    return made
 
 
 @asynccontextmanager
