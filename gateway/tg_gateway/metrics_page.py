@@ -9,6 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
+from tg_base.runtime import explain_no_listening
 from tg_gateway.http_connections import watch_connections
 from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
 from tg_gateway.telemetry import MetricsPage, write_in_time
@@ -66,9 +67,9 @@ async def metrics_page(host: str, port: int, sockets: Sequence[socket.socket] = 
             given: list[web.BaseSite] = [web.SockSite(runner, each) for each in sockets]
             for site in given or [web.TCPSite(runner, host, port)]:
                 await site.start()
-        except OSError:
-            where = f"port {port} of {host}"
-            raise Unavailable(f"metrics cannot be shown on {where}: taken or not allowed; take another port") from None
+        except (OSError, ValueError) as error:
+            reason = explain_no_listening(error, "take another port")
+            raise Unavailable(f"metrics cannot be shown on port {port} of {host}: {reason}") from None
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

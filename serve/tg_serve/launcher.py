@@ -23,7 +23,7 @@ from tg_base.config import (
     inspect_config,
     sound_part,
 )
-from tg_base.runtime import SharedListener
+from tg_base.runtime import SharedListener, explain_no_listening
 from tg_base.server import (
     LEAVING,
     Crew,
@@ -287,9 +287,10 @@ async def _gateway(
         await requestor.presence.until_served(_list_queues(order, config), KNOWING_SECONDS)
     try:
         await stack.enter_async_context(gateway)
-    except (OSError, ValueError):  # A host that cannot be a name, such as "a..b", is a ValueError.
+    except (OSError, ValueError) as error:  # A host that cannot be a name, such as "a..b", is a ValueError.
         where = f"port {config.gateway.port} of {config.gateway.host}"
-        raise Unavailable(f"the gateway cannot listen on {where}: taken or not allowed; give another --port") from None
+        reason = explain_no_listening(error, "give another --port")
+        raise Unavailable(f"the gateway cannot listen on {where}: {reason}") from None
     return gateway.url
 
 

@@ -153,16 +153,14 @@ async def test_a_port_that_is_taken(provider: GatedOpenAi) -> None:
         model = ("--model", "gated", "--provider", "openai", "--base-url", provider.url)
         done = await ran(SERVE, *model, "--port", port, OPENAI_API_KEY=KEY)
     assert (done.code, done.out) == (1, "")
-    wanted = (
-        f"{SERVE}: the gateway cannot listen on port {port} of 127.0.0.1: taken or not allowed; give another --port"
-    )
+    wanted = f"{SERVE}: the gateway cannot listen on port {port} of 127.0.0.1: the port is taken; give another --port"
     assert done.err.splitlines()[-1] == wanted
 
 
 async def test_a_host_that_cannot_be_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     file = configured(tmp_path, '[gateway]\nhost = "a..b"\nauth = "off"\n')
-    with pytest.raises(Unavailable, match=r"the gateway cannot listen on port \d+ of a\.\.b: "):
+    with pytest.raises(Unavailable, match=r"cannot listen on port \d+ of a\.\.b: the host is no address"):
         async with launch(ServeOptions(file=file, port=0)):
             pass
 

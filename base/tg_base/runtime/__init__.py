@@ -4,7 +4,12 @@ from tg_base.runtime.daemon_thread import start_daemon_thread
 from tg_base.runtime.defects import translate_defects
 from tg_base.runtime.entered import Entered, Watcher
 from tg_base.runtime.file_edits import POLL_SECONDS, FileEdits
-from tg_base.runtime.listening_sockets import MAX_WAITING_CONNECTIONS, SharedListener, open_listening_sockets
+from tg_base.runtime.listening_sockets import (
+    MAX_WAITING_CONNECTIONS,
+    SharedListener,
+    explain_no_listening,
+    open_listening_sockets,
+)
 from tg_base.runtime.reading_cost import MAX_QUICK_BYTES, MAX_READ_HERE_OBJECTS, is_costly
 from tg_base.runtime.stream_parts import Alarm, FewItems
 from tg_base.runtime.tasks import report, running
@@ -14,7 +19,7 @@ from tg_base.runtime.worker_pool import WorkerPool
 
 __all__ = [
     "MAX_QUICK_BYTES", "MAX_READ_HERE_OBJECTS", "MAX_WAITING_CONNECTIONS", "POLL_SECONDS", "Alarm", "Entered",
-    "FewItems", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher", "WorkerPool", "ask_caller", "finish",
-    "is_costly", "open_listening_sockets", "report", "running",
+    "FewItems", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher", "WorkerPool", "ask_caller",
+    "explain_no_listening", "finish", "is_costly", "open_listening_sockets", "report", "running",
     "start_daemon_thread", "take_turns", "translate_defects",
 ]  # fmt: skip

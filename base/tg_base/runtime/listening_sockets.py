@@ -1,6 +1,7 @@
 """Host and port -> sockets that listen, which several processes may share."""
 
 import errno
+import os
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -26,6 +27,23 @@ class SharedListener:
         self.sockets = tuple(sockets)
         self.processes = processes
         self.handing_over = False
+
+
+def explain_no_listening(error: OSError | ValueError, another: str) -> str:
+    """Why nothing can listen at a host and port, and what to do, as the end of a sentence.
+
+    Args:
+        error: what opening has raised.
+        another: what to do if the port is taken, or not for us.
+    """
+    number = error.errno if isinstance(error, OSError) and not isinstance(error, socket.gaierror) else None
+    if number in {errno.EADDRINUSE, errno.EACCES, errno.EPERM}:
+        return f"the port is {'taken' if number == errno.EADDRINUSE else 'not allowed'}; {another}"
+    if number in {errno.EMFILE, errno.ENFILE}:
+        return "too many files are open; raise ulimit -n"
+    if number == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror | ValueError):
+        return "the host is no address of this machine; correct it"
+    return f"{os.strerror(number) if number else 'taken or not allowed'}; {another}"
 
 
 def open_listening_sockets(host: str, port: int) -> tuple[socket.socket, ...]:

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from tg_base.runtime import open_listening_sockets, report, running
+from tg_base.runtime import explain_no_listening, open_listening_sockets, report, running
 from tg_base.server.worker_server import Work, WorkerServer
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
@@ -130,10 +130,9 @@ class Workers:
         host, port = self._crew.host, self._crew.port
         try:
             shared = await asyncio.to_thread(open_listening_sockets, host, port)
-        except (OSError, ValueError):
-            raise Unavailable(
-                f"nothing can listen on port {port} of {host}: taken or not allowed; give another --port"
-            ) from None
+        except (OSError, ValueError) as error:
+            reason = explain_no_listening(error, "give another --port")
+            raise Unavailable(f"nothing can listen on port {port} of {host}: {reason}") from None
         self._listeners = shared
         for listener in shared:
             stack.enter_context(listener)
@@ -148,13 +147,14 @@ class Workers:
         if (first := self._crew.metrics_port) is None:
             return ()
         host, port = self._crew.metrics_host, first + number if first else 0
+        another = f"give a --metrics-port that is followed by {self._count - 1} free ones"
         try:
             return await asyncio.to_thread(open_listening_sockets, host, port)
-        except (OSError, OverflowError, ValueError):
-            raise Unavailable(
-                f"metrics of worker {number} cannot be shown on port {port} of {host}: taken or not allowed; give a "
-                f"--metrics-port that is followed by {self._count - 1} free ones"
-            ) from None
+        except (OSError, ValueError) as error:
+            reason = explain_no_listening(error, another)
+        except OverflowError:
+            reason = f"there is no such port; {another}"
+        raise Unavailable(f"metrics of worker {number} cannot be shown on port {port} of {host}: {reason}")
 
     def _start_keeping(self, number: int) -> None:
         keeper = self._keepers[number] = asyncio.create_task(self._keep(number))
