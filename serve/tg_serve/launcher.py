@@ -330,7 +330,7 @@ async def _rehearse(order: ServeOptions, config: Config, findings: Findings) -> 
 async def _ping(order: ServeOptions, config: Config, bus: Bus) -> None:
     try:
         async with asyncio.timeout(_PING_SECONDS):
-            await bus.ping()
+            await bus.ping(config.topics.announce)
     except TimeoutError:
         silent = Timeout(f"{config.bus.url} does not answer within {_PING_SECONDS:g} s; check the URL, and the broker")
         raise _of_bus(order, config, silent) from None

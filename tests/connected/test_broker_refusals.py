@@ -1,6 +1,7 @@
 """A broker that answers and refuses: a subscription that it has closed for good ends, with its reason."""
 
 import asyncio
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -12,6 +13,8 @@ from tg_base.bus import Bus, open_bus
 from tg_base.bus.pulsar import silence
 from tg_base.protocol import Subscriptions
 from tg_schema.errors import BusError
+from tg_serve.launcher import inspect
+from tg_serve.options import ServeOptions
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 
@@ -123,3 +126,17 @@ async def test_a_limit_of_producers_is_named(pulsar: PulsarServer) -> None:
         await first.publish(topic, b"", {})
         with pytest.raises(BusError, match=r"an operator must raise maxProducersPerTopic"):
             await second.publish(topic, b"", {})
+
+
+async def test_a_check_finds_that_the_namespace_is_missing(pulsar: PulsarServer, tmp_path: Path) -> None:
+    """A start would end with it; and the check makes nothing that a second one would find."""
+    file = tmp_path / "tokengrid.toml"
+    text = '[bus]\nurl = "URL"\nnamespace = "tg/NAME"\n[models.m]\nprovider = "llama-cpp"\n'
+    text += '[flows.default]\ntext-completion = { model = "m" }\n'
+    missing = f"no such topic or namespace; an operator must create it (namespace tg/missing of {pulsar.service_url})"
+    for name, findings in {"missing": [missing], "flow": []}.items():
+        file.write_text(text.replace("URL", pulsar.service_url).replace("NAME", name), "utf-8")
+        _, found = await inspect(ServeOptions(file=file))
+        assert [each.partition("the broker has ")[2] for each in found] == findings
+    async with ClientSession() as http, http.get(f"{pulsar.admin_url}/admin/v2/namespaces/tg/missing") as answer:
+        assert answer.status == 404

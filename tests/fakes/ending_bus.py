@@ -53,10 +53,10 @@ class EndingBus(PassingBus):
                 end.exception()
 
     @override
-    async def ping(self) -> None:
+    async def ping(self, topic: str | None = None) -> None:
         if self.away:
             raise BusError("the broker can't be reached; try again")
-        await self._bus.ping()
+        await self._bus.ping(topic)
 
 
 class _End(Exception):

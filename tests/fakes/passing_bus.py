@@ -55,8 +55,8 @@ class PassingBus(Bus):
         await self._bus.erase(topic)
 
     @override
-    async def ping(self) -> None:
-        await self._bus.ping()
+    async def ping(self, topic: str | None = None) -> None:
+        await self._bus.ping(topic)
 
     @override
     async def aclose(self) -> None:

@@ -37,7 +37,7 @@ class RefusingBus(PassingBus):
         await super().publish(topic, body, properties)
 
     @override
-    async def ping(self) -> None:
+    async def ping(self, topic: str | None = None) -> None:
         self.pinged.set()
         await self.pong.wait()
         if self.away:

@@ -137,7 +137,7 @@ class MemoryBus(Bus):
             self._next_entry = max(self._next_entry, log.end)
 
     @override
-    async def ping(self) -> None:
+    async def ping(self, topic: str | None = None) -> None:
         self._check_open()
 
     @override

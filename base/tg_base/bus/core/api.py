@@ -165,11 +165,14 @@ class Bus(Protocol):
             BadRequest, BusError: as `read`.
         """
 
-    async def ping(self) -> None:
+    async def ping(self, topic: str | None = None) -> None:
         """Return once the bus has answered.
 
+        Args:
+            topic: it would let us use this one as well; it is not created.
+
         Raises:
-            BusError: it did not answer within a few seconds.
+            BusError: it did not answer within a few seconds, or has no place for the topic, or denies it to us.
         """
 
     async def aclose(self) -> None:

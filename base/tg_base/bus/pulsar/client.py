@@ -106,13 +106,19 @@ class Broker:
         if refusal is not None and refusal.lasting:
             raise BusError(f"{refusal.sentence} ({self._address})")
 
-    def explain(self, error: BusError) -> BusError:
-        """The same error for an operator: with the broker's address, and why we cannot connect. Blocks."""
+    def explain(self, error: BusError, topic: str | None = None) -> BusError:
+        """The same error for an operator: with the topic's namespace, the broker's address, and why we cannot connect.
+
+        Blocks.
+        """
         failure = self.connect_failure(EXPLAIN_TIMEOUT_SECONDS)
         if failure is not None:
             return BusError(f"no broker answers at {self._address}: {failure}; start it, or correct the URL of the bus")
         refusal = self._refusal(EXPLAIN_TIMEOUT_SECONDS)
-        return BusError(f"{error.message if refusal is None else refusal.sentence} ({self._address})")
+        if refusal is not None:
+            return BusError(f"{refusal.sentence} ({self._address})")
+        where = "" if topic is None else f"namespace {topic.partition('://')[2].rpartition('/')[0]} of "
+        return BusError(f"{error.message} ({where}{self._address})")
 
     def _refusal(self, timeout: float) -> Refusal | None:
         host, port = self._place
@@ -120,15 +126,19 @@ class Broker:
         return find_refusal(host, port, token, tls=self._tls, authorities=self._options.trust_certs, timeout=timeout)
 
 
-def look_up(client: pulsar.Client) -> None:
-    """Return once the broker has answered.
+def look_up(client: pulsar.Client, topic: str | None = None) -> None:
+    """Return once the broker has answered, for this topic if one is given.
 
     Raises:
-        BusError: it did not answer in time.
+        BusError: it did not answer in time, or refuses the topic.
     """
-    # A broker that denies us this topic has answered too.
-    with our_errors(), contextlib.suppress(pulsar.AuthorizationError, pulsar.TopicNotFound):
-        client.get_topic_partitions("non-persistent://tg/notify/ping")
+    with our_errors():
+        if topic is not None:
+            client.get_topic_partitions(topic)
+            return
+        # A broker that denies us this topic has answered too.
+        with contextlib.suppress(pulsar.AuthorizationError, pulsar.TopicNotFound):
+            client.get_topic_partitions("non-persistent://tg/notify/ping")
 
 
 def error_of(kind: str) -> BusError | TooLarge:

@@ -339,9 +339,9 @@ class PulsarBus(Bus):
             await in_time(self._off_loop(lambda: topic_log.erase(self._client.handle, topic)))
 
     @override
-    async def ping(self) -> None:
+    async def ping(self, topic: str | None = None) -> None:
         self._check_open()
-        await in_time(self._off_loop(self._client.ping))
+        await in_time(self._off_loop(lambda: self._client.ping(topic)))
 
     @override
     async def aclose(self) -> None:

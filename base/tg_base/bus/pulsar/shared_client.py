@@ -71,7 +71,7 @@ class SharedClient:
         try:
             return Consumer(self.handle, topic, group, queue, after)
         except BusError as error:
-            raise self._broker.explain(error) from None
+            raise self._broker.explain(error, topic) from None
 
     def produce(self, topic: str) -> Producer:
         """Open a producer; blocks.
@@ -82,17 +82,17 @@ class SharedClient:
         self._check()
         return Producer.on(self.handle, topic)
 
-    def ping(self) -> None:
-        """Return once the broker has answered; blocks.
+    def ping(self, topic: str | None = None) -> None:
+        """Return once the broker has answered, for this topic if one is given; blocks.
 
         Raises:
-            BusError: it did not answer in time; with the broker's address.
+            BusError: it did not answer in time, or refuses the topic; with the broker's address.
         """
         self._check()
         try:
-            look_up(self.handle)
+            look_up(self.handle, topic)
         except BusError as error:
-            raise self._broker.explain(error) from None
+            raise self._broker.explain(error, topic) from None
 
     def ask_limit(self, topic: str) -> int:
         """As `message_limit.ask_limit`, on a separate client, so that it delays nothing else; blocks."""
