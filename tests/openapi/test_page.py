@@ -64,6 +64,9 @@ async def test_a_refusal_is_shown() -> None:
         seen = await visit(str(http._base_url), "post_v1_chat_completions", "wrong")
     assert seen["last"].startswith("401 application/json")
     assert "invalid_api_key" in seen["shown"]
+    # The model that is typed takes its place in paths and in what was written, which stays.
+    assert seen["retyped"]["path"] == "other"
+    assert json.loads(seen["retyped"]["body"]) == {**json.loads(seen["body"]), "seed": 7, "model": "other"}
 
 
 def test_the_page_loads_nothing_from_elsewhere_and_stores_nothing() -> None:
@@ -77,3 +80,12 @@ def test_the_page_loads_nothing_from_elsewhere_and_stores_nothing() -> None:
         "openapi.json",
     ]
     assert not re.search(r"localStorage|sessionStorage|indexedDB|cookie|innerHTML|eval\(", text)
+
+
+def test_the_page_is_one_for_phones_and_dark_screens() -> None:
+    """What a browser showed: without these a phone scrolls sideways, and dark fields stand on a white page."""
+    assert 'content="width=device-width, initial-scale=1"' in (PAGE / "page.html").read_text("utf-8")
+    style = (PAGE / "page.css").read_text("utf-8")
+    assert ":root { color-scheme: light dark; }" in style
+    # Paths are longer than a phone is wide.
+    assert re.search(r"^body \{.*overflow-wrap: anywhere;", style, re.MULTILINE)

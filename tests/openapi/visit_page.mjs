@@ -1,4 +1,5 @@
-// jsdom -> /docs of a gateway: opens an operation, sends a streamed example, sees it grow, stops it; prints what it saw.
+// jsdom -> /docs of a gateway: opens an operation, sends a streamed example, sees it grow, stops it, types another
+// model; prints what it saw.
 //
 // node visit_page.mjs FOLDER-OF-JSDOM URL OPERATION KEY
 import {createRequire} from "node:module";
@@ -42,6 +43,18 @@ const first = {status: status.textContent, length: shown.textContent.length, sen
 stop.click();
 await until(() => !send.disabled);
 const operations = [...document.querySelectorAll("details")].map(element => element.id);
-const body = details.querySelector("textarea").value;
-console.log(JSON.stringify({operations, asked, first, last: status.textContent, shown: shown.textContent, body}));
+const text = details.querySelector("textarea");
+const body = text.value;
+
+// Another model is typed, after the body was edited and a path with a model was opened.
+text.value = JSON.stringify({...JSON.parse(body), seed: 7});
+const path = document.getElementById("get_v1_models_model");
+path.open = true;
+path.dispatchEvent(new window.Event("toggle"));
+document.getElementById("model").value = "other";
+document.getElementById("model").dispatchEvent(new window.Event("change"));
+const retyped = {body: text.value, path: path.querySelector("input").value};
+
+const last = status.textContent;
+console.log(JSON.stringify({operations, asked, first, last, shown: shown.textContent, body, retyped}));
 process.exit(0);

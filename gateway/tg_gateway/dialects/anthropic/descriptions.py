@@ -11,7 +11,7 @@ from tg_gateway.dialects.anthropic.wire import AnswerMessage, BlockDelta, Event,
 from tg_schema.errors import NotFound
 
 _describe = partial(Description, group="Anthropic", failure=MessageFailure)
-_HELLO: Final[Mapping[str, Any]] = {"model": "tinydemo", "messages": [{"role": "user", "content": "Say hello."}]}
+_HELLO: Final[Mapping[str, Any]] = {"model": "tinydemo", "messages": [{"role": "user", "content": "Hello"}]}
 
 ANTHROPIC_DESCRIPTIONS: Final[Mapping[str, Description]] = {
     "message": _describe(

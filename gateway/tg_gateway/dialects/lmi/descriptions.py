@@ -123,7 +123,7 @@ LMI_DESCRIPTIONS: Final[Mapping[str, Description]] = {
             "events": {**_FEW, "parameters": {"max_new_tokens": 4, "output_formatter": "sse"}, "stream": True},
             "metered": {**_FEW, "parameters": {"max_new_tokens": 4, "output_formatter": "3p"}},
             "several": {"inputs": ["One", "Two"], "parameters": {"max_new_tokens": 4}},
-            "chat": {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 16},
+            "chat": {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 16},
         },
     ),
     PARTS: _ask(

@@ -55,7 +55,7 @@ class EmbedOneAnswer(msgspec.Struct, frozen=True):
 _describe = partial(Description, group="Ollama", failure=Failure)
 _ask = partial(_describe, raises=ASKING)
 _FEW: Final = {"num_predict": 16}
-_CHAT: Final = {"model": "tinydemo", "messages": [{"role": "user", "content": "Say hello."}], "options": _FEW}
+_CHAT: Final = {"model": "tinydemo", "messages": [{"role": "user", "content": "Hello"}], "options": _FEW}
 _TEXT: Final = {"model": "tinydemo", "prompt": "Once upon a time", "options": _FEW}
 _ABSENT: Final = ("pull", "push", "create", "copy", "delete")
 """What would change which models there are."""

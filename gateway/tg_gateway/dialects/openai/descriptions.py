@@ -17,7 +17,7 @@ from tg_gateway.dialects.openai.usage import CompletionUsage
 from tg_schema.errors import NotFound
 
 _describe = partial(Description, group="OpenAI", failure=Failure)
-_HELLO: Final = ({"role": "user", "content": "Say hello."},)
+_HELLO: Final = ({"role": "user", "content": "Hello"},)
 _DONE: Final = "[DONE]"
 
 

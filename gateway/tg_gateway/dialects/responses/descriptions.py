@@ -32,7 +32,7 @@ _about_kept = partial(
     path={"response": "resp_0123456789abcdef"},
     raises=(BadRequest, NotFound, Timeout, Unavailable, BusError),
 )
-_HELLO: Final[Mapping[str, Any]] = {"model": "tinydemo", "input": "Say hello."}
+_HELLO: Final[Mapping[str, Any]] = {"model": "tinydemo", "input": "Hello"}
 _EVENTS: Final = tuple(Event.__subclasses__())
 
 RESPONSES_DESCRIPTIONS: Final[Mapping[str, Description]] = {

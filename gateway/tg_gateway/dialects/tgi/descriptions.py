@@ -47,7 +47,7 @@ TGI_DESCRIPTIONS: Final[Mapping[str, Description]] = {
         required=("messages",),
         answer=TokenizedChat,
         raises=ASKING,
-        examples={"messages": {"messages": [{"role": "user", "content": "Say hello."}]}},
+        examples={"messages": {"messages": [{"role": "user", "content": "Hello"}]}},
     ),
     "info": _describe(summary="Tell the model and the limits", answer=ServerInfo, raises=(NotFound, Unavailable)),
     "health": _describe(summary="Tell whether any model can be asked", raises=(Unavailable,)),

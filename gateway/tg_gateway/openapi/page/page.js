@@ -12,7 +12,8 @@ function make(tag, properties = {}, ...children) {
 }
 
 function showDocument(api) {
-  byId("about").textContent = `${api.info.description} Version ${api.info.version}.`;
+  const texts = `${api.info.description} Version ${api.info.version}.`.split("`");
+  byId("about").append(...texts.map((text, index) => index % 2 ? make("code", {textContent: text}) : text));
   const groups = new Map();
   for (const [path, item] of Object.entries(api.paths))
     for (const [method, operation] of Object.entries(item)) {
@@ -37,12 +38,15 @@ function makeForm(method, path, operation) {
   const inside = make("div", {className: "inside"});
   const statuses = Object.entries(operation.responses).map(([status, {description}]) => `${status} ${description}`);
   inside.append(make("p", {className: "statuses", textContent: statuses.join(", ")}));
-  if ("101" in operation.responses) return inside;
+  if ("101" in operation.responses) {
+    inside.append(make("p", {textContent: "This is a WebSocket: open it with a program, this page does not."}));
+    return inside;
+  }
   const inputs = operation.parameters.map(parameter => makeInput(parameter));
   const body = operation.requestBody ? makeBody(operation.requestBody.content["application/json"].examples) : null;
   const send = make("button", {textContent: "Send"});
   const stop = make("button", {textContent: "Stop", disabled: true});
-  const status = make("p", {className: "status"});
+  const status = make("p", {className: "status", role: "status"});
   const shown = make("pre");
   send.addEventListener("click", async () => {
     const asking = new AbortController();
@@ -64,7 +68,7 @@ function makeForm(method, path, operation) {
       [send.disabled, stop.disabled] = [false, true];
     }
   });
-  inside.append(...inputs.map(({label}) => label), ...(body ? [body.choice, body.text] : []));
+  inside.append(...inputs.map(({label}) => label), ...(body ? [...body.choice, body.text] : []));
   inside.append(send, stop, status, shown);
   return inside;
 }
@@ -72,22 +76,43 @@ function makeForm(method, path, operation) {
 function makeInput(parameter) {
   const [example] = Object.values(parameter.examples ?? {});
   const input = make("input", {value: example?.value ?? "", title: parameter.description ?? ""});
+  if (parameter.name === "model") followModel(() => { input.value = byId("model").value || (example?.value ?? ""); });
   return {parameter, input, label: make("label", {}, `${parameter.name} `, input)};
 }
 
 function makeBody(examples) {
   const names = Object.keys(examples);
-  const text = make("textarea", {rows: 8, spellcheck: false});
+  const text = make("textarea", {rows: 8, spellcheck: false, ariaLabel: "Body"});
   const select = make("select", {}, ...names.map(name => make("option", {textContent: name})));
   const choose = () => {
-    const example = structuredClone(examples[select.value].value);
-    if ("model" in example && byId("model").value) example.model = byId("model").value;
-    text.value = JSON.stringify(example, null, 2);
+    const example = examples[select.value].value;
+    const model = byId("model").value;
+    text.value = JSON.stringify("model" in example && model ? {...example, model} : example, null, 2);
   };
   select.addEventListener("change", choose);
-  byId("model").addEventListener("change", choose);
   if (names.length) choose();
-  return {text, choice: make("label", {}, "Example ", select), get value() { return text.value; }};
+  followModel(() => {
+    // What was written stays, but for the model.
+    const body = parse(text.value);
+    const model = byId("model").value || examples[select.value]?.value.model;
+    if (model && body && "model" in body) text.value = JSON.stringify({...body, model}, null, 2);
+  });
+  const choice = names.length ? [make("label", {}, "Example ", select)] : [];
+  return {choice, text, get value() { return text.value; }};
+}
+
+function followModel(change) {
+  byId("model").addEventListener("change", change);
+  change();
+}
+
+function parse(text) {
+  try {
+    const body = JSON.parse(text);
+    return typeof body === "object" ? body : null;
+  } catch {
+    return null;
+  }
 }
 
 function fill(path, inputs, headers) {
@@ -105,7 +130,9 @@ async function ask(target, request, status, shown) {
   const start = performance.now();
   const seconds = () => `${((performance.now() - start) / 1000).toFixed(2)} s`;
   const answer = await fetch(target, request);
-  status.textContent = `${answer.status} ${answer.headers.get("Content-Type") ?? ""}, first after ${seconds()}`;
+  const kind = answer.headers.get("Content-Type") ?? "";
+  const isStream = /stream|lines|ndjson/.test(kind);
+  status.textContent = `${answer.status} ${kind}, first after ${seconds()}`;
   if (answer.body) {
     const decoder = new TextDecoder();
     const reader = answer.body.getReader();
@@ -114,7 +141,10 @@ async function ask(target, request, status, shown) {
       const text = decoder.decode(part.value, {stream: true});
       const room = MAX_SHOWN_CHARACTERS - count;
       count += text.length;
+      // A stream is followed, unless somebody has scrolled back in it.
+      const isFollowed = isStream && shown.scrollTop + shown.clientHeight > shown.scrollHeight - 5;
       if (room > 0) shown.append(text.slice(0, room));
+      if (isFollowed) shown.scrollTop = shown.scrollHeight;
     }
     if (count > MAX_SHOWN_CHARACTERS) shown.append(" ... (the rest is not shown)");
   }
