@@ -6,8 +6,9 @@
 
 Eight clients ask without a pause, each on a connection that it keeps; a chat has about 3 KB, and three model servers
 answer at once. One Envoy with one worker has a listener for each way, made of the shipped configurations: no picker,
-one picker, two on one port, and `bench/fixed_picker.py`, which decides nothing: the least that a picker on gRPC in
-Python can cost. What is not asked is idle. The ratios are medians of those of each round.
+one picker, two on one port, and two that decide nothing: `bench/fixed_picker.py`, the least that a picker on gRPC in
+Python can cost, and `bench/bare_picker.py`, the least with no gRPC. What is not asked is idle. The ratios are medians
+of those of each round.
 
 The two pickers get a connection for each `--streams` requests at a time; the shipped 100 would be one connection.
 The servers have no page of metrics, so that reading it costs the pickers nothing.
@@ -44,7 +45,8 @@ INSTRUCTIONS = "You are an assistant of a company that sells bicycles; be brief,
 QUESTION = "What did I buy last year, and which of it can still be returned? "
 ALONE, BUFFERED, DUPLEX = "Envoy alone", "buffered", "duplex"
 UNREAD = "answers unread"
-FIXED, UNREAD_FIXED, DUPLEX_FIXED = (f"{way}, fixed address" for way in (BUFFERED, UNREAD, DUPLEX))
+FIXED = {"fixed address": "bench.fixed_picker", "bare frames": "bench.bare_picker"}
+"""Pickers that decide nothing, and their modules."""
 BUFFERED_TWO, DUPLEX_TWO = "buffered, two pickers", "duplex, two pickers"
 COUNTED = re.compile(r"^llm_d_epp_request_total\{[^}]*\} (\S+)$", re.MULTILINE)
 
@@ -96,10 +98,11 @@ class FixedPicker:
 
     requests = 0.0
 
-    def __init__(self, port: int, server: int, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, module: str, port: int, server: int, folder: Path, stack: ExitStack) -> None:
         addresses = [f"--listen=127.0.0.1:{port}", f"--server=127.0.0.1:{server}"]
-        command = [sys.executable, "-m", "bench.fixed_picker", *addresses]
-        self.process = stack.enter_context(Subject("fixed", command, folder / "fixed.log"))
+        command = [sys.executable, "-m", module, *addresses]
+        self.process = stack.enter_context(Subject(module, command, folder / f"{module}.log"))
+        self.port = port
         self.process.first_line()
 
 
@@ -142,15 +145,14 @@ def ways_through_envoy(servers: Sequence[int], streams: int, folder: Path, stack
     """What is to be measured, by its name."""
     endpoints = ", ".join(f'"127.0.0.1:{port}"' for port in servers)
     (folder / "pick.toml").write_text(f"endpoints = [{endpoints}]\n", "utf-8")
-    one, two, three, admin = (free_port() for _ in range(4))
+    one, two = free_port(), free_port()
     single = [Picker("single", one, folder, stack)]
     double = [Picker(f"double-{number}", two, folder, stack) for number in range(2)]
-    fixed = [FixedPicker(three, servers[0], folder, stack)]
+    fixed = {kind: FixedPicker(module, free_port(), servers[0], folder, stack) for kind, module in FIXED.items()}
     pickers: dict[str, Sequence[Picker | FixedPicker]] = {
         ALONE: [],
         **dict.fromkeys((BUFFERED, UNREAD, DUPLEX), single),
         **dict.fromkeys((BUFFERED_TWO, DUPLEX_TWO), double),
-        **dict.fromkeys((FIXED, UNREAD_FIXED, DUPLEX_FIXED), fixed),
     }
     listeners = {
         ALONE: Listener("alone", free_port()),
@@ -159,10 +161,15 @@ def ways_through_envoy(servers: Sequence[int], streams: int, folder: Path, stack
         DUPLEX: Listener("duplex", free_port(), "duplex", one),
         BUFFERED_TWO: Listener("buffered-two", free_port(), "buffered", two, streams),
         DUPLEX_TWO: Listener("duplex-two", free_port(), "duplex", two, streams),
-        FIXED: Listener("buffered-fixed", free_port(), "buffered", three),
-        UNREAD_FIXED: Listener("unread-fixed", free_port(), "unread-answers", three),
-        DUPLEX_FIXED: Listener("duplex-fixed", free_port(), "duplex", three),
     }
+    for kind, picker in fixed.items():
+        for way in (BUFFERED, UNREAD, DUPLEX):
+            name, like = f"{way}, {kind}", listeners[way]
+            listeners[name] = Listener(
+                name.replace(", ", "-").replace(" ", "-"), free_port(), like.shipped, picker.port
+            )
+            pickers[name] = [picker]
+    admin = free_port()
     file = folder / "envoy.json"
     file.write_text(write_listeners(list(listeners.values()), servers, admin), "utf-8")
     envoy = stack.enter_context(Subject("envoy", envoy_command(file), folder / "envoy.log", quiet=True))

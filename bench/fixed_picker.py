@@ -2,7 +2,7 @@
 
     python -m bench.fixed_picker --listen 127.0.0.1:9002 --server 127.0.0.1:8001   prints a line when it listens
 
-The gRPC server has `tg-pick`'s settings, and the answers are made once, but for bodies in duplex mode.
+The answers are made once, but for bodies in duplex mode.
 """
 
 import argparse
@@ -17,8 +17,14 @@ from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
 from tg_base.instances import InstanceUsage
 from tg_gateway.envoy import answers
 from tg_gateway.envoy.decision import Directed
-from tg_gateway.envoy.picker_server import SERVER_OPTIONS, SERVICE
+from tg_gateway.envoy.picker_server import MAX_MESSAGE_BYTES, SERVICE
 
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_concurrent_streams", 10_000),
+    ("grpc.so_reuseport", 1),
+)
 _DUPLEX = processing_mode_pb2.ProcessingMode.FULL_DUPLEX_STREAMED
 
 
@@ -84,7 +90,7 @@ class FixedPicker:
 async def serve(listen: str, server: str) -> None:
     """Answer until the process is stopped."""
     process: Any = grpc.stream_stream_rpc_method_handler(FixedPicker(server).process, wire.ProcessingRequest.FromString)
-    running = grpc.aio.server(options=SERVER_OPTIONS)
+    running = grpc.aio.server(options=_OPTIONS)
     running.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Process": process}),))
     running.add_insecure_port(listen)
     await running.start()
