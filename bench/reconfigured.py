@@ -27,9 +27,10 @@ from random import Random
 import aiohttp
 import msgspec
 
-from tests.envoy.envoy_server import envoy, free_port
+from tests.envoy.envoy_server import envoy
 from tests.envoy.test_tg_pick import tg_pick
 from tests.fakes.pool_member import PoolMember, pool_member
+from tests.free_port import free_port
 from tg_base.llm import KeyedConnection
 from tg_base.pool_status import BOARDS, InstancesStatus, read_status
 from tg_base.pools.pool_watcher import PoolWatcher

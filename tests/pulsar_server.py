@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.free_port import free_port
 from tests.pulsar_distribution import distribution
 
 TENANT = "tg"
@@ -69,7 +69,7 @@ class PulsarServer:
         self._admin_token = admin_token
         self._data = Path(tempfile.mkdtemp(prefix="tokengrid-pulsar-"))
         self._process: subprocess.Popen[bytes] | None = None
-        self._port, self._tls_port, self._admin_port, self._bookie_port = _free_ports(4)
+        self._port, self._tls_port, self._admin_port, self._bookie_port = (free_port() for _ in range(4))
 
     @property
     def service_url(self) -> str:
@@ -240,14 +240,6 @@ class PulsarServer:
                 return error.code
         except OSError:
             return None
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -13,6 +12,7 @@ from tests.connected.lateness import lateness
 from tests.connected.pipeline import Pipeline, metric
 from tests.fakes.live_openai import PROMPT_TOKENS, LiveOpenAi
 from tests.flow.command import started
+from tests.free_port import free_port
 from tg_client import Socket, TgClient
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
@@ -92,12 +92,6 @@ class Tokens:
         async with asyncio.timeout(5):
             while await self.told() != wanted:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 async def test_whoever_leaves_stops_the_model_within_a_second(line: Pipeline, live_model: LiveOpenAi) -> None:

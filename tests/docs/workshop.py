@@ -10,7 +10,6 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import sys
 import tty
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from tests.docs.page import ROOT
 from tests.docs.servers import Servers
+from tests.free_port import free_port
 from tests.missing import DEFAULT_PORT
 
 PORT = str(DEFAULT_PORT)
@@ -80,7 +80,7 @@ class Workshop:
         """The line with which a server says that it is ready. Later commands ask this server."""
         config = self._folder / "tokengrid.toml"
         key = command + (config.read_text("utf-8") if config.name in command and "/" not in command else "")
-        port = _free_port()
+        port = str(free_port())
         server = await self._servers.get(key, int(port), self.local(command), self._folder, self._environment(port))
         self.port = str(server.port)
         return self.public(server.ready)
@@ -141,9 +141,3 @@ def _read_terminal(terminal: FileIO) -> str:
         while data := terminal.read(65536):
             read += data
     return read.decode()
-
-
-def _free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])

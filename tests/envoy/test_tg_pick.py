@@ -12,9 +12,10 @@ import openai
 import pytest
 import pytest_asyncio
 
-from tests.envoy.envoy_server import envoy, free_port
+from tests.envoy.envoy_server import envoy
 from tests.fakes.pool_member import PoolMember, pool_member
 from tests.flow.command import SCRIPTS
+from tests.free_port import free_port
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
 

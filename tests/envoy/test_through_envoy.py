@@ -15,9 +15,10 @@ import pytest_asyncio
 from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as wire
 from typing_extensions import override
 
-from tests.envoy.envoy_server import envoy, free_port
+from tests.envoy.envoy_server import envoy
 from tests.envoy.scripted_picker import ScriptedPicker
 from tests.fakes.pool_member import PoolMember, pool_member
+from tests.free_port import free_port
 from tg_base.instances import InstanceUsage
 from tg_gateway.envoy.picker_server import PickerService, serve_picker
 

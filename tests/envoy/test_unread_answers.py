@@ -8,9 +8,10 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from tests.envoy.envoy_server import envoy, free_port
+from tests.envoy.envoy_server import envoy
 from tests.envoy.scripted_picker import ScriptedPicker
 from tests.fakes.pool_member import PoolMember, pool_member
+from tests.free_port import free_port
 from tg_gateway.envoy.picker_server import serve_picker
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]

@@ -14,6 +14,7 @@ import pytest
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, pipeline
 from tests.flow.agent_turns import DONE, call, observed, refusal
+from tests.free_port import free_port
 from tests.until import until
 from tg_schema.errors import NotFound, Unavailable
 
@@ -30,9 +31,7 @@ options = {{ command = {json.dumps(COMMAND)}, cwd = {json.dumps(str(ROOT))} }}
 @pytest.fixture(scope="module")
 def http() -> Iterator[str]:
     """The configuration for a server over streamable HTTP; it takes seconds to start."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with subprocess.Popen([*COMMAND, str(port)], cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         try:
             end = time.monotonic() + 60

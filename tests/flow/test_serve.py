@@ -16,6 +16,7 @@ from aiohttp import ClientSession
 
 from tests.fakes.gated_openai import GatedOpenAi
 from tests.flow.command import SCRIPTS, ended, ran, started
+from tests.free_port import free_port
 from tg_client import TgClient
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
@@ -135,9 +136,7 @@ async def test_a_second_signal_ends_at_once(provider: GatedOpenAi) -> None:
 
 
 async def test_metrics_on_a_port_of_their_own(provider: GatedOpenAi) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     async with serving(provider, "--metrics-port", str(port)) as (process, _), ClientSession() as http:
         async with http.get(f"http://127.0.0.1:{port}/metrics") as page:
             assert "tg_active_streams" in await page.text()

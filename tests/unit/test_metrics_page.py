@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from tests.free_port import free_port
 from tg_gateway.metrics_page import MAX_CONNECTIONS, metrics_page
 from tg_gateway.telemetry.metrics import MAX_QUICK_SAMPLES
 from tg_schema.errors import Unavailable
@@ -22,9 +23,7 @@ ASK = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        found = int(free.getsockname()[1])
+    found = free_port()
     async with metrics_page("127.0.0.1", found):
         yield found
 
