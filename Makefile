@@ -12,6 +12,8 @@ DEMO_MEMBERS := schema base flow gateway cli serve
 MEMBERS := $(DEMO_MEMBERS) bedrock vertexai
 PROJECTS := $(MEMBERS:%=%/pyproject.toml)
 DIST ?= dist
+# Two processes: tests/broker_and_files.py divides the tests among them.
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 INSTALL = $(UV) pip install -q --python $(BIN)/python
 EXPORT = $(UV) export -q --frozen --no-emit-workspace --no-annotate --no-header --format requirements-txt
 
@@ -38,10 +40,10 @@ serve: $(VENV)/server ## Run the whole pipeline in one process, at http://localh
 
 test: $(VENV)/ready ## Run all tests, with the real Apache Pulsar and the real model
 	@scripts/require java
-	TOKENGRID_REQUIRE_ALL=1 $(BIN)/pytest $(ARGS)
+	TOKENGRID_REQUIRE_ALL=1 $(BIN)/pytest $(SIDE_BY_SIDE) $(ARGS)
 
 test-quick: $(VENV)/ready ## Run the tests that need no broker, no model, no programs of others and no wheels
-	$(BIN)/pytest -m "not connected and not model and not predecessor and not agents and not clients and not descriptions and not envoy and not install" $(ARGS)
+	$(BIN)/pytest -m "not connected and not model and not predecessor and not agents and not clients and not descriptions and not envoy and not install" $(SIDE_BY_SIDE) $(ARGS)
 
 test-connected: $(VENV)/ready ## Run only the tests that need the real Apache Pulsar
 	@scripts/require java

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
+from tests.broker_and_files import BrokerAndFiles, require_broker_named
 from tests.pulsar_distribution import PulsarMissing, distribution
 from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
@@ -33,11 +35,17 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BrokerAndFiles:
+    """How `make test` divides the tests among its processes."""
+    return BrokerAndFiles(config, log)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Get the broker before the first test's clock starts; a download may take minutes."""
     # All tests and their libraries are 600,000 objects: each full collection would stop the loop under test for 0.3 s.
     gc.collect()
     gc.freeze()
+    require_broker_named(session.items)
     if not session.config.option.collectonly and any(item.get_closest_marker("connected") for item in session.items):
         with contextlib.suppress(PulsarMissing):
             distribution()

@@ -1,4 +1,4 @@
-"""typings/ says of the broker's client nothing that the installed one does not have: names, parameters, classes."""
+"""typings/ says of the broker's client, and of xdist, nothing that the installed one does not have."""
 
 import ast
 import importlib
@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 TYPINGS = Path(__file__).parents[2] / "typings"
-STUBS = {"pulsar": "pulsar/__init__.pyi", "pulsar.schema": "pulsar/schema.pyi", "_pulsar": "_pulsar.pyi"}
+STUBS = {
+    "pulsar": "pulsar/__init__.pyi",
+    "pulsar.schema": "pulsar/schema.pyi",
+    "_pulsar": "_pulsar.pyi",
+    "xdist.remote": "xdist/remote.pyi",
+    "xdist.scheduler": "xdist/scheduler.pyi",
+}
 SET_LATER = {"_producer", "_consumer", "_reader", "_fields"}
 """Attributes of an instance or a subclass, which the class itself does not show."""
 Written = ast.ClassDef | ast.FunctionDef | ast.AnnAssign | ast.ImportFrom
@@ -35,7 +41,7 @@ def entries() -> Iterator[Any]:
 
 
 def difference(module: str, name: str, node: Written) -> str | None:
-    """What the installed client lacks of one entry."""
+    """What the installed package lacks of one entry."""
     found: Any = importlib.import_module(module)
     for part in name.split("."):
         if not hasattr(found, part):
@@ -55,7 +61,7 @@ def difference(module: str, name: str, node: Written) -> str | None:
 
 
 @pytest.mark.parametrize(("module", "name", "node"), [*entries()])
-def test_the_installed_client_has_it(module: str, name: str, node: Written) -> None:
+def test_the_installed_package_has_it(module: str, name: str, node: Written) -> None:
     assert difference(module, name, node) is None
 
 
