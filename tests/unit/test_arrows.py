@@ -309,7 +309,7 @@ def test_inner_code_imports_the_defining_module_and_not_its_own_face(module: str
     assert module in PACKAGES or own not in imported(module)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", sorted(PACKAGES))
 def test_a_face_is_short_and_only_shows(package: str) -> None:
     body = tree_of(package).body
     assert FILES[package].read_text("utf-8").count("\n") <= LONGEST_FACE_LINES
