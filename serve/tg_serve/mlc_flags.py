@@ -72,7 +72,7 @@ class MlcFlags:
         """The provider's options.
 
         Raises:
-            UsageError: an override is none, or of MLC's engine alone.
+            UsageError: an override is none, or none of llama-cpp.
         """
         slots = _SLOTS_OF_MODE.get(self.mode or "")
         options: dict[str, Any] = {} if slots is None else {"slots": slots}
@@ -80,7 +80,7 @@ class MlcFlags:
             name, _, value = (part.strip() for part in pair.partition("="))
             if name not in _OVERRIDES:
                 known = ", ".join(_OVERRIDES)
-                raise click.UsageError(f"--overrides {name} is for MLC's own engine; here there are: {known}")
+                raise click.UsageError(f"--overrides {name} means nothing to llama-cpp; leave it out. Known: {known}")
             if not value.isdecimal():
                 raise click.UsageError(f"--overrides {name} must be a number, as in {name}=4")
             options[_OVERRIDES[name]] = int(value)

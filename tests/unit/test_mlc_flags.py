@@ -60,8 +60,9 @@ REFUSED = [
     (["m.gguf", "--mode", "fast"], "'fast' is not one of"),
     (
         ["m.gguf", "--overrides", "tensor_parallel_shards=2"],
-        "tensor_parallel_shards is for MLC's own engine; here there",
+        "tensor_parallel_shards means nothing to llama-cpp; leave it out. Known: max_num_sequence",
     ),
+    (["m.gguf", "--overrides", "foo=1"], "foo means nothing to llama-cpp; leave it out. Known: max_num_sequence"),
     (["m.gguf", "--overrides", "max_num_sequence"], "must be a number"),
     (["m.gguf", "--overrides", "max_num_sequence=many"], "must be a number"),
     (["--device", "cuda:0"], "--device must be auto or cpu"),

@@ -163,6 +163,12 @@ def test_how_an_answer_ended(ending: dict[str, Any], stop: tuple[str, ...], want
     assert whole(records, details=True, stop=stop)["details"]["finish_reason"] == wanted
 
 
+def test_the_seed_of_64_bits_is_told_as_it_was_sent() -> None:
+    records = [Record(response="ab"), msgspec.structs.replace(LAST, seed=-7)]
+    assert json.loads(stream(records, details=True)[-1])["details"]["seed"] == 2**64 - 7
+    assert whole(records, details=True)["details"]["seed"] == 2**64 - 7
+
+
 def test_a_filter_is_no_end() -> None:
     records = [Record(response="a", finish_reason="content_filter", end_of_stream=True)]
     for tell in (stream, whole):

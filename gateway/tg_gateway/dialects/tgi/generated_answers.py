@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tg_gateway.dialects.tgi.answer_shapes import BestOfSequence, Details, Token
 from tg_gateway.dialects.tgi.ending import name_ending
+from tg_gateway.dialects.tgi.seed import unsign_seed
 from tg_gateway.dialects.tgi.token_texts import make_alternatives, make_prefill, make_tokens
 from tg_schema import TextCompletionResponse
 from tg_schema import Token as RecordToken
@@ -114,7 +115,7 @@ def _join(records: Sequence[TextCompletionResponse], stops: Sequence[str], out_t
         name_ending(whole.finish_reason, whole.stopped_by, text, stops),
         whole.tokens,
         whole.prompt_tokens,
-        whole.seed,
+        unsign_seed(whole.seed),
         out_token,
     )
 

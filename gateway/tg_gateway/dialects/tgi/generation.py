@@ -4,6 +4,7 @@ from typing import Any
 
 from tg_gateway.dialects import FoundModel
 from tg_gateway.dialects.tgi.generation_parameters import MAX_STOP_SEQUENCES, GenerationParameters, Grammar
+from tg_gateway.dialects.tgi.seed import SEEDS, sign_seed
 from tg_schema import Sampling, TextCompletionRequest, decode
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature, describe_missing
@@ -93,6 +94,8 @@ def _check(parameters: GenerationParameters, found: FoundModel, *, streaming: bo
             raise BadRequest("parameters.seed: with best_of each answer has a seed of its own; leave out one of them")
         if streaming:
             raise BadRequest("parameters.best_of cannot be streamed: which answer is the best is known at their end")
+    if parameters.seed is not None and parameters.seed >= SEEDS:
+        raise BadRequest("parameters.seed has 64 bits; send one below 2**64")
     if parameters.decoder_input_details and streaming:
         raise BadRequest("parameters.decoder_input_details cannot be streamed; leave it out, or ask for a whole answer")
 
@@ -109,7 +112,7 @@ def _read_sampling(parameters: GenerationParameters, found: FoundModel, *, strea
         max_tokens=parameters.max_new_tokens,
         stop=parameters.stop or (),
         keep_stop=bool(parameters.stop),
-        seed=parameters.seed,
+        seed=None if parameters.seed is None else sign_seed(parameters.seed),
         frequency_penalty=parameters.frequency_penalty,
         repetition_penalty=parameters.repetition_penalty,
         logprobs=logprobs,

@@ -40,7 +40,7 @@ class GenerationParameters(msgspec.Struct, frozen=True, kw_only=True):
     watermark: bool | None = None
     details: bool | None = None
     decoder_input_details: bool | None = None
-    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
+    seed: Annotated[int, msgspec.Meta(ge=0)] | None = None
     top_n_tokens: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
     grammar: Grammar | None = None
     adapter_id: str | None = None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tg_gateway.dialects.tgi.ending import name_ending
+from tg_gateway.dialects.tgi.seed import unsign_seed
 from tg_gateway.dialects.tgi.token_texts import TokenTexts
 from tg_schema import TextCompletionResponse, Token
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
@@ -134,4 +135,4 @@ class TokenReader:
             self._out = (self._out or 0) + record.out_token
         self._reason = record.finish_reason or self._reason
         self._stopped_by = self._stopped_by if record.stopped_by is None else record.stopped_by
-        self.seed = self.seed if record.seed is None else record.seed
+        self.seed = self.seed if record.seed is None else unsign_seed(record.seed)
