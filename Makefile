@@ -75,6 +75,7 @@ install: wheels ## Install the server with every provider, without development t
 	$(UV) venv -q --python $(PYTHON) $(PREFIX)
 	$(UV) pip sync -q --python $(PREFIX)/bin/python --compile-bytecode --require-hashes requirements-server.lock
 	$(UV) pip install -q --python $(PREFIX)/bin/python --no-deps --compile-bytecode $(DIST)/*.whl
+	@rm -f $(PREFIX)/.lock # uv's, which anybody may write
 
 lock: | $(UV) ## Resolve all dependencies anew into requirements*.lock (versions and hashes)
 	$(UV) lock --upgrade

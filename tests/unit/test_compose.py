@@ -1,4 +1,4 @@
-"""docker-compose.yaml: no engine runs it here, so its YAML, its commands and its files are held against the code."""
+"""docker-compose.yaml: no test runs it, so its YAML, its commands and its files are held against the code."""
 
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,17 @@ def test_everything_is_health_checked_and_waits_for_the_broker(name: str) -> Non
     if name != "pulsar":
         assert service["depends_on"]["pulsar"]["condition"] == "service_healthy"
         assert service["env_file"] == [{"path": ".env", "required": False}]
+
+
+def test_the_broker_reads_its_settings() -> None:
+    """Pulsar's image has no entry point: `bin/pulsar` alone ignores the variables `PULSAR_PREFIX_...`."""
+    pulsar = COMPOSE["services"]["pulsar"]
+    assert any(name.startswith("PULSAR_PREFIX_") for name in pulsar["environment"])
+    shell, _, line = pulsar["command"]
+    assert shell == "bash"
+    apply, _, start = line.partition(" && exec ")
+    assert apply == "bin/apply-config-from-env.py conf/standalone.conf"
+    assert start.startswith("bin/pulsar standalone ")
 
 
 def test_no_secret_and_every_mounted_file_is_there() -> None:

@@ -1,4 +1,4 @@
-"""Dockerfile: no engine runs it here, so what it promises is held against its text, the Makefile and the command."""
+"""Dockerfile: no test builds it, so what it promises is held against its text, the Makefile and the command."""
 
 import re
 import shlex
@@ -59,13 +59,26 @@ def test_the_image_has_the_environment_and_no_tools() -> None:
 
 def test_who_runs_it_does_not_own_it() -> None:
     """COPY gives files to root where no `--chown` says otherwise; USER comes after, and for good."""
-    users = of(IMAGE, "USER")
-    assert users == ["tokengrid"]
-    assert f"useradd --create-home {users[0]}" in of(IMAGE, "RUN")[0]
+    [user] = of(IMAGE, "USER")
+    assert int(user) > 0, "a name does not tell Kubernetes' `runAsNonRoot` that it is not root's"
+    assert f"useradd --uid {user} --create-home tokengrid" in of(IMAGE, "RUN")[0]
     assert "chown" not in (ROOT / "Dockerfile").read_text("utf-8")
     last = [word for word, _ in IMAGE].index("USER")
     assert not {"RUN", "COPY", "ADD"} & {word for word, _ in IMAGE[last:]}
-    assert of(IMAGE, "WORKDIR") == [f"/home/{users[0]}"]
+    assert of(IMAGE, "WORKDIR") == ["/home/tokengrid"]
+
+
+def test_a_user_of_a_clusters_choice_has_a_home() -> None:
+    """It has no entry in /etc/passwd, and the group 0: its home is that of the environment, which the group writes."""
+    home = image_environment()["HOME"]
+    assert of(IMAGE, "WORKDIR") == [home]
+    assert f"chgrp 0 {home} && chmod 775 {home}" in of(IMAGE, "RUN")[0]
+
+
+def test_nothing_in_it_is_for_anybody_to_write() -> None:
+    """What `make install` leaves behind: uv's lock of an environment may be written by all."""
+    recipe = (ROOT / "Makefile").read_text("utf-8").partition("\ninstall:")[2].partition("\n\n")[0]
+    assert "rm -f $(PREFIX)/.lock" in recipe.splitlines()[-1]
 
 
 def test_a_published_port_reaches_it_and_outside_it_stays_local(monkeypatch: pytest.MonkeyPatch) -> None:
