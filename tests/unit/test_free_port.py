@@ -1,0 +1,23 @@
+"""Ports for programs that start later: nobody else gets them by chance."""
+
+import socket
+
+import pytest
+
+from tests import free_port as module
+from tests.free_port import HIGHEST, LOWEST, free_port
+
+
+def test_each_is_another_one() -> None:
+    given = [free_port() for _ in range(1500)]
+    assert len({*given}) == 1500
+    assert LOWEST <= min(given) <= max(given) <= HIGHEST
+
+
+def test_one_that_is_taken_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    low = free_port()
+    with socket.create_server(("127.0.0.1", low)):
+        monkeypatch.setattr(module, "LOWEST", low)
+        monkeypatch.setattr(module, "HIGHEST", low + 20)
+        monkeypatch.setattr(module, "_given", set())
+        assert low < free_port() <= low + 20
