@@ -76,7 +76,7 @@ def serve(
 
     The flags of `mlc_llm serve` are understood too: docs/mlc-llm.md.
 
-    Exit codes: 0 stopped, 1 error, 2 wrong usage.
+    Exit codes: 0 stopped, 1 error, 2 wrong usage, 130 or 143 stopped at once.
     """
     if None not in (model, named_model):
         raise click.UsageError("MODEL and --model are the same; give one of them")

@@ -37,7 +37,7 @@ def pick(
 
     SIGTERM, SIGHUP and Ctrl-C let what has begun finish within 30 seconds; a second SIGTERM or Ctrl-C ends at once.
 
-    Exit codes: 0 stopped, 1 error, 2 wrong usage.
+    Exit codes: 0 stopped, 1 error, 2 wrong usage, 130 or 143 stopped at once.
     """
     # Imported only after the arguments were checked, so that --help and usage errors stay quick.
     from tg_serve.structlog_import import import_structlog

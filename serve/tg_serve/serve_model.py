@@ -74,7 +74,7 @@ def serve_model(
 
     All other protocols are served too, as by tg-serve.
 
-    Exit codes: 0 stopped, 1 error, 2 wrong usage.
+    Exit codes: 0 stopped, 1 error, 2 wrong usage, 130 or 143 stopped at once.
     """
     for name, instead in _ENGINE_ALONE.items():
         if engine[name] is not None:
