@@ -28,11 +28,12 @@ settings.load_profile("tokengrid")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """End what hangs; and let children be interrupted, also by a run that a shell has started in the background."""
+    """End what hangs; and let children be signalled, also by a run in a shell's background, or under `nohup`."""
     config.pluginmanager.register(TimeLimit(config), "time-limit")
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A program inherits what is ignored, not what is handled: this run goes on ignoring it, its children do not.
-        signal.signal(signal.SIGINT, lambda number, frame: None)
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(ignored) is signal.SIG_IGN:
+            # A program inherits what is ignored, not what is handled: this run goes on ignoring it, its children do not.
+            signal.signal(ignored, lambda number, frame: None)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BrokerAndFiles:

@@ -17,6 +17,9 @@ from tg_base.bus import open_bus
 STREAMS = 8
 """Of each kind: what is kept of fewer is the latest one's, as a server keeps the latest request of a connection."""
 
+BOUNDED = frozenset({"_Withdrawn"})
+"""What a requestor remembers of the latest clients that left before a processor had accepted: `MAX_WITHDRAWN`."""
+
 ONE_OF_EACH_WAY = tuple({door.way: door for door in DOORS}.values())
 """The doors that are tried over Pulsar: what differs there is behind all doors."""
 
@@ -25,7 +28,7 @@ def find_kept() -> dict[str, int]:
     """The classes of ours with so many new objects that each stream must have left one."""
     kinds = [type(each) for each in gc.get_objects()]
     counts = Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("tg_"))
-    return {name: count for name, count in counts.items() if count >= STREAMS}
+    return {name: count for name, count in counts.items() if count >= STREAMS and name not in BOUNDED}
 
 
 async def ask_and_leave(door: Door, it: Stage) -> None:
