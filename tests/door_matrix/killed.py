@@ -83,7 +83,10 @@ async def _visiting_all(gateway: Part, flow: str, why: str) -> AsyncIterator[Vis
 
 async def _begin(model: LiveOpenAi, visits: Visits) -> None:
     """Every client has text, or waits for a whole answer that is being made."""
-    await model.until(lambda: all(model.of(question) for question in visits), DEATH_SECONDS)
+    try:
+        await model.until(lambda: all(model.of(question) for question in visits), DEATH_SECONDS)
+    except TimeoutError:
+        raise AssertionError([visit for question, visit in visits.items() if not model.of(question)]) from None
     for door, visit in visits.values():
         if door.way != "body":
             await visit.begin()

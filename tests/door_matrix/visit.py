@@ -131,7 +131,11 @@ async def _read(reader: _Reader, http: ClientSession, path: str, asked: str, hea
 
 async def _read_answer(reader: _Reader, response: ClientResponse) -> None:
     if response.content_type == "application/json":
-        reader.take(await response.text())
+        text = await response.text()
+        reader.take(text)
+        if response.status != 200:
+            # So that whoever expected an answer shows why there is none.
+            reader.visit.error = reader.visit.error or text
         reader.visit.whole = response.status == 200
         return
     assert reader.door.way == "events", response

@@ -40,7 +40,6 @@ def serve_process(
     serving: AbstractAsyncContextManager[T],
     ready: Callable[[T], None],
     *,
-    plain_loop: bool = False,
     events: ProcessEvents = ProcessEvents(),
 ) -> None:
     """Enter `serving`, call `ready` with its value, and leave it on SIGTERM, SIGINT or SIGHUP, which drains it.
@@ -53,10 +52,9 @@ def serve_process(
     Args:
         serving: the service.
         ready: told what it yields.
-        plain_loop: use asyncio's own event loop.
         events: what else may happen to it.
     """
-    with asyncio.Runner(loop_factory=None if plain_loop else _loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_until_stopped(serving, ready, events))
 
 
