@@ -25,7 +25,7 @@ from tests.until import until
 from tg_gateway.envoy.grpc_call import GrpcCall, GrpcFault, GrpcStatus, write_status
 from tg_gateway.envoy.grpc_server import GrpcServer, serve_grpc
 from tg_gateway.envoy.grpc_timeout import read_timeout
-from tg_gateway.envoy.http2_connection import Http2Connection
+from tg_gateway.envoy.http2_connection import MAX_IDLE_FRAMES, Http2Connection
 from tg_gateway.envoy.http2_frames import (
     CONTINUATION,
     DATA,
@@ -233,6 +233,55 @@ async def test_a_peer_that_gives_no_sign_of_life_is_asked_for_one_and_then_left(
         while await peer.frame() is not None:
             pass
         await until(lambda: not server.calls)
+
+
+async def test_what_was_on_its_way_to_calls_that_ended_all_at_once_ends_no_other() -> None:
+    count, full = 2_000, asyncio.Event()
+
+    async def refuse_all(_: GrpcCall) -> None:
+        await full.wait()
+        raise GrpcFault(GrpcStatus.UNAVAILABLE, "no server answers")
+
+    server = GrpcServer({ECHO: echo, "/t/refuse": refuse_all}, MAX_MESSAGE)
+    async with asyncio.timeout(60), serve_grpc(server, "127.0.0.1:0", 0) as address, connected(address) as peer:
+        refused = range(3, 2 * count + 3, 2)
+        await peer.send(opened(1) + b"".join(opened(stream, "/t/refuse") for stream in refused))
+        await until(lambda: server.calls == count + 1)
+        full.set()
+        for _ in refused:
+            await peer.next(HEADERS)
+        late = (
+            write_frame(DATA, 0, stream, b"x") * 20
+            + write_frame(WINDOW_UPDATE, 0, stream, (1).to_bytes(4))
+            + write_frame(DATA, END_STREAM, stream)
+            + write_frame(RST_STREAM, 0, stream, bytes(4))
+            for stream in refused
+        )
+        await peer.send(b"".join(late) + write_frame(DATA, END_STREAM, 1, message(b"on")))
+        assert (await peer.next(DATA))[2:] == (1, message(b"on"))
+
+
+def test_pings_of_a_connection_that_has_nothing_to_do_are_no_flood_where_time_passes() -> None:
+    sent = bytearray()
+    connection = Http2Connection(sent.extend, lambda *_: True, lambda: None)
+    connection.receive(BEGINNING)
+    for _ in range(3):
+        connection.receive(write_frame(PING, 0, 0, bytes(8)) * (MAX_IDLE_FRAMES - 1))
+        connection.calm()
+    assert not connection.closed
+    connection.receive(write_frame(PING, 0, 0, bytes(8)) * (MAX_IDLE_FRAMES + 1))
+    assert connection.closed
+
+
+async def test_a_server_calms_its_connections_while_they_live() -> None:
+    pings = write_frame(PING, 0, 0, b"mine now") * (MAX_IDLE_FRAMES // 2 - 100)
+    async with asyncio.timeout(60), echo_server(keepalive=0.5) as (_, address), connected(address) as peer:
+        for _ in range(3):
+            await peer.send(pings)
+            # That the server asks for a sign of life says that it has calmed down.
+            while (await peer.next(PING))[1:] != (0, 0, b"keepaliv"):
+                pass
+            await peer.send(write_frame(PING, 1, 0, b"keepaliv"))
 
 
 class Recorder:

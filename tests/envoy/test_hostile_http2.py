@@ -8,7 +8,7 @@ import pytest
 from tests.envoy.http2_peer import BEGINNING, connected, echo_server, message, opened
 from tests.until import until
 from tg_gateway.envoy.grpc_server import GrpcServer
-from tg_gateway.envoy.http2_connection import CONNECTION_WINDOW, MAX_IDLE_FRAMES
+from tg_gateway.envoy.http2_connection import CONNECTION_WINDOW, MAX_IDLE_FRAMES, MAX_SETTINGS
 from tg_gateway.envoy.http2_frames import (
     ACK,
     CONTINUATION,
@@ -117,7 +117,19 @@ CONNECTIONS = {
         BEGINNING + write_frame(PING, 0, 0, bytes(8)) * (MAX_IDLE_FRAMES + 1),
         ErrorCode.ENHANCE_YOUR_CALM,
     ),
-    "a flood of settings": (BEGINNING + setting(4, 1) * (MAX_IDLE_FRAMES + 1), ErrorCode.ENHANCE_YOUR_CALM),
+    "a flood of settings": (
+        # Calls between them do not help: each may change the windows of 10,000 streams.
+        BEGINNING + b"".join(opened(2 * number + 1) + setting(4, number) for number in range(MAX_SETTINGS)),
+        ErrorCode.ENHANCE_YOUR_CALM,
+    ),
+    "a flood of acknowledgements": (
+        BEGINNING + write_frame(SETTINGS, ACK, 0) * (MAX_IDLE_FRAMES + 1),
+        ErrorCode.ENHANCE_YOUR_CALM,
+    ),
+    "a flood of empty data after the end": (
+        BEGINNING + opened(1, "/t/other") + write_frame(DATA, 0, 1) * (MAX_IDLE_FRAMES + 1),
+        ErrorCode.ENHANCE_YOUR_CALM,
+    ),
     "a flood of priorities": (
         BEGINNING + write_frame(PRIORITY, 0, 1, bytes(5)) * (MAX_IDLE_FRAMES + 1),
         ErrorCode.ENHANCE_YOUR_CALM,

@@ -173,6 +173,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def _check(self) -> None:
         """Ask for a sign of life where there was none; twice without one, the peer is gone."""
+        self._http.calm()
         if not self._heard and self._asked:
             self._transport.abort()
             return

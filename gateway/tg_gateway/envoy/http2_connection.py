@@ -33,10 +33,13 @@ from tg_gateway.envoy.http2_stream import STREAM_WINDOW, Http2Stream
 
 CONNECTION_WINDOW = 16 * 1024 * 1024
 """It is opened again whatever the streams do: one whose messages nobody takes must not stop the others."""
-MAX_IDLE_FRAMES = 1_000
-"""Frames in a row that bring nothing: pings, settings, empty data. Each costs time, and some an answer."""
 MAX_STREAMS = 10_000
 """Streams at a time; what is more waits in Envoy."""
+MAX_IDLE_FRAMES = 4 * MAX_STREAMS
+"""Frames in a row, until `calm`, that bring nothing: pings, empty data, resets of what is over. Each costs time, and
+some an answer. All streams may be refused at once, and then an end, a reset and windows of each are on their way."""
+MAX_SETTINGS = 300
+"""Frames of settings until `calm`, whatever comes between them: each may change the windows of all streams."""
 _DRAINING = b"draining"
 _NO_TABLE = b"\x20"
 """HPACK: what is sent has no dynamic table. A peer that allows none wants to hear it in the first block."""
@@ -71,6 +74,7 @@ class Http2Connection:
         self._window = DEFAULT_WINDOW
         self._receive_window = CONNECTION_WINDOW
         self._idle_frames = 0
+        self._settings_frames = 0
         self._waiting: dict[int, Http2Stream] = {}
         self._is_paused = False
         self._draining = False
@@ -133,7 +137,9 @@ class Http2Connection:
         data = strip_padding(flags, payload)
         if (stream := self.streams.get(number)) is None:
             self._expect_known(number)
-            self._count_idle()
+            # What was on its way when the stream ended here: as much as its window, in frames of any size.
+            if not data:
+                self._count_idle()
             return
         if data or flags & END_STREAM:
             self._idle_frames = 0
@@ -192,11 +198,14 @@ class Http2Connection:
     def _take_settings(self, flags: int, number: int, payload: bytes) -> None:
         if number:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "SETTINGS of a stream")
-        self._count_idle()
         if flags & ACK:
             if payload:
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "an acknowledgement has no settings")
+            self._count_idle()
             return
+        self._settings_frames += 1
+        if self._settings_frames > MAX_SETTINGS:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames of settings")
         change = self._settings.read(payload)
         self._write(write_frame(SETTINGS, ACK, 0))
         if change:
@@ -251,6 +260,10 @@ class Http2Connection:
         self._idle_frames += 1
         if self._idle_frames > MAX_IDLE_FRAMES:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that bring nothing")
+
+    def calm(self) -> None:
+        """Some time has passed: what is too much at once may come again."""
+        self._idle_frames = self._settings_frames = 0
 
     def _reset(self, fault: StreamFault) -> None:
         if (stream := self.streams.get(fault.stream)) is not None:
