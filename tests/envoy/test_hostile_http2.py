@@ -181,9 +181,10 @@ async def test_a_fault_of_a_stream_ends_that_stream_alone(world: World, case: st
         assert (await peer.next(DATA))[2:] == (3, message(b"on"))
 
 
-async def test_data_beyond_a_streams_window_ends_the_stream(world: World) -> None:
+@pytest.mark.parametrize("size", [MAX_FRAME_BYTES - 5, 1, 0])
+async def test_data_beyond_a_streams_window_ends_the_stream(world: World, size: int) -> None:
     # Messages that nobody takes, since their answers cannot leave: the window is not opened again.
-    whole = message(bytes(MAX_FRAME_BYTES - 5))
+    whole = message(bytes(size)) * (MAX_FRAME_BYTES // (size + 5))
     sent = setting(4, 0) + opened(1) + write_frame(DATA, 0, 1, whole) * (4 * STREAM_WINDOW // MAX_FRAME_BYTES)
     async with connected(world[1], BEGINNING + sent) as peer:
         assert (await peer.next(RST_STREAM))[2:] == (1, int(ErrorCode.FLOW_CONTROL_ERROR).to_bytes(4))

@@ -12,6 +12,8 @@ from tg_gateway.envoy.http2_stream import STREAM_WINDOW, Http2Stream, Receiver
 MAX_UNSENT_BYTES = 64 * 1024
 """Of a call: above it `send` waits until the peer has taken all."""
 _PREFIX_BYTES = 5
+_MESSAGE_COST = 64
+"""Bytes that a message which waits takes beside its own: many empty ones are much too."""
 _MAX_TEXT = 120
 """Of an error's text: its length has one byte in HPACK."""
 
@@ -85,7 +87,7 @@ class GrpcCall(Receiver):
                 return None
             await self._wait()
         message = self._messages.popleft()
-        self._unread -= len(message)
+        self._unread -= len(message) + _MESSAGE_COST
         self._release()
         return message
 
@@ -143,7 +145,7 @@ class GrpcCall(Receiver):
             if len(source) < end:
                 break
             self._messages.append(bytes(source[at + _PREFIX_BYTES : end]))
-            self._unread += size
+            self._unread += size + _MESSAGE_COST
             at = end
         if source is had:
             del had[:at]
