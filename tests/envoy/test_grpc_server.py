@@ -1,6 +1,8 @@
 """Our gRPC server, asked by gRPC's own client, and by frames in any pieces."""
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -259,6 +261,25 @@ async def test_what_was_on_its_way_to_calls_that_ended_all_at_once_ends_no_other
         )
         await peer.send(b"".join(late) + write_frame(DATA, END_STREAM, 1, message(b"on")))
         assert (await peer.next(DATA))[2:] == (1, message(b"on"))
+
+
+async def test_answers_to_a_caller_that_is_gone_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    count, full = 50, asyncio.Event()
+
+    async def wait(_: GrpcCall) -> None:
+        await full.wait()
+
+    server = GrpcServer({"/t/wait": wait}, MAX_MESSAGE)
+    async with asyncio.timeout(60), serve_grpc(server, "127.0.0.1:0", 0) as address:
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port))) as caller:
+            caller.sendall(BEGINNING + b"".join(opened(2 * number + 1, "/t/wait") for number in range(count)))
+            await until(lambda: server.calls == count)
+            # Closed this way, the next write of the server fails.
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        full.set()
+        await until(lambda: not server.connections)
+    assert not caplog.records
 
 
 def test_pings_of_a_connection_that_has_nothing_to_do_are_no_flood_where_time_passes() -> None:

@@ -118,6 +118,9 @@ class GrpcConnection(asyncio.Protocol):
         self._http.begin()
 
     def _write(self, data: bytes) -> None:
+        if self._transport.is_closing():
+            # The connection failed just now; `connection_lost` follows. asyncio would log each further try.
+            return
         if self._paused:
             # Data waits for `resume`; answers to pings and settings, and ends of streams, do not.
             self._unsent_control += len(data)
