@@ -70,6 +70,11 @@ CONNECTIONS = {
         ErrorCode.FRAME_SIZE_ERROR,
     ),
     "a window too wide": (BEGINNING + setting(4, 2**31), ErrorCode.FLOW_CONTROL_ERROR),
+    "settings that make the window of a stream overflow": (
+        BEGINNING + opened(1) + opened(3) + write_frame(WINDOW_UPDATE, 0, 1, (1).to_bytes(4)) + setting(4, MAX_WINDOW),
+        ErrorCode.FLOW_CONTROL_ERROR,
+    ),
+    "a priority of no stream": (BEGINNING + write_frame(PRIORITY, 0, 0, b"abc"), ErrorCode.PROTOCOL_ERROR),
     "a frame size too small": (BEGINNING + setting(5, 100), ErrorCode.PROTOCOL_ERROR),
     "push of 2": (BEGINNING + setting(2, 2), ErrorCode.PROTOCOL_ERROR),
     "a ping of 7 bytes": (BEGINNING + write_frame(PING, 0, 0, bytes(7)), ErrorCode.FRAME_SIZE_ERROR),

@@ -181,6 +181,8 @@ class Http2Connection:
             stream.receiver.receive(b"", True)
 
     def _take_priority(self, _: int, number: int, payload: bytes) -> None:
+        if not number:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PRIORITY of no stream")
         if len(payload) != 5:
             raise StreamFault(ErrorCode.FRAME_SIZE_ERROR, number, "a PRIORITY frame has 5 bytes")
         self._count_idle()
@@ -209,8 +211,12 @@ class Http2Connection:
         change = self._settings.read(payload)
         self._write(write_frame(SETTINGS, ACK, 0))
         if change:
-            for stream in tuple(self.streams.values()):
-                stream.widen(change)
+            try:
+                for stream in tuple(self.streams.values()):
+                    stream.widen(change)
+            except StreamFault as fault:
+                # The settings are of all streams, and so is the fault (RFC 9113, section 6.9.2).
+                raise ConnectionFault(fault.code, str(fault)) from None
 
     def _take_push(self, _: int, __: int, ___: bytes) -> None:
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client cannot push")
