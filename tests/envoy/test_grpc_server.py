@@ -3,14 +3,11 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Sequence
-from itertools import pairwise
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.envoy.http2_peer import (
     BEGINNING,
@@ -27,15 +24,13 @@ from tests.until import until
 from tg_gateway.envoy.grpc_call import GrpcCall, GrpcFault, GrpcStatus, write_status
 from tg_gateway.envoy.grpc_server import GrpcServer, serve_grpc
 from tg_gateway.envoy.grpc_timeout import read_timeout
-from tg_gateway.envoy.http2_connection import MAX_IDLE_FRAMES, Http2Connection
+from tg_gateway.envoy.http2_connection import MAX_IDLE_FRAMES
 from tg_gateway.envoy.http2_frames import (
-    CONTINUATION,
     DATA,
     END_HEADERS,
     END_STREAM,
     GOAWAY,
     HEADERS,
-    PADDED,
     PING,
     RST_STREAM,
     SETTINGS,
@@ -43,7 +38,6 @@ from tg_gateway.envoy.http2_frames import (
     ErrorCode,
     write_frame,
 )
-from tg_gateway.envoy.http2_stream import Http2Stream
 
 OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
@@ -214,6 +208,21 @@ async def test_a_server_that_leaves_serves_what_was_on_its_way_and_then_closes()
             await leaving
 
 
+async def test_connections_that_have_not_asked_yet_are_told_to_ask_elsewhere() -> None:
+    server = GrpcServer({ECHO: echo}, MAX_MESSAGE)
+    async with asyncio.timeout(60), serve_grpc(server, "127.0.0.1:0", 0) as address, connected(address) as peer:
+        await peer.send(opened(1))
+        await until(lambda: server.calls == 1)
+        async with connected(address, b"") as silent:
+            await until(lambda: len(server.connections) == 2)
+            leaving = asyncio.ensure_future(server.stop(60))
+            assert await silent.goaway() == ErrorCode.NO_ERROR
+        async with connected(address, b"") as late:
+            assert await late.goaway() == ErrorCode.NO_ERROR
+        await peer.send(write_frame(RST_STREAM, 0, 1, bytes(4)) + write_frame(PING, 1, 0, b"draining"))
+        await leaving
+
+
 async def test_calls_that_do_not_end_are_told_that_the_server_leaves() -> None:
     server = GrpcServer({ECHO: echo}, MAX_MESSAGE)
     async with asyncio.timeout(60), serve_grpc(server, "127.0.0.1:0", 0) as address, connected(address) as peer:
@@ -282,18 +291,6 @@ async def test_answers_to_a_caller_that_is_gone_log_nothing(caplog: pytest.LogCa
     assert not caplog.records
 
 
-def test_pings_of_a_connection_that_has_nothing_to_do_are_no_flood_where_time_passes() -> None:
-    sent = bytearray()
-    connection = Http2Connection(sent.extend, lambda *_: True, lambda: None)
-    connection.receive(BEGINNING)
-    for _ in range(3):
-        connection.receive(write_frame(PING, 0, 0, bytes(8)) * (MAX_IDLE_FRAMES - 1))
-        connection.calm()
-    assert not connection.closed
-    connection.receive(write_frame(PING, 0, 0, bytes(8)) * (MAX_IDLE_FRAMES + 1))
-    assert connection.closed
-
-
 async def test_a_server_calms_its_connections_while_they_live() -> None:
     pings = write_frame(PING, 0, 0, b"mine now") * (MAX_IDLE_FRAMES // 2 - 100)
     async with asyncio.timeout(60), echo_server(keepalive=0.5) as (_, address), connected(address) as peer:
@@ -303,88 +300,6 @@ async def test_a_server_calms_its_connections_while_they_live() -> None:
             while (await peer.next(PING))[1:] != (0, 0, b"keepaliv"):
                 pass
             await peer.send(write_frame(PING, 1, 0, b"keepaliv"))
-
-
-class Recorder:
-    """Takes what comes on each stream."""
-
-    def __init__(self, told: list[object], number: int) -> None:
-        self._told = told
-        self._number = number
-
-    def receive(self, data: bytes, ended: bool) -> None:
-        """See `Receiver`."""
-        self._told.append((self._number, data, ended))
-
-    def drained(self) -> None:
-        """See `Receiver`."""
-
-    def reset(self) -> None:
-        """See `Receiver`."""
-        self._told.append((self._number, "reset"))
-
-
-def take(pieces: Sequence[bytes]) -> tuple[list[Any], bytes]:
-    """What streams are told, and what the peer gets."""
-    told: list[Any] = []
-    sent = bytearray()
-
-    def accept(stream: Http2Stream, fields: Any) -> bool:
-        stream.receiver = Recorder(told, stream.number)
-        told.append((stream.number, dict(fields)))
-        return stream.number != 9
-
-    connection = Http2Connection(sent.extend, accept, lambda: told.append("finished"))
-    connection.begin()
-    for piece in pieces:
-        connection.receive(piece)
-    return told, bytes(sent)
-
-
-LONG = (
-    BEGINNING
-    + write_frame(SETTINGS, 0, 0, b"\x00\x04\x00\x00\x10\x00")
-    + opened(1)
-    + write_frame(DATA, 0, 1, b"abc")
-    + write_frame(HEADERS, 0, 3, call_headers()[:10])
-    + write_frame(CONTINUATION, 0, 3, call_headers()[10:30])
-    + write_frame(CONTINUATION, END_HEADERS, 3, call_headers()[30:])
-    # Indexed from here on: one entry is made, and then meant.
-    + write_frame(HEADERS, END_HEADERS, 5, b"\x40\x01a\x01b" + call_headers())
-    + write_frame(HEADERS, END_HEADERS, 7, b"\xbe" + call_headers())
-    + write_frame(DATA, PADDED, 3, b"\x04defpadd")
-    + write_frame(PING, 0, 0, b"12345678")
-    + opened(9)
-    + write_frame(RST_STREAM, 0, 5, bytes(4))
-    + write_frame(DATA, END_STREAM, 1, b"end")
-    + write_frame(HEADERS, END_HEADERS | END_STREAM, 3, b"\x00\x01t\x01t")
-    + write_frame(DATA, 0, 99, b"of no stream")
-    + write_frame(PING, 0, 0, b"never read")
-)
-
-
-@given(cuts=st.lists(st.integers(0, len(LONG))))
-@settings(max_examples=200)
-def test_pieces_of_any_size_say_the_same(cuts: list[int]) -> None:
-    marks = [0, *sorted(cuts), len(LONG)]
-    pieces = [LONG[start:end] for start, end in pairwise(marks)]
-    told, sent = take(pieces)
-    assert (told, sent) == take([LONG])
-    assert (1, b"abc", False) in told
-    assert (3, b"def", False) in told
-    assert (5, "reset") in told
-    assert (3, b"", True) in told
-    assert told[-1] == "finished"
-
-
-def test_a_block_that_is_known_means_something_else_when_the_table_has_changed() -> None:
-    sent = BEGINNING
-    for number, value in ((1, b"a"), (5, b"b")):
-        sent += write_frame(HEADERS, END_HEADERS, number, b"\x40\x01n\x01" + value + call_headers())
-        # The same bytes each time: the newest entry.
-        sent += write_frame(HEADERS, END_HEADERS, number + 2, b"\xbe" + call_headers())
-    told, _ = take([sent])
-    assert [(number, fields[b"n"]) for number, fields in told] == [(1, b"a"), (3, b"a"), (5, b"b"), (7, b"b")]
 
 
 @pytest.mark.parametrize("text", ["x" * 500, "é" * 500, "%" * 500, "ab\n" * 100])

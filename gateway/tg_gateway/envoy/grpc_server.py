@@ -41,6 +41,7 @@ class GrpcServer:
         self._max_message = max_message
         self._calls: dict[asyncio.Task[None], GrpcCall] = {}
         self.connections: set[GrpcConnection] = set()
+        self.is_stopping = False
         self.closed = asyncio.Event()
         self.closed.set()
 
@@ -82,6 +83,7 @@ class GrpcServer:
 
     async def stop(self, seconds: float) -> None:
         """Let calls that have begun end, for so long; then cancel them, and close all connections."""
+        self.is_stopping = True
         for connection in tuple(self.connections):
             connection.drain()
         try:
@@ -116,6 +118,9 @@ class GrpcConnection(asyncio.Protocol):
         self._server.closed.clear()
         self._timer = asyncio.get_running_loop().call_later(self._keepalive, self._check)
         self._http.begin()
+        if self._server.is_stopping:
+            # It was accepted before the socket was closed.
+            self.drain()
 
     def _write(self, data: bytes) -> None:
         if self._transport.is_closing():

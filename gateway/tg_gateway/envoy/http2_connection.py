@@ -231,7 +231,7 @@ class Http2Connection:
             self._write(write_frame(PING, ACK, 0, payload))
         elif self._draining and payload == _DRAINING:
             # Whatever was on its way when the first GOAWAY left has come before this.
-            self._limit = self._last
+            self._limit = min(self._limit, self._last)
             self._say_goaway(ErrorCode.NO_ERROR, b"")
             self._finish_if_drained()
 
@@ -295,6 +295,8 @@ class Http2Connection:
             return
         self._draining = True
         if not self._is_begun:
+            # It may be asking just now: what it asks is not taken, and may be asked elsewhere.
+            self._say_goaway(ErrorCode.NO_ERROR, b"")
             self._finish()
             return
         self._write(write_frame(GOAWAY, 0, 0, MAX_WINDOW.to_bytes(4) + bytes(4)))
@@ -314,7 +316,9 @@ class Http2Connection:
         self._pump()
 
     def _say_goaway(self, code: ErrorCode, reason: bytes) -> None:
-        self._write(write_frame(GOAWAY, 0, 0, self._last.to_bytes(4) + code.to_bytes(4) + reason))
+        # What was refused after the last GOAWAY must not count as taken now.
+        last = min(self._last, self._limit)
+        self._write(write_frame(GOAWAY, 0, 0, last.to_bytes(4) + code.to_bytes(4) + reason))
 
     def _finish_if_drained(self) -> None:
         if self._limit != MAX_WINDOW and not self.streams and not self.closed:
