@@ -6,12 +6,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 from typing_extensions import override
 
 from tests.fakes.passing_bus import PassingBus
 from tests.flow.open_gateway import CONFIG, TEXTS
-from tests.flow.waiting_band import DEADLINE, ask, open_band
-from tg_base.bus import Bus, Delivery, LogWriter
+from tests.flow.open_responses import MODEL
+from tests.flow.waiting_band import DEADLINE, FLEX, ask, open_band
+from tests.until import until
+from tg_base.bus import Bus, Delivery, Entry, LogWriter
 from tg_gateway.access import Limits
 from tg_gateway.relay.answer_log import (
     ASKED,
@@ -140,3 +143,38 @@ async def test_a_gateway_that_shuts_down_says_how_what_it_made_stands(attempts: 
         await closing
         # Nobody has to wait for its silence.
         assert kind_of((await it.bus.read(CONFIG.topics.kept(made.id)))[-1]) == last
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_a_gateway_that_drains_gives_what_waits_in_its_hands_to_another_one_at_once(asked: bool) -> None:
+    async with open_band(capacity=2, room=2) as it:
+        client = await it.open_gateway(replace(FLEX, drain=DEADLINE * 2), limits=ALIVE)
+        for number in (1, 2):
+            await client.responses.create(model=MODEL, input="1", background=True)
+            await until(lambda number=number: len(it.llm.order) == number)
+        made = await ask(client, "made")
+        topic = CONFIG.topics.kept(made.id)
+        notes: list[Mapping[str, str]] = [label_taken("dead"), label_claim(ASKED, "dead")]
+        # It pauses, or it waits for the end of who has it.
+        for note in notes if asked else [*notes, label_returned("dead", time.time() + 1000)]:
+            await it.bus.append(topic, b"", note)
+        # One of both ends; the gateway has the other one until all is seen.
+        it.llm.steps.release()
+        async with asyncio.timeout(DEADLINE), it.bus.follow(topic, (await it.bus.read(topic))[0].position) as entries:
+            await until_taken(entries, 2)
+            # Its taker has read that as well.
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            await it.open_gateway(limits=ALIVE)
+            closing = asyncio.create_task(it.gateways[0].aclose())
+            await until_taken(entries, 1)
+            assert not closing.done()
+        it.llm.steps.release()
+        await closing
+
+
+async def until_taken(entries: AsyncIterator[Entry], times: int) -> None:
+    """Until somebody has taken it so often."""
+    for _ in range(times):
+        while kind_of(await anext(entries)) != TAKEN:
+            pass

@@ -7,8 +7,8 @@ and what was taken is asked once: who gets the message again finds in the log wh
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -92,6 +92,8 @@ class Band:
         self._deliveries: dict[str, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._making: set[asyncio.Task[Any] | None] = set()
+        # Those that wait with a message in hand, while nobody makes its answer here.
+        self._idle: set[asyncio.Task[Any] | None] = set()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -123,8 +125,12 @@ class Band:
         await self._exit.aclose()
 
     async def drain(self) -> None:
-        """Take no more."""
+        """Take no more, and give to other gateways what waits here: who pauses would begin what is soon cut off."""
         await self._pumps.aclose()
+        if idle := self._idle & self._tasks:
+            for task in idle:
+                task.cancel()
+            await asyncio.wait(idle)
 
     async def put(self, asked: Ask, background: Background, waiting: Waiting, entry: AccessLogEntry) -> None:
         """Return once the answer waits, whatever becomes of this process.
@@ -169,7 +175,11 @@ class Band:
             # After a lost connection the broker delivers again what is not acknowledged; only the newest can be.
             self._deliveries[message.name] = delivery
             if not known:
-                await self._until_room(lane, message)
+                try:
+                    await self._until_room(lane, message)
+                except asyncio.CancelledError:
+                    self._deliveries.pop(message.name).nack()
+                    raise
                 task = asyncio.create_task(self._take(lane, message), name="band")
                 self._tasks.add(task)
                 task.add_done_callback(self._on_done)
@@ -249,13 +259,24 @@ class Band:
         """Let others start meanwhile; then wait for room again."""
         lane.starting.discard(message.name)
         lane.freed.set()
-        with lane.count_paused(len(message.body)):
+        with lane.count_paused(len(message.body)), self._waiting():
             await asyncio.sleep(max(min(seconds, message.until - time.time()), 0.0))
             await self._until_room(lane, message, resumed=True)
 
     async def _outlast(self, lane: BandLane, name: str, claim: Claim) -> bool:
         lane.starting.discard(name)
-        return not await self._answers.outlast(name, claim)
+        with self._waiting():
+            return not await self._answers.outlast(name, claim)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """This task only waits inside the block: another gateway may do that as well."""
+        task = asyncio.current_task()
+        self._idle.add(task)
+        try:
+            yield
+        finally:
+            self._idle.discard(task)
 
     async def _make(self, lane: BandLane, message: BandMessage, claim: Claim) -> bool:
         name = message.name
