@@ -149,9 +149,9 @@ async def test_a_gateway_that_shuts_down_says_how_what_it_made_stands(attempts: 
 async def test_a_gateway_that_drains_gives_what_waits_in_its_hands_to_another_one_at_once(asked: bool) -> None:
     async with open_band(capacity=2, room=2) as it:
         client = await it.open_gateway(replace(FLEX, drain=DEADLINE * 2), limits=ALIVE)
-        for number in (1, 2):
+        for _ in range(2):
             await client.responses.create(model=MODEL, input="1", background=True)
-            await until(lambda number=number: len(it.llm.order) == number)
+        await until(lambda: len(it.llm.order) == 2)
         made = await ask(client, "made")
         topic = CONFIG.topics.kept(made.id)
         notes: list[Mapping[str, str]] = [label_taken("dead"), label_claim(ASKED, "dead")]

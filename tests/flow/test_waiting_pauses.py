@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack
 
@@ -18,7 +19,7 @@ from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.access import Limits
 from tg_gateway.relay import background_runs, band_lane
-from tg_gateway.relay.answer_log import ASKED, CANCEL, label_claim, label_returned, label_taken
+from tg_gateway.relay.answer_log import ASKED, CANCEL, TAKEN, kind_of, label_claim, label_returned, label_taken
 from tg_schema import TextCompletionRequest
 
 LOST = [label_taken("dead"), label_claim(ASKED, "dead")]
@@ -102,6 +103,39 @@ async def test_a_pause_outlives_its_gateway_and_ends_with_the_time_to_begin() ->
         ended = await poll(client, late.id)
         assert (ended.status, "its gateway" in ended.error.message) == ("failed", True)
         assert ((await client.responses.retrieve(made.id)).status, it.llm.order) == ("queued", ["work", "other"])
+
+
+async def test_of_those_behind_their_pause_one_looks_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_band() as it:
+        client = await it.open_gateway()
+        work, resumes = await it.occupy(client), time.time() + 3
+        made = [await ask(client, name) for name in "abc"]
+        for each in made:
+            for note in [*LOST, label_returned("dead", resumes)]:
+                await it.bus.append(CONFIG.topics.kept(each.id), b"", note)
+        it.llm.steps.release()
+        await work
+        logs = [CONFIG.topics.kept(each.id) for each in made]
+        for log in logs:
+            async with it.bus.follow(log, (await it.bus.read(log))[3].position) as entries:
+                assert kind_of(await anext(entries)) == TAKEN
+        work = await it.occupy(client)
+        looks = Counter[object]()
+        find_room = it.requestors[0].admission.room
+
+        def count(queue: str) -> int:
+            looks[asyncio.current_task()] += 1
+            return find_room(queue)
+
+        monkeypatch.setattr(it.requestors[0].admission, "room", count)
+        # The band has nothing else: whoever looks is behind its pause, and they end theirs at one time.
+        await until(lambda: max(looks.values(), default=0) == 3)
+        assert len(looks) == 1
+        for _ in range(4):
+            it.llm.steps.release()
+        await work
+        assert {(await poll(client, each.id)).status for each in made} == {"completed"}
+        assert sorted(it.llm.order[2:]) == ["a", "b", "c"]
 
 
 def count_waiting() -> float:

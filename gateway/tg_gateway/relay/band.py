@@ -127,7 +127,7 @@ class Band:
     async def drain(self) -> None:
         """Take no more, and give to other gateways what waits here: who pauses would begin what is soon cut off."""
         await self._pumps.aclose()
-        if idle := self._idle & self._tasks:
+        if idle := [task for task in self._tasks if task in self._idle]:
             for task in idle:
                 task.cancel()
             await asyncio.wait(idle)
@@ -261,7 +261,10 @@ class Band:
         lane.freed.set()
         with lane.count_paused(len(message.body)), self._waiting():
             await asyncio.sleep(max(min(seconds, message.until - time.time()), 0.0))
-            await self._until_room(lane, message, resumed=True)
+            with suppress(TimeoutError):
+                # One looks for room, and the others behind it in their order: thousands may be behind their pause.
+                async with asyncio.timeout(max(message.until - time.time(), 0.0)), lane.turn:
+                    await self._until_room(lane, message, resumed=True)
 
     async def _outlast(self, lane: BandLane, name: str, claim: Claim) -> bool:
         lane.starting.discard(name)

@@ -37,6 +37,7 @@ class BandLane:
         refused_at: when the latest came (loop time).
         resume_at: after a refusal: when to take the next (loop time).
         freed: something has ended, so there may be room.
+        turn: of the one behind its pause that looks for room.
     """
 
     route: Route[Any, Any]
@@ -51,6 +52,7 @@ class BandLane:
     refused_at: float = 0.0
     resume_at: float = 0.0
     freed: asyncio.Event = field(default_factory=asyncio.Event)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def count(self, event: str) -> None:
         """Count what became of one."""
