@@ -153,6 +153,22 @@ async def test_who_began_a_name_first_does_not_erase_what_another_has_begun_ther
     await bus.aclose()
 
 
+async def test_who_was_taken_for_dead_does_not_erase_what_another_has_begun_there_anew() -> None:
+    bus = MemoryBus()
+    first, second = (AnswerStore(AnswerLogs(bus, Topics(), key_answers=1)) for _ in range(2))
+    async with first.open("k", make_kept("n")) as (writer, _):
+        # A reader has found nothing but the head, and silence.
+        await second.logs.declare_dead("n", await second.logs.load(second.logs.owner("k"), "n"))
+        async with second.open("k", make_kept("n")) as (other, _):
+            await other.end(b"whole", "ended")
+        # It was only suspended.
+        await writer.end(b"late", "ended")
+    await first.keep("k", Keep("other", lambda: b""))
+    kept = await second.of("k").read("n")
+    assert (kept.end, kept.outcome) == (b"whole", "ended")
+    await bus.aclose()
+
+
 @pytest.mark.parametrize("cancels", [False, True])
 async def test_what_ends_one_answer_too_late_does_not_end_the_next_one_of_its_name(cancels: bool) -> None:
     bus = MemoryBus()

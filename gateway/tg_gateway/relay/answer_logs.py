@@ -120,7 +120,7 @@ class AnswerLogs:
         self.check_size(body)
         expires = (self.clock() if waits is None else waits) + self._seconds
         # Counted first: an append that seems to fail may still arrive.
-        self.written.add(name, Written(owner, len(body), expires, waits is not None))
+        self.written.add(name, Written(owner, len(body), expires, waits is not None, claim))
         # With each new answer a few: no task of its own is needed for what has expired.
         await self.written.make_room(owner, self.clock())
         first = label_first(kind, owner, expires, claim, waits, attempts=attempts)
@@ -147,8 +147,6 @@ class AnswerLogs:
                 yield writer
         # It may have been erased while it was made.
         self.written.grow(name, writer.size)
-        if writer.freed:
-            self.written.mark_free(name, claim)
 
     async def load(self, owner: str, name: str, head: bytes | None = None) -> AnswerLog:
         """What a log says now.
@@ -174,11 +172,11 @@ class AnswerLogs:
         """The entries of an answer behind a position, until it is erased, as `log_watch.watch`."""
         return watch(self.bus, self.topic(name), position, self.silence)
 
-    async def declare(self, name: str, outcome: Outcome, body: bytes = b"", *, claim: str = "") -> None:
+    async def declare(self, name: str, outcome: Outcome, body: bytes = b"", *, claim: str = "", by: str = "") -> None:
         """Append an end, as `label_end`, for its writer, which does not answer, or never was. Raises BusError."""
         # What has ended makes room for others.
         self.written.mark(name, waits=False)
-        await self.bus.append(self.topic(name), body, label_end(outcome, claim=claim))
+        await self.bus.append(self.topic(name), body, label_end(outcome, claim=claim, by=by))
 
     async def declare_dead(self, name: str, log: AnswerLog) -> None:
         """Have the log say that its writer is lost: it waits again, or that is its end. Raises BusError."""

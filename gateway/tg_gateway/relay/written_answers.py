@@ -20,14 +20,14 @@ class Written:
         size: bytes of its log.
         expires: until when it is kept, by the wall clock.
         waits: whether it waits for room.
-        freed: the claim of one whose end has freed its name; "" = it has not.
+        claim: of its head, where its name is chosen: an end may free that, also one by a reader, for another gateway.
     """
 
     key: str
     size: int
     expires: float
     waits: bool = False
-    freed: str = ""
+    claim: str = ""
 
 
 class WrittenAnswers:
@@ -73,15 +73,10 @@ class WrittenAnswers:
         if (written := self._written.get(name)) is not None:
             self._written[name] = replace(written, waits=waits)
 
-    def mark_free(self, name: str, claim: str) -> None:
-        """Its end has freed its name."""
-        if (written := self._written.get(name)) is not None:
-            self._written[name] = replace(written, freed=claim)
-
     async def make_room(self, key: str, now: float) -> None:
         """Erase a few that have expired, or are the oldest of a key that is over its bounds. Raises BusError."""
         for name in self._choose_erased(key, now):
-            claim = self._written[name].freed if name in self._written else ""
+            claim = self._written[name].claim if name in self._written else ""
             # Another gateway may have begun it anew, and erases it then.
             if claim and AnswerLog(await self._bus.read(self._topics.kept(name))).claim != claim:
                 self.discard(name)
