@@ -16,7 +16,18 @@ from tests.fakes.passing_bus import RemoteBus
 from tests.flow.background_asking import begin, gather, poll, until_told
 from tests.flow.open_gateway import CONFIG, TEXTS
 from tests.flow.open_responses import MODEL
-from tests.flow.waiting_band import DEADLINE, FLEX, Band, BusyLlm, OneMessageBus, ask, count_band, open_band, serve
+from tests.flow.waiting_band import (
+    DEADLINE,
+    FLEX,
+    Band,
+    BusyLlm,
+    OneMessageBus,
+    ask,
+    count_band,
+    open_band,
+    serve,
+    until_end,
+)
 from tests.until import until
 from tg_base.bus import Bus, Entry, LogWriter
 from tg_base.bus.memory import MemoryBus
@@ -226,16 +237,6 @@ class SuspendedBus(OneMessageBus):
         async for entry in entries:
             await self.awake.wait()
             yield entry
-
-
-async def until_end(bus: Bus, name: str) -> None:
-    """Until the log has one, whether it counts or not."""
-    topic = CONFIG.topics.kept(name)
-    head, *_ = await bus.read(topic)
-    async with asyncio.timeout(DEADLINE), bus.follow(topic, head.position) as entries:
-        async for entry in entries:
-            if kind_of(entry) == END:
-                return
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["its model has ended", "its model works"])

@@ -12,7 +12,7 @@ from typing_extensions import override
 from tests.fakes.passing_bus import PassingBus
 from tests.flow.open_gateway import CONFIG, TEXTS
 from tests.flow.open_responses import MODEL
-from tests.flow.waiting_band import DEADLINE, FLEX, ask, open_band
+from tests.flow.waiting_band import DEADLINE, FLEX, ask, open_band, until_end
 from tests.until import until
 from tg_base.bus import Bus, Delivery, Entry, LogWriter
 from tg_gateway.access import Limits
@@ -21,6 +21,7 @@ from tg_gateway.relay.answer_log import (
     END,
     RETURNED,
     TAKEN,
+    AnswerLog,
     kind_of,
     label_claim,
     label_returned,
@@ -178,3 +179,27 @@ async def until_taken(entries: AsyncIterator[Entry], times: int) -> None:
     for _ in range(times):
         while kind_of(await anext(entries)) != TAKEN:
             pass
+
+
+class OvertakenBus(PassingBus):
+    """Before an end of its gateway another one, which has got the message, takes the answer and asks a model."""
+
+    @override
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        if properties["kind"] == END:
+            for note in (label_taken("other", AnswerLog(await self.read(topic)).taker), label_claim(ASKED, "other")):
+                await super().append(topic, b"", note)
+        return await super().append(topic, body, properties)
+
+
+async def test_that_the_time_is_over_says_nothing_of_what_another_gateway_has_begun() -> None:
+    async with open_band() as it:
+        bus, it.bus = it.bus, OvertakenBus(it.bus)
+        client = await it.open_gateway(limits=ALIVE)
+        work = await it.occupy(client)
+        made = await ask(client, "made", extra_body={"max_wait": 0.2})
+        await until_end(bus, made.id)
+        log = AnswerLog(await bus.read(CONFIG.topics.kept(made.id)))
+        assert (log.outcome, log.taker) == ("running", "other")
+        it.llm.steps.release()
+        await work

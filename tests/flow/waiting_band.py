@@ -26,6 +26,7 @@ from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
+from tg_gateway.relay.answer_log import END, kind_of
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import RateLimited
 
@@ -156,3 +157,13 @@ async def ask(client: AsyncOpenAI, name: str, **fields: Any) -> Any:
     return await client.responses.create(
         model=MODEL, input="1", user=name, background=True, service_tier="flex", **fields
     )
+
+
+async def until_end(bus: Bus, name: str) -> None:
+    """Until the log has one, whether it counts or not."""
+    topic = CONFIG.topics.kept(name)
+    head, *_ = await bus.read(topic)
+    async with asyncio.timeout(DEADLINE), bus.follow(topic, head.position) as entries:
+        async for entry in entries:
+            if kind_of(entry) == END:
+                return

@@ -17,7 +17,7 @@ from tg_base.bus import Bus, Entry, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.runtime import running
 from tg_gateway.dialects.answers import Answer, Background, KeptAnswer
-from tg_gateway.relay.answer_log import ASKED, RETURNED, AnswerLog
+from tg_gateway.relay.answer_log import ASKED, CANCEL, RETURNED, AnswerLog, label_claim
 from tg_gateway.relay.answer_logs import AnswerLogs
 from tg_gateway.relay.answer_store import AnswerStore
 from tg_gateway.relay.answer_writer import AnswerWriter
@@ -250,3 +250,16 @@ async def test_each_attempt_asks_one_model_and_one_answer_counts_whoever_dies_or
     # The worlds differ: some need all attempts, and some need more.
     assert {outcome for outcome, _ in seen} == {"ended", "died"}
     assert {("ended", 1), ("ended", 2), ("ended", 3), ("died", 2), ("died", 3)} <= seen
+
+
+async def test_what_is_cancelled_while_its_taker_pauses_ends_when_that_reads_on() -> None:
+    bus = MemoryBus()
+    waiting = AnswerStore(AnswerLogs(bus, Topics())).waiting
+    await waiting.put(None, background(), WAIT_SECONDS, 2)
+    claim = await waiting.claim(None, "r")
+    # By who has read the log when another gateway made it.
+    await bus.append(Topics().kept("r"), b"", label_claim(CANCEL, ""))
+    assert claim.mine
+    await waiting.reload(None, "r", claim)
+    assert (claim.mine, claim.log.outcome) == (False, "cancelled")
+    await bus.aclose()

@@ -241,7 +241,7 @@ class Band:
             # A message that came twice, or whose gateway has died after a model may have been asked.
             return await self._outlast(lane, name, claim)
         if time.time() >= message.until:
-            await self._logs.declare(name, claim.log.overdue)
+            await self._logs.declare(name, claim.log.overdue, by=claim.own)
             lane.count("expired")
             return True
         lane.count("taken")
@@ -251,7 +251,7 @@ class Band:
             if not claim.mine:
                 return not claim.running or await self._outlast(lane, name, claim)
             if time.time() >= message.until:
-                await self._logs.declare(name, claim.log.overdue)
+                await self._logs.declare(name, claim.log.overdue, by=claim.own)
                 return True
         return await self._make(lane, message, claim)
 
@@ -287,7 +287,7 @@ class Band:
             asked, background = self._restart(message)
         except TgError as error:
             log.warning("band.unreadable", topic=lane.topic, error=error.type)
-            await self._logs.declare(name, "died")
+            await self._logs.declare(name, "died", by=claim.own)
             return True
         entry = AccessLogEntry("background", message.request, key=message.key)
         task = asyncio.current_task()
@@ -300,7 +300,8 @@ class Band:
         except TgError as error:
             lane.asked.discard(name)
             if not error.retryable:
-                await self._logs.declare(name, "ended", background.finish(error, cancelled=False))
+                end = background.finish(error, cancelled=False)
+                await self._logs.declare(name, "ended", end, by=claim.own)
                 lane.end()
                 return True
             if isinstance(error, AttemptLost):

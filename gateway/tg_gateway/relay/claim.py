@@ -88,9 +88,12 @@ class Claim:
             # The message has come here, so its taker is dead or has lost it.
             await self._bus.append(self._topic, b"", label_taken(self.own, self._log.taker))
             self._log = await load()
+        await self._heed_cancel(load)
+
+    async def _heed_cancel(self, load: Callable[[], Awaitable[AnswerLog]]) -> None:
         if self.mine and self._log.cancelled:
             # Who was told to stop has returned it, or was lost.
-            await self._bus.append(self._topic, b"", label_end("cancelled"))
+            await self._bus.append(self._topic, b"", label_end("cancelled", by=self.own))
             self._log = await load()
 
     def note(self, entry: Entry) -> None:
@@ -132,6 +135,7 @@ class Claim:
         """Read its log anew, of one that is not asked for yet; as `take`."""
         try:
             self._log = await load()
+            await self._heed_cancel(load)
         except NotFound:
             self._log = AnswerLog()
         self._log.drop_bodies()
