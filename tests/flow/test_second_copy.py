@@ -101,6 +101,49 @@ async def test_a_plain_peer_that_reuses_an_id_at_once_is_told() -> None:
     await memory.aclose()
 
 
+class BlockedBus(PassingBus):
+    """Takes nothing for one topic while it is blocked, as a broker whose backlog there is full.
+
+    Attributes:
+        blocked: whether it is.
+        reached: set when something has been published there since.
+    """
+
+    def __init__(self, bus: MemoryBus, topic: str) -> None:
+        super().__init__(bus)
+        self._topic = topic
+        self.blocked = False
+        self.reached = asyncio.Event()
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        if self.blocked and topic == self._topic:
+            self.reached.set()
+            await asyncio.Event().wait()
+        await super().publish(topic, body, properties)
+
+
+async def test_others_do_not_wait_until_a_plain_peer_can_be_told() -> None:
+    name = TEXT_COMPLETION.name
+    route = Route("plain", TEXT_COMPLETION, TOPICS.request("plain", name), TOPICS.response("plain", name))
+    memory, llm = MemoryBus(), CountingLlm()
+    bus = BlockedBus(memory, route.response)
+    async with (
+        Processor(bus, TOPICS, llm, (route,)),
+        Requestor(memory, TOPICS) as requestor,
+        memory.subscribe(route.response, None) as deliveries,
+    ):
+        for _ in range(2):
+            await memory.publish(route.request, encode(TextCompletionRequest(prompt="0")), {"id": "same"})
+            if not bus.blocked:
+                await anext(deliveries)
+                bus.blocked = True
+        await asyncio.wait_for(bus.reached.wait(), 10)
+        async with asyncio.timeout(10):
+            await LlmClient(requestor, route).request("", "0")
+    await memory.aclose()
+
+
 async def test_what_has_expired_is_dropped_without_a_slot() -> None:
     name = TEXT_COMPLETION.name
     busy, idle = (

@@ -28,6 +28,7 @@ from tg_base.server.dead_letter import publish_dead_letter
 from tg_base.server.host import Host
 from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import PlainResponder, Responder, send_failure
+from tg_base.server.reused_ids import ReusedIds
 from tg_base.server.service import Service
 from tg_base.server.slots import Slot, Slots
 from tg_base.telemetry import ACTIVE_STREAMS, QUEUE_WAIT_SECONDS, STREAMS, trace
@@ -48,7 +49,6 @@ MAX_UNCONFIRMED_REQUESTS = 256
 """Requests that may await confirmation without a slot. Beyond it, one of each requestor may await it in a slot."""
 ENDED_SECONDS = 1.0
 """For how long a request that has ended is not begun again under the same attempt."""
-_REUSED = BadRequest("a request with this id has just ended; give each request an id of its own").record
 ACCEPTED_EVERY_HEARTBEATS = 5
 """Heartbeats without a record after which "accepted" is sent again: a whole answer gives no other sign of progress."""
 UNKNOWN_WAIT_SECONDS = 1e6
@@ -96,6 +96,7 @@ class Processor:
         self._grace = grace
         self._slots = Slots(service.capacity)
         self._running: dict[StreamKey, RequestTask] = {}
+        self._reused = ReusedIds(bus)
         self._leaving = False
         self._reading = asyncio.Lock()
         self._seconds = 0.0
@@ -151,6 +152,7 @@ class Processor:
         try:
             await self._rest.__aexit__(kind, error, tb)
         finally:
+            self._reused.close()
             await self._service.aclose()
 
     async def retire(self) -> None:
@@ -178,7 +180,7 @@ class Processor:
             delivery = await anext(requests)
             slot, call = self._slots.slot(route), self._call_of(delivery)
             if isinstance(call, RequestHeaders) and self._drop_unwanted(route, delivery, call):
-                await self._tell_reused(route, call)
+                self._tell_reused(route, call)
                 continue
             if isinstance(call, RequestHeaders) and self._is_excess(call):
                 await self._return(delivery, call)
@@ -266,7 +268,7 @@ class Processor:
                 return
             # Once more: another copy may have begun, or a cancel may have come, while this one was read.
             if self._drop_unwanted(route, delivery, call):
-                await self._tell_reused(route, call)
+                self._tell_reused(route, call)
                 return
             self._count(call)
             # Acknowledged at the start, not at the end: redelivered after a crash, it would run and be billed again.
@@ -326,15 +328,14 @@ class Processor:
         delivery.ack()
         return True
 
-    async def _tell_reused(self, route: Route[Any, Any], call: RequestHeaders) -> None:
-        """Tell a plain peer of a request that was dropped for its id; nobody else would.
+    def _tell_reused(self, route: Route[Any, Any], call: RequestHeaders) -> None:
+        """Tell a plain peer of a request that was dropped for its id.
 
         While the first request runs nothing is said: the error would end that one. Of a request that a broker has
         stored twice, the peer has had the end, and waits for nothing under its id.
         """
         if call.reply is None and call.key in self.host.ended and call.key not in self.host.running:
-            responder = PlainResponder(self._bus, route.response, call.key.stream)
-            await send_failure(responder, route.spec.response.from_error(_REUSED))
+            self._reused.tell(route, call.key.stream)
 
     def _count(self, call: RequestHeaders) -> None:
         if call.queue is not None:
