@@ -159,6 +159,22 @@ async def test_one_line_in_the_log_for_each_request() -> None:
     assert lines[0]["stream"] != lines[1]["stream"]
 
 
+async def test_what_monitors_ask_for_is_told_at_debug_where_it_succeeds() -> None:
+    with capture_logs() as logs:
+        async with open_gateway() as it:
+            await it.bus.aclose()
+            for method, path in (
+                *[("GET", path) for path in ("/health", "/ready", "/metrics", "/ping", "/v1/models")],
+                ("HEAD", "/health"),
+                ("POST", "/metrics"),
+            ):
+                async with it.http.request(method, path) as response:
+                    await response.read()
+    lines = [(line["log_level"], line["status"]) for line in logs if line["event"] == "gateway.request"]
+    debug, info = ("debug", 200), "info"
+    assert lines == [debug, (info, 503), debug, debug, (info, 200), debug, (info, 405)]
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -163,6 +163,11 @@ async def test_nobody_has_to_show_a_key_for_the_documentation() -> None:
                 assert response.status == 200, path
                 assert "default-src 'none'" in response.headers["Content-Security-Policy"]
                 assert response.headers["X-Content-Type-Options"] == "nosniff"
+        async with http.get("docs/", allow_redirects=False) as response:
+            # Also behind a proxy that adds a prefix.
+            assert (response.status, response.headers["Location"]) == (308, "../docs")
+        async with http.get("docs/") as response:
+            assert (response.status, response.url.path) == (200, "/docs")
         for path in ("metrics", "instances"):
             async with http.get(path, headers={"Accept": "text/html"}) as response:
                 assert response.status == 401, path
@@ -171,6 +176,6 @@ async def test_nobody_has_to_show_a_key_for_the_documentation() -> None:
 async def test_the_documentation_can_be_switched_off() -> None:
     config = GatewayConfig(port=0, drain=ON_ANY_PORT.drain, docs=False)
     async with described_gateway(WillingLlm(MODEL), config) as http:
-        for path in ("docs", "docs/page.js", "openapi.json"):
+        for path in ("docs", "docs/", "docs/page.js", "openapi.json"):
             async with http.get(path) as response:
                 assert response.status == 404, path

@@ -36,9 +36,13 @@ ENTRY: Final = web.RequestKey("line", AccessLogEntry)
 """Where a handler finds the request's line in the log."""
 CORS_HEADERS: Final = web.RequestKey("cors", dict[str, str])
 """Where a handler finds the headers by which a browser lets a foreign page read the answer."""
-OPEN_PATHS: Final = frozenset({"/health", "/ready", "/openapi.json", "/docs", "/docs/page.js", "/docs/page.css"})
+OPEN_PATHS: Final = frozenset(
+    {"/health", "/ready", "/openapi.json", "/docs", "/docs/", "/docs/page.js", "/docs/page.css"}
+)
 """Paths without a token beside the mounts that are `keyless`: what an orchestrator asks, and the documentation, which
 tells nothing of this gateway's models or users, and which a browser asks for before anybody can type a key."""
+_MONITORED_PATHS: Final = frozenset({"/health", "/ready", "/metrics"})
+"""What orchestrators, scrapers and pickers ask for many times a second, beside the mounts that are `keyless`."""
 
 _DEFECTS: Final = translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log, known=(web.HTTPException,))
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
@@ -93,6 +97,7 @@ class Middleware:
         entry.traceparent = request.headers.get("traceparent")
         request[CORS_HEADERS] = self._origins.headers(request.headers.get("Origin"))
         request[DOOR] = self._router.find(request, entry.request)
+        entry.routine = _is_routine(request)
         request[CLOSES] = self._shared.handing_over
         trace.enter(trace.Span.at_door(entry.request, entry.traceparent))
         try:
@@ -157,6 +162,12 @@ class Middleware:
             # It has a deadline for each slice instead.
             response.body, patience = SlicedBody(response.body, self._limits.write), None
         await write_in_time(request, response, patience)
+
+
+def _is_routine(request: web.Request) -> bool:
+    mount = request[DOOR].mount
+    probes = request.path in _MONITORED_PATHS or (mount is not None and mount.keyless and not mount.socket)
+    return probes and request.method in {"GET", "HEAD"}
 
 
 def make_response(answer: Answer) -> web.Response:

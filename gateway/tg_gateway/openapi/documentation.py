@@ -46,7 +46,7 @@ class Documentation:
     def routes(self) -> list[web.RouteDef]:
         """All paths."""
         shown = [self._route(path, self._make_show(name, kind)) for path, (name, kind) in _FILES.items()]
-        return [self._route(DOCUMENT_PATH, self._show_document), *shown]
+        return [self._route(DOCUMENT_PATH, self._show_document), *shown, self._route(f"{PAGE_PATH}/", _lead_to_page)]
 
     def _route(self, path: str, answer: Handler) -> web.RouteDef:
         return web.get(path, answer, expect_handler=defer_expectation)
@@ -70,3 +70,8 @@ class Documentation:
             return web.Response(body=body, content_type=kind, charset="utf-8", headers=_HEADERS)
 
         return show
+
+
+async def _lead_to_page(request: web.Request) -> web.StreamResponse:
+    """From the path with a slash behind it, which people type; relative, since a proxy may add a prefix."""
+    return web.Response(status=308, headers={**_HEADERS, "Location": f"..{PAGE_PATH}"})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from tg_gateway.telemetry.metrics import find_request_counter
-from tg_schema.errors import Cancelled
+from tg_schema.errors import BadRequest, Cancelled
 
 log = structlog.get_logger()
 
@@ -25,6 +25,7 @@ class AccessLogEntry:
         first: seconds to the first of them.
         status: HTTP's, or what it would have been.
         outcome: "ok", or the type of the error that ended it; as long as nobody says, the client has left.
+        routine: whether it is asked for many times a second: where it succeeds, its line is for debugging.
     """
 
     door: str
@@ -38,6 +39,7 @@ class AccessLogEntry:
     first: float | None = None
     status: int = Cancelled.status
     outcome: str = ""
+    routine: bool = False
     started: float = field(default_factory=time.monotonic)
 
     def end(self, status: int, outcome: str) -> None:
@@ -48,7 +50,8 @@ class AccessLogEntry:
         """The request is over."""
         self.outcome = self.outcome or Cancelled.type
         find_request_counter(self.door, self.service or "none", self.outcome).inc()
-        log.info(
+        say = log.debug if self.routine and self.outcome == "ok" and self.status < BadRequest.status else log.info
+        say(
             "gateway.request",
             door=self.door,
             request=self.request,
