@@ -168,7 +168,12 @@ MUTANTS = (
             Change(
                 "tg_base/server/request_task.py",
                 "if asked_at is not None and asyncio.get_running_loop().time() - asked_at < self._patience:",
-                "if asked_at is not None or True:",
+                "if asked_at is not None:",
+            ),
+            Change(
+                "tg_base/server/request_task.py",
+                "self._wanted, self._wanted_at = True, asked_at",
+                "self._wanted, self._wanted_at = True, asyncio.get_running_loop().time()",
             ),
         ),
         seed=211,
