@@ -138,11 +138,20 @@ def test_timeouts(value: bytes | None, seconds: float | None) -> None:
     assert read_timeout(value) == seconds
 
 
-async def test_what_is_no_grpc_is_told_by_http() -> None:
-    block = call_headers(**{"content-type": "text/html"})
+@pytest.mark.parametrize("media_type", ["text/html", "application/grpc-web", "application/grpc-web+proto"])
+async def test_what_is_no_grpc_is_told_by_http(media_type: str) -> None:
+    block = call_headers(**{"content-type": media_type})
     async with asyncio.timeout(60), echo_server() as (_, address), connected(address) as peer:
         await peer.send(write_frame(HEADERS, END_HEADERS | END_STREAM, 1, block))
         assert peer.fields(await peer.next(HEADERS)) == {":status": "415"}
+
+
+@pytest.mark.parametrize("media_type", ["application/grpc+proto", "application/grpc;charset=utf-8"])
+async def test_all_names_of_grpc_are_known(media_type: str) -> None:
+    block = call_headers(**{"content-type": media_type})
+    async with asyncio.timeout(60), echo_server() as (_, address), connected(address) as peer:
+        await peer.send(write_frame(HEADERS, END_HEADERS | END_STREAM, 1, block))
+        assert peer.fields(await peer.next(HEADERS))["grpc-status"] == "0"
 
 
 async def test_a_call_that_ends_before_its_caller_resets_the_rest() -> None:

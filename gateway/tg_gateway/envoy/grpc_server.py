@@ -23,6 +23,8 @@ MAX_UNSENT_CONTROL = 1024 * 1024
 KEEPALIVE_SECONDS = 60.0
 """Without a sign of life for so long a connection is asked for one, and lost after as long again."""
 BACKLOG = 1024
+GRPC_MEDIA_TYPES = (b"application/grpc+", b"application/grpc;")
+"""How all other names of it begin than "application/grpc" itself. What is called gRPC-Web has other trailers."""
 
 Method = Callable[[GrpcCall], Coroutine[Any, Any, None]]
 _log = structlog.stdlib.get_logger("tg.envoy")
@@ -53,7 +55,8 @@ class GrpcServer:
     def begin(self, stream: Http2Stream, fields: Fields) -> "asyncio.Task[None] | None":
         """Begin a call. None = it is no call of a known method; the caller is told."""
         stream.receiver = call = GrpcCall(stream, self._max_message)
-        if not fields.get(b"content-type", b"").startswith(b"application/grpc"):
+        media_type = fields.get(b"content-type", b"")
+        if media_type != b"application/grpc" and not media_type.startswith(GRPC_MEDIA_TYPES):
             call.refuse_media_type()
             return None
         if (method := self._methods.get(fields.get(b":path", b""))) is None or fields.get(b":method") != b"POST":
