@@ -9,7 +9,7 @@ from typing import TypeAlias
 from typing_extensions import override
 
 from tests.unit.source_imports import FILES, imported, imports_in, package_of, room_of
-from tests.unit.test_arrows import LAUNCHER, MAY_IMPORT, PACKAGES_MAY_IMPORT
+from tests.unit.test_arrows import LAUNCHERS, MAY_IMPORT, PACKAGES_MAY_IMPORT
 
 Graph: TypeAlias = Mapping[str, set[str]]
 
@@ -95,6 +95,6 @@ def arrows_up() -> list[tuple[str, str]]:
 
 def _allowed(module: str, other: str) -> bool:
     if room_of(module) != room_of(other):
-        return module == LAUNCHER or room_of(other) in MAY_IMPORT[room_of(module)]
+        return module in LAUNCHERS or room_of(other) in MAY_IMPORT[room_of(module)]
     package, target = package_of(module), package_of(other)
     return target == package or target in PACKAGES_MAY_IMPORT[package]

@@ -1,4 +1,4 @@
-"""ServeOptions -> running services: the only file that connects base, flow and gateway, imported as they are needed."""
+"""ServeOptions -> running services: the file that connects base, flow and gateway, imported as they are needed."""
 
 import asyncio
 import signal

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tg_base.bus import Bus, Delivery
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.membership import Membership
 from tg_base.client.response_stream import AskedStream
-from tg_base.protocol import KIND_PROPERTY, AwakeClock, Echo, HeartbeatTiming, LinkReport, Presence
+from tg_base.protocol import KIND_PROPERTY, AwakeClock, Echo, HeartbeatTiming, LinkReport, Presence, Route
 from tg_schema import decode
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, Unavailable
 from tg_schema.topics import Topics
 
 
@@ -95,6 +96,22 @@ class Liveness:
             self._ask_at = now + self._timing.interval
             self._controls.ask_presence(self._inbox.topic)
 
+    async def until_served(self, route: Route[Any, Any]) -> bool:
+        """Return once a live processor serves a queue; whether it had to wait. It does so in our first seconds alone.
+
+        Raises:
+            Unavailable: we have listened long enough, and there is none.
+        """
+        waited = False
+        while not self.presence.serving(route.request):
+            self.presence.seek(route.request)
+            if self.presence.is_unserved(route.request):
+                raise make_unserved_error(route)
+            self.ask()
+            await self.presence.wait(self._timing.interval)
+            waited = True
+        return waited
+
     def send_heartbeats(self, streams: Iterable[AskedStream]) -> None:
         """To each process that has a link to us, is new, or answers one of our streams."""
         # With the lowest number of a link by which each process answers.
@@ -133,3 +150,9 @@ class Liveness:
         services = [service for served in dead.values() for service in served]
         was_served = any(queue in service.queues and not service.leaving for service in services)
         return (was_served and not is_recent) or self.presence.is_stalled(queue, asked_at)
+
+
+def make_unserved_error(route: Route[Any, Any]) -> Unavailable:
+    """What is told where no live processor serves a queue."""
+    sentence = f"no live processor serves {route.spec.name} of flow {route.flow}; start one, or ask again later"
+    return Unavailable(sentence, retry_after=1.0)

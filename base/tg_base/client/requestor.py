@@ -19,7 +19,7 @@ from tg_base.client.beginnings import Beginnings
 from tg_base.client.body_sender import BodySender
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
-from tg_base.client.liveness import Liveness
+from tg_base.client.liveness import Liveness, make_unserved_error
 from tg_base.client.response_stream import AskedStream, EnteredStream, ResponseStream
 from tg_base.client.warm_processes import WarmProcesses
 from tg_base.protocol import (
@@ -208,20 +208,20 @@ class Requestor:
         stream.close()
 
     async def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
-        """Refuse what no processor could do, with the BadRequest or Unavailable of `stream`, before it is queued.
-
-        In our first seconds it waits for the first announcement of a processor of this queue, and asks for it.
-        """
-        while not (announced := self.admission.find(route.request)).served:
-            self.presence.seek(route.request)
-            if self.presence.is_unserved(route.request):
-                REFUSALS.labels(route.spec.name, "deserted").inc()
-                raise _make_unserved_error(route)
-            self._liveness.ask()
-            await self.presence.wait(self._timing.interval)
+        """Refuse what no processor could do, with the BadRequest or Unavailable of `stream`, before it is queued."""
+        try:
+            await self.until_served(route)
+        except Unavailable:
+            REFUSALS.labels(route.spec.name, "deserted").inc()
+            raise
+        announced = self.admission.find(route.request)
         needed = request.features if isinstance(request, EncodedRequest) else route.spec.features(request)
         if needed and (missing := needed - announced.features):
             raise BadRequest(describe_missing(missing))
+
+    async def until_served(self, route: Route[Any, Any]) -> bool:
+        """Wait for a first processor, as `Liveness.until_served`; whether it had to."""
+        return not self.admission.find(route.request).served and await self._liveness.until_served(route)
 
     async def _ask(self, stream: AskedStream) -> None:
         stream.asked_at = self._clock()
@@ -367,7 +367,7 @@ class Requestor:
     def _check_queued(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]]) -> None:
         """Publish a request again if it was probably taken by a processor that died or is partitioned."""
         if self.presence.is_unserved(stream.route.request):
-            self._abandon(stream, _make_unserved_error(stream.route))
+            self._abandon(stream, make_unserved_error(stream.route))
         elif self._liveness.is_lost(stream.route.request, stream.asked_at, dead):
             # A processor that takes the first copy later finds its attempt cancelled.
             self._cancel_queued(stream)
@@ -375,7 +375,7 @@ class Requestor:
 
     def _ask_elsewhere(self, stream: AskedStream) -> None:
         if self.presence.is_unserved(stream.route.request):
-            self._abandon(stream, _make_unserved_error(stream.route))
+            self._abandon(stream, make_unserved_error(stream.route))
             return
         log.warning("stream.attempt", **stream.span.fields, attempt=stream.attempt + 1, died=stream.processor)
         ATTEMPTS.labels(stream.route.spec.name).inc()
@@ -393,8 +393,3 @@ class Requestor:
             await self._ask(stream)
         except TgError as error:
             stream.fail(error)
-
-
-def _make_unserved_error(route: Route[Any, Any]) -> Unavailable:
-    sentence = f"no live processor serves {route.spec.name} of flow {route.flow}; start one, or ask again later"
-    return Unavailable(sentence, retry_after=1.0)

@@ -156,9 +156,14 @@ class HttpHandlers:
         door, route = request[DOOR], None
         try:
             door.dialect.check_head(door.call)
-            door.call.body = await reader.read(request)
+            body = door.call.body = await reader.read(request)
             asked = await self._ask_dialect(door, entry)
-            route = asked.route if isinstance(asked, Ask) else None
+            if isinstance(asked, Ask):
+                route = asked.route
+                if asked.background is None and await self._relay.until_served(route):
+                    # A dialect that chooses by the model's features has read it before anybody announced them.
+                    door.call.body = body
+                    asked = await self._ask_dialect(door, entry)
         finally:
             if known := route or door.call.route:
                 entry.flow, entry.service = known.flow, known.spec.name

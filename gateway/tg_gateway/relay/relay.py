@@ -11,6 +11,7 @@ from typing import Any, Self
 import structlog
 
 from tg_base.client import BeginPermit, Requestor
+from tg_base.protocol import Route
 from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS, trace
 from tg_gateway.access import RateLimits, Spending, Usage
 from tg_gateway.dialects import Ask, Batch, FieldNames, Writer
@@ -263,6 +264,13 @@ class Relay:
         self._ended = asyncio.Event()
         self._left = False
         self.draining = False
+
+    async def until_served(self, route: Route[Any, Any]) -> bool:
+        """Wait for a first processor of a service, in our first seconds; whether one came. `ask` refuses otherwise."""
+        try:
+            return not route.plain and await self._requestor.until_served(route)
+        except Unavailable:
+            return False
 
     def ask(self, asked: Ask, entry: AccessLogEntry, permit: BeginPermit | None = None) -> Exchange:
         """Enter what is returned at once, and relay inside `async with`.
