@@ -1,6 +1,7 @@
 """Options -> gateway -> renderer: one request to any service, shown as the answer comes."""
 
 import asyncio
+import signal
 from collections.abc import Coroutine
 from typing import Any
 
@@ -21,11 +22,30 @@ def run_call(work: Coroutine[Any, Any, None]) -> None:
         Interrupted: by Ctrl-C.
     """
     try:
-        asyncio.run(work)
+        asyncio.run(_cancel_when_interrupted(work))
     except TgError as error:
         raise Failure(sentence_of(error)) from None
-    except KeyboardInterrupt:
+    except (asyncio.CancelledError, KeyboardInterrupt):
         raise Interrupted from None
+
+
+async def _cancel_when_interrupted(work: Coroutine[Any, Any, None]) -> None:
+    """Do it in a task that Ctrl-C cancels between two steps of the loop, the second time at once.
+
+    asyncio's own handler cancels within a step. What is about to tell a future its result then finds it cancelled, and
+    ends the command with a traceback.
+    """
+    task = asyncio.ensure_future(work)
+
+    def on_signal() -> None:
+        if task.cancelling():
+            raise KeyboardInterrupt
+        task.cancel()
+
+    # A shell has a command in the background ignore it.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, on_signal)
+    await task
 
 
 def sentence_of(error: TgError) -> str:
