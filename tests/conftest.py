@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(TimeLimit(config), "time-limit")
     for ignored in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(ignored) is signal.SIG_IGN:
-            # A program inherits what is ignored, not what is handled: this run goes on ignoring it, its children do not.
+            # A program inherits what is ignored, not what is handled: its children may be signalled, this run goes on.
             signal.signal(ignored, lambda number, frame: None)
 
 
