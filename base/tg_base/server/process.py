@@ -45,7 +45,7 @@ def serve_process(
     """Enter `serving`, call `ready` with its value, and leave it on SIGTERM, SIGINT or SIGHUP, which drains it.
 
     A signal during entering cancels that. A second SIGTERM or SIGINT ends the process at once, unless a parent decides
-    that. SIGHUP is left alone where whoever started the process ignores it, as nohup does. Uses uvloop if it is
+    that. A process that was started with SIGHUP ignored, as under nohup, goes on ignoring it. Uses uvloop if it is
     installed.
     Raises what `serving` and `ready` raise.
 

@@ -159,7 +159,7 @@ class Http2Stream:
         self.receiver.receive(data, ended)
 
     def take(self, size: int) -> None:
-        """So many received bytes need no room any more: the peer may send others."""
+        """Widen the peer's window by the bytes of messages that were read."""
         self._owed += size
         if self._owed >= STREAM_WINDOW // 2 and not self.has_ended and not self.over:
             self._carrier.write(write_frame(WINDOW_UPDATE, 0, self.number, self._owed.to_bytes(4)))
