@@ -19,7 +19,7 @@ async def work():
     news = loop.create_future()
     loop.call_soon(tell, news)
     await news
-    await asyncio.sleep(60)
+    await loop.create_future()
 
 try:
     run_call(work())
