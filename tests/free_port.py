@@ -10,21 +10,31 @@ from typing import Final
 
 LOWEST, HIGHEST = 10_240, 32_767
 """Linux gives away 32,768 to 60,999, other systems 49,152 to 65,535."""
-_chance: Final = random.SystemRandom()
+_CHANCE: Final = random.SystemRandom()
 """Two runs at once, and the two processes of one run, are seeded alike and must not choose alike."""
-_given: Final[set[int]] = set()
 
 
-def free_port() -> int:
-    """A port of loopback on which nobody listens now; each call gives another one."""
-    while True:
-        port = _chance.randint(LOWEST, HIGHEST)
-        if port in _given:
-            continue
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
+class FreePorts:
+    """Ports of loopback from `lowest` to `highest`, each given once."""
+
+    def __init__(self, lowest: int = LOWEST, highest: int = HIGHEST) -> None:
+        self._range = lowest, highest
+        self._given: set[int] = set()
+
+    def take(self) -> int:
+        """One on which nobody listens now."""
+        while True:
+            port = _CHANCE.randint(*self._range)
+            if port in self._given:
                 continue
-        _given.add(port)
-        return port
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    continue
+            self._given.add(port)
+            return port
+
+
+free_port: Final = FreePorts().take
+"""A port of loopback on which nobody listens now; each call gives another one."""

@@ -2,10 +2,7 @@
 
 import socket
 
-import pytest
-
-from tests import free_port as module
-from tests.free_port import HIGHEST, LOWEST, free_port
+from tests.free_port import HIGHEST, LOWEST, FreePorts, free_port
 
 
 def test_each_is_another_one() -> None:
@@ -14,10 +11,7 @@ def test_each_is_another_one() -> None:
     assert LOWEST <= min(given) <= max(given) <= HIGHEST
 
 
-def test_one_that_is_taken_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_taken_is_not_given() -> None:
     low = free_port()
     with socket.create_server(("127.0.0.1", low)):
-        monkeypatch.setattr(module, "LOWEST", low)
-        monkeypatch.setattr(module, "HIGHEST", low + 20)
-        monkeypatch.setattr(module, "_given", set())
-        assert low < free_port() <= low + 20
+        assert low < FreePorts(low, low + 20).take() <= low + 20
