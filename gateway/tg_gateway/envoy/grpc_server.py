@@ -12,6 +12,7 @@ from typing import Any, cast
 import structlog
 from typing_extensions import override
 
+from tg_gateway.envoy.connection_faults import FaultLog
 from tg_gateway.envoy.grpc_call import GrpcCall, GrpcFault, GrpcStatus
 from tg_gateway.envoy.grpc_timeout import read_timeout
 from tg_gateway.envoy.http2_connection import MAX_STREAMS, Http2Connection
@@ -43,6 +44,7 @@ class GrpcServer:
         self._max_message = max_message
         self._calls: dict[asyncio.Task[None], GrpcCall] = {}
         self.connections: set[GrpcConnection] = set()
+        self.faults = FaultLog()
         self.is_stopping = False
         self.closed = asyncio.Event()
         self.closed.set()
@@ -116,7 +118,7 @@ class GrpcConnection(asyncio.Protocol):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._http = Http2Connection(self._write, self._accept, self.close)
+        self._http = Http2Connection(self._write, self._accept, self._finish)
         self._server.connections.add(self)
         self._server.closed.clear()
         self._timer = asyncio.get_running_loop().call_later(self._keepalive, self._check)
@@ -133,7 +135,7 @@ class GrpcConnection(asyncio.Protocol):
             # Data waits for `resume`; answers to pings and settings, and ends of streams, do not.
             self._unsent_control += len(data)
             if self._unsent_control > MAX_UNSENT_CONTROL:
-                self._transport.abort()
+                self._give_up("the peer asks and reads no answers; see whether it hangs")
                 return
         self._transport.write(data)
 
@@ -165,6 +167,19 @@ class GrpcConnection(asyncio.Protocol):
         """Take no more calls; close when those that have begun are over."""
         self._http.drain()
 
+    def _finish(self) -> None:
+        if self._http.closed:
+            self._tell(self._http.closed)
+        self.close()
+
+    def _give_up(self, reason: str) -> None:
+        self._tell(reason)
+        self._transport.abort()
+
+    def _tell(self, reason: str) -> None:
+        host, port, *_ = self._transport.get_extra_info("peername") or ("", 0)
+        self._server.faults.tell(reason, f"{host}:{port}")
+
     def close(self) -> None:
         """Send what was written, and close."""
         self._http.lose("the connection is closed")
@@ -186,7 +201,7 @@ class GrpcConnection(asyncio.Protocol):
         """Ask for a sign of life where there was none; twice without one, the peer is gone."""
         self._http.calm()
         if not self._heard and self._asked:
-            self._transport.abort()
+            self._give_up("the peer gives no sign of life; see whether its host can be reached")
             return
         self._asked = not self._heard
         if self._asked:

@@ -54,7 +54,7 @@ class Http2Connection:
     Args:
         write: sends bytes to the peer.
         accept: see `Accept`.
-        finish: called after a fault, and when the last stream of a drained connection is over.
+        finish: called after a fault, which `closed` says, and when the last stream of a drained connection is over.
 
     Attributes:
         closed: why it ended by a fault; "" = it did not. Nothing is taken and sent any more.

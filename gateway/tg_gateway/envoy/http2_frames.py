@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
 
+from tg_gateway.envoy.connection_faults import explain_beginning
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client sends first."""
 MAX_FRAME_BYTES = 16_384
@@ -101,7 +103,7 @@ class FrameCutter:
         at = 0
         if not self._is_begun:
             if not PREFACE.startswith(data[: len(PREFACE)]):
-                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "this is no HTTP/2")
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, explain_beginning(data))
             if len(data) < len(PREFACE):
                 self._unread = data
                 return
