@@ -300,6 +300,25 @@ async def test_answers_to_a_caller_that_is_gone_log_nothing(caplog: pytest.LogCa
     assert not caplog.records
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize(("listen", "taken"), [("[::]", ("127.0.0.1", "[::1]")), ("[::1]", ("[::1]",))])
+async def test_where_a_server_listens(listen: str, taken: tuple[str, ...]) -> None:
+    first, second = (GrpcServer({ECHO: echo}, MAX_MESSAGE) for _ in range(2))
+    async with asyncio.timeout(60), serve_grpc(first, f"{listen}:0", 0) as address:
+        host, _, port = address.rpartition(":")
+        assert host == listen
+        # A second process would listen there too.
+        async with serve_grpc(second, address, 0) as again:
+            assert again == address
+            for each in ("127.0.0.1", "[::1]"):
+                async with grpc.aio.insecure_channel(f"{each}:{port}") as channel:
+                    call = channel.unary_unary(ECHO)(b"on")
+                    if each in taken:
+                        assert await call == b"on"
+                    else:
+                        assert await call.code() == grpc.StatusCode.UNAVAILABLE
+
+
 async def test_a_server_calms_its_connections_while_they_live() -> None:
     pings = write_frame(PING, 0, 0, b"mine now") * (MAX_IDLE_FRAMES // 2 - 100)
     async with asyncio.timeout(60), echo_server(keepalive=0.5) as (_, address), connected(address) as peer:

@@ -4,6 +4,7 @@ Why not gRPC's own: it takes more CPU than all else that a picker does (bench/RE
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -216,18 +217,28 @@ async def serve_grpc(
 ) -> AsyncIterator[str]:
     """Serve at "host:port" until the block is left, then let calls end for `drain_seconds`. Yields the address.
 
-    Several processes may listen on one address: the kernel shares the connections among them.
+    Several processes may listen on one address: the kernel shares the connections among them. "[::]" is every address
+    of this host, those of IPv4 too.
 
     Raises:
         OSError: the address is not free, or none of this host.
     """
     host, _, port = address.rpartition(":")
     make = partial(GrpcConnection, server, keepalive)
-    listening = await asyncio.get_running_loop().create_server(
-        make, host.strip("[]"), int(port), reuse_port=True, backlog=BACKLOG
-    )
+    loop = asyncio.get_running_loop()
+    if host == "[::]" and socket.has_dualstack_ipv6():
+        # asyncio's own would take IPv6 alone.
+        listening = await loop.create_server(make, sock=_listen_everywhere(int(port)), backlog=BACKLOG)
+    else:
+        listening = await loop.create_server(make, host.strip("[]"), int(port), reuse_port=True, backlog=BACKLOG)
     try:
         yield f"{host}:{listening.sockets[0].getsockname()[1]}"
     finally:
         listening.close()
         await server.stop(drain_seconds)
+
+
+def _listen_everywhere(port: int) -> socket.socket:
+    return socket.create_server(
+        ("::", port), family=socket.AF_INET6, backlog=BACKLOG, reuse_port=True, dualstack_ipv6=True
+    )
