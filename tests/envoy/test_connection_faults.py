@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import pytest
@@ -15,7 +16,7 @@ from tg_gateway.envoy.connection_faults import QUIET_SECONDS, FaultLog, explain_
 from tg_gateway.envoy.http2_frames import DATA, PING, PREFACE, ErrorCode, write_frame
 
 
-def failures(lines: list[dict[str, object]]) -> list[dict[str, object]]:
+def failures(lines: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
     return [line for line in lines if line["event"] == "picker.connection_failed"]
 
 

@@ -312,7 +312,8 @@ async def test_where_a_server_listens(listen: str, taken: tuple[str, ...]) -> No
             assert again == address
             for each in ("127.0.0.1", "[::1]"):
                 async with grpc.aio.insecure_channel(f"{each}:{port}") as channel:
-                    call = channel.unary_unary(ECHO)(b"on")
+                    ask: Any = channel.unary_unary(ECHO)
+                    call = ask(b"on")
                     if each in taken:
                         assert await call == b"on"
                     else:
