@@ -93,7 +93,7 @@ CONNECTIONS = {
         ErrorCode.PROTOCOL_ERROR,
     ),
     "headers without an end": (
-        BEGINNING + opened(1, flags=0) + write_frame(CONTINUATION, 0, 1, PIECE) * 3,
+        BEGINNING + opened(1, flags=0) + write_frame(CONTINUATION, 0, 1, PIECE) * 9,
         ErrorCode.ENHANCE_YOUR_CALM,
     ),
     "continuations of nothing": (

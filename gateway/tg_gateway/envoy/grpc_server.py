@@ -17,7 +17,7 @@ from tg_gateway.envoy.connection_faults import FaultLog
 from tg_gateway.envoy.grpc_call import GrpcCall, GrpcFault, GrpcStatus
 from tg_gateway.envoy.grpc_timeout import read_timeout
 from tg_gateway.envoy.http2_connection import MAX_STREAMS, Http2Connection
-from tg_gateway.envoy.http2_headers import Fields
+from tg_gateway.envoy.http2_headers import MAX_HEADER_BYTES, TOO_LARGE, Fields
 from tg_gateway.envoy.http2_stream import Http2Stream
 
 MAX_UNSENT_CONTROL = 1024 * 1024
@@ -60,7 +60,10 @@ class GrpcServer:
         stream.receiver = call = GrpcCall(stream, self._max_message)
         media_type = fields.get(b"content-type", b"")
         if media_type != b"application/grpc" and not media_type.startswith(GRPC_MEDIA_TYPES):
-            call.refuse_media_type()
+            if fields is TOO_LARGE:
+                call.close(GrpcStatus.RESOURCE_EXHAUSTED, f"the call's headers exceed {MAX_HEADER_BYTES} bytes")
+            else:
+                call.refuse_media_type()
             return None
         if (method := self._methods.get(fields.get(b":path", b""))) is None or fields.get(b":method") != b"POST":
             call.close(GrpcStatus.UNIMPLEMENTED, "there is no such method")

@@ -27,7 +27,7 @@ from tg_gateway.envoy.http2_frames import (
     strip_padding,
     write_frame,
 )
-from tg_gateway.envoy.http2_headers import MAX_HEADER_BYTES, Fields, HeaderReader
+from tg_gateway.envoy.http2_headers import MAX_HEADER_BYTES, TOO_LARGE, Fields, HeaderReader
 from tg_gateway.envoy.http2_settings import DEFAULT_WINDOW, PeerSettings, write_settings
 from tg_gateway.envoy.http2_stream import STREAM_WINDOW, Http2Stream
 
@@ -45,7 +45,8 @@ _NO_TABLE = b"\x20"
 """HPACK: what is sent has no dynamic table. A peer that allows none wants to hear it in the first block."""
 
 Accept = Callable[[Http2Stream, Fields], bool]
-"""Gives a new stream its receiver; False = it is refused now and may be asked again."""
+"""Gives a new stream its receiver; False = it is refused now and may be asked again. Of headers that are too large it
+gets TOO_LARGE."""
 
 
 class Http2Connection:
@@ -163,6 +164,8 @@ class Http2Connection:
         if (stream := self.streams.get(number)) is not None:
             if not ended:
                 raise StreamFault(ErrorCode.PROTOCOL_ERROR, number, "trailers that do not end their stream")
+            if fields is TOO_LARGE:
+                raise StreamFault(ErrorCode.ENHANCE_YOUR_CALM, number, "trailers that are too large")
             stream.receive(b"", 0, True)
             return
         if number <= self._last:

@@ -14,14 +14,20 @@ from tg_gateway.envoy.http2_frames import (
 )
 
 MAX_HEADER_BYTES = 32 * 1024
-"""Of the fields of one request, each counted with 32 bytes more (RFC 9113, section 6.5.2); and of its encoded block."""
+"""Of the fields of one request, each counted with 32 bytes more (RFC 9113, section 6.5.2). More of them are read, since
+the next block depends on them, and not kept."""
+MAX_READ_BYTES = 4 * MAX_HEADER_BYTES
+"""The same, and of a block as it is encoded: beyond it the connection ends."""
 MAX_CONTINUATIONS = 8
 """Of one block. Frames without a byte would never reach the limit of bytes."""
 MAX_KNOWN = 32
 _PRIORITY_BYTES = 5
+_FIELD_COST = 32
 
 Fields = Mapping[bytes, bytes]
 """Of a repeated name the last value."""
+TOO_LARGE: Fields = {}
+"""In place of fields that exceed MAX_HEADER_BYTES: it is to be told by its identity."""
 
 
 class HeaderReader:
@@ -32,7 +38,7 @@ class HeaderReader:
     """
 
     def __init__(self) -> None:
-        self._decoder = hpack.Decoder(max_header_list_size=MAX_HEADER_BYTES)
+        self._decoder = hpack.Decoder(max_header_list_size=MAX_READ_BYTES)
         self._known: dict[bytes, Fields] = {}
         self._block = b""
         self._continuations = 0
@@ -40,10 +46,10 @@ class HeaderReader:
         self.stream = 0
 
     def begin(self, flags: int, stream: int, payload: bytes) -> tuple[Fields, bool] | None:
-        """Take a HEADERS frame; return the fields and whether the stream ends. None = more frames follow.
+        """Take a HEADERS frame; return the fields or TOO_LARGE, and whether the stream ends. None = more frames follow.
 
         Raises:
-            ConnectionFault: the block is malformed or too large.
+            ConnectionFault: the block is malformed or larger than is read.
         """
         block = strip_padding(flags, payload)
         if flags & HAS_PRIORITY:
@@ -64,7 +70,7 @@ class HeaderReader:
         """
         self._continuations += 1
         self._block += payload
-        if len(self._block) > MAX_HEADER_BYTES or self._continuations > MAX_CONTINUATIONS:
+        if len(self._block) > MAX_READ_BYTES or self._continuations > MAX_CONTINUATIONS:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a request's headers are too large")
         if not flags & END_HEADERS:
             return None
@@ -77,16 +83,19 @@ class HeaderReader:
             return known
         size, newest, limit = self._table()
         try:
-            fields = dict(self._decoder.decode(block, raw=True))
+            found = self._decoder.decode(block, raw=True)
         except hpack.OversizedHeaderListError:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a request's headers are too large") from None
         except hpack.HPACKError:
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "a request's headers cannot be decoded") from None
+        fields: Fields = dict(found)
+        if sum(len(name) + len(value) + _FIELD_COST for name, value in found) > MAX_HEADER_BYTES:
+            fields = TOO_LARGE
         size_now, newest_now, limit_now = self._table()
         if newest_now is not newest or (size_now, limit_now) != (size, limit):
             # What a block says depends on the table, so that nothing that was known is known any more.
             self._known.clear()
-        elif len(self._known) < MAX_KNOWN:
+        elif fields is not TOO_LARGE and len(self._known) < MAX_KNOWN:
             self._known[block] = fields
         return fields
 
