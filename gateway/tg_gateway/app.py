@@ -232,7 +232,8 @@ class Gateway:
         limits, runs = self._limits, self._background
         bounds = BandBounds(runs.store.waiting, max_key=limits.waiting, max_all=limits.all_waiting)
         dialects = {mount.dialect.restarts: mount.dialect for mount in self._mounts if mount.dialect.restarts}
-        return Band(self._requestor, runs, catalogue, dialects, bounds, longest_pause=limits.band_pause)
+        pause, most = limits.band_pause, limits.paused_bytes
+        return Band(self._requestor, runs, catalogue, dialects, bounds, longest_pause=pause, most_paused=most)
 
     def _make_runs(self, scope: str = "", seconds: float = KEPT_SECONDS) -> BackgroundRuns:
         limits = self._limits
@@ -242,7 +243,9 @@ class Gateway:
             requestor.bus, requestor.topics, scope=scope, seconds=seconds, silence=limits.silence, pauses=pauses
         )
         store = AnswerStore(logs, max_followers=limits.followers, max_all_followers=limits.all_followers)
-        return BackgroundRuns(self._relay, store, max_running=limits.background, max_all=limits.all_background)
+        return BackgroundRuns(
+            self._relay, store, max_running=limits.background, max_all=limits.all_background, longest_run=limits.run
+        )
 
 
 def _url(host: str, port: int) -> str:

@@ -31,7 +31,7 @@ from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.relay import answer_logs, answer_writer, background_runs
+from tg_gateway.relay import answer_logs, answer_writer
 from tg_schema.topics import Topics
 
 
@@ -115,9 +115,8 @@ async def test_too_many_events_are_not_kept_but_the_response_is(monkeypatch: pyt
         assert raised.value.param == "stream"
 
 
-async def test_one_that_takes_too_long_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_runs, "MAX_RUN_SECONDS", 0.2)
-    async with open_pair() as it:
+async def test_one_that_takes_too_long_fails() -> None:
+    async with open_pair(Limits(run=0.2)) as it:
         made = await it.one.responses.create(model=MODEL, input=MANY, background=True)
         final = await poll(it.other, made.id)
         assert (final.status, final.error.message[:24]) == ("failed", "the response took longer")

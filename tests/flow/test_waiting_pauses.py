@@ -18,7 +18,6 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.access import Limits
-from tg_gateway.relay import background_runs, band_lane
 from tg_gateway.relay.answer_log import ASKED, CANCEL, TAKEN, kind_of, label_claim, label_returned, label_taken
 from tg_schema import TextCompletionRequest
 
@@ -40,6 +39,7 @@ class CutLlm(BusyLlm):
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         if request.user == "made":
             self.asked_at.append(time.time())
+            self.order.append("made")
             # Before its first word the processor would ask the server again by itself, as for any request.
             yield LlmChunk(text="lost")
             return
@@ -72,17 +72,18 @@ async def test_nobody_waits_for_the_pause_of_another_one() -> None:
         assert (await client.responses.cancel(made.id)).status == "cancelled"
 
 
-async def test_what_pauses_is_bounded_and_begins_before_what_it_keeps_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(band_lane, "MAX_PAUSED_BYTES", 1)
+async def test_what_pauses_is_bounded_and_begins_before_what_it_keeps_waiting() -> None:
     bus, llm = MemoryBus(), CutLlm()
     async with serve(bus, llm), AsyncExitStack() as stack:
-        client = await Band(llm, bus, stack).open_gateway(limits=Limits(attempt_pause=1.0))
+        client = await Band(llm, bus, stack).open_gateway(limits=Limits(attempt_pause=1.0, paused_bytes=1))
+        taken = count_band("taken")
         made = await ask(client, "made", extra_body={"max_attempts": 2})
-        await until(lambda: len(llm.asked_at) == 1)
+        await until(lambda: count_band("taken") == taken + 2)
         llm.steps.release()
         other = await ask(client, "other")
         assert (await poll(client, made.id)).status == "failed"
         assert (await poll(client, other.id)).status == "completed"
+        assert llm.order == ["made", "made", "other"]
 
 
 async def test_a_pause_outlives_its_gateway_and_ends_with_the_time_to_begin() -> None:
@@ -194,10 +195,9 @@ async def test_what_its_server_has_fallen_silent_over_is_asked_again(words: int)
         assert (ended.status, ended.output_text, llm.order) == ("completed", "0 ", ["made"] * 2)
 
 
-async def test_what_takes_longer_than_any_answer_may_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_runs, "MAX_RUN_SECONDS", 0.2)
+async def test_what_takes_longer_than_any_answer_may_is_not_asked_again() -> None:
     async with open_band() as it:
-        client = await it.open_gateway()
+        client = await it.open_gateway(limits=Limits(attempt_pause=0.0, run=0.2))
         ended = await poll(client, (await ask(client, "made")).id)
         assert (ended.status, "took longer" in ended.error.message, it.llm.order) == ("failed", True, ["made"])
 

@@ -21,11 +21,14 @@ class Limits:
         forget: after how long wrong tokens are forgotten.
         background: answers of one key that are made in the background side by side.
         all_background: the same, of all keys.
+        run: how long an answer in the background may take.
         waiting: answers of one key that wait on the bus for room.
         all_waiting: the same, of all keys.
         band_pause: for how long at most nothing that waits for a model is taken after a refusal.
         attempt_pause: for how long at most an answer that waited is not asked for again after its first lost attempt;
             it doubles with each.
+        paused_bytes: of messages of one model that wait in this process after lost attempts: beyond it nothing more is
+            taken until one is let go.
         followers: clients of one key that follow answers in the background side by side.
         all_followers: the same, of all keys.
         silence: how long such an answer's log may have no new entry before its gateway counts as dead.
@@ -44,10 +47,12 @@ class Limits:
     forget: float = 60.0
     background: int = 64
     all_background: int = 256
+    run: float = 3600.0
     waiting: int = 1000
     all_waiting: int = 4000
     band_pause: float = 30.0
     attempt_pause: float = 4.0
+    paused_bytes: int = 64 * 1024 * 1024
     followers: int = 64
     all_followers: int = 256
     silence: float = 15.0

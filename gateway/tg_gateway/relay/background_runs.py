@@ -3,15 +3,13 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import Final
 
 import structlog
 
 from tg_base.bus import Entry
-from tg_base.client import BeginPermit
 from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import REFUSALS
 from tg_gateway.dialects import Ask
@@ -19,105 +17,24 @@ from tg_gateway.dialects.answers import Background
 from tg_gateway.relay.answer_log import CANCEL, END, NameTaken, is_late, kind_of
 from tg_gateway.relay.answer_store import AnswerStore
 from tg_gateway.relay.answer_writer import AnswerWriter
+from tg_gateway.relay.background_run import BackgroundRun
 from tg_gateway.relay.claim import Claim
 from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.relay import DEFECT_MESSAGE, Exchange, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
-from tg_schema.errors import BusError, Cancelled, IncompleteStream, Internal, RateLimited, Timeout, Unavailable
+from tg_schema.errors import BusError, Cancelled, Internal, RateLimited, Timeout, Unavailable
 
 log = structlog.get_logger()
 
-MAX_RUN_SECONDS: Final = 3600.0
-"""Of one answer."""
 WATCH_AGAIN_SECONDS: Final = 1.0
 """Before a log is watched again that could not be read."""
 END_SEEN_SECONDS: Final = 5.0
 """That an end may take from the log to its own writer."""
-PERMIT_SECONDS: Final = 5.0
-"""That a log may take to show what was appended to it; after that a processor that asks to begin is told nothing."""
 
 
 class AttemptLost(Unavailable):
     """What should have answered was lost, a model may have been asked, and may be once more."""
-
-
-@dataclass(slots=True)
-class _Run:
-    """One answer, and what was said of it from outside.
-
-    Attributes:
-        begun: its head is kept; or why it was refused.
-        opening: opens its log for writing.
-        claim: this gateway's, on one whose head was kept before, while it waited for room; it may wait again.
-        permit: of one with a claim.
-        writer: of its log, while that is open.
-        live: gets the parts as they are made.
-        cancelled: a client cancelled it.
-        over: somebody else has ended or erased it; what this process would say of its end is of no use.
-        erased: somebody has erased it.
-        abandoned: who asked for it has left before its name was known.
-        counted: whether it counts among those that run.
-        overran: it took longer than any answer may, so the next attempt would too.
-    """
-
-    asked: Ask
-    background: Background
-    entry: AccessLogEntry
-    begun: "asyncio.Future[None]"
-    opening: Callable[[], AbstractAsyncContextManager[tuple[AnswerWriter, str]]]
-    live: LiveParts | None = None
-    claim: Claim | None = None
-    permit: BeginPermit | None = None
-    writer: AnswerWriter | None = None
-    cancelled: bool = False
-    over: bool = False
-    erased: bool = False
-    abandoned: bool = False
-    counted: bool = True
-    overran: bool = False
-
-    def __post_init__(self) -> None:
-        if self.claim is not None:
-            self.permit = BeginPermit(partial(self._say_asked, self.claim))
-
-    async def _say_asked(self, claim: Claim) -> bool:
-        """Have the log say that a model is asked, before it is; whether the log has not given it to somebody else."""
-        try:
-            async with asyncio.timeout(PERMIT_SECONDS):
-                # A processor may be faster than the bus's answer to who asked it.
-                await asyncio.wait([self.begun])
-                return self.writer is not None and await claim.ask(self.writer)
-        except TimeoutError:
-            return False
-
-    @property
-    def lost(self) -> bool:
-        """Whether another gateway makes it, which took this one for dead."""
-        return self.claim is not None and self.claim.running and not self.claim.mine
-
-    def waits_again(self, error: TgError, *, told: bool) -> bool:
-        """Whether no model makes it, so that it may be asked as if it were new.
-
-        Args:
-            error: how it failed.
-            told: whether its processor said so.
-        """
-        if self.permit is None:
-            return False
-        if not self.permit.begun:
-            return error.retryable
-        # A service that soon says that it cannot: its servers are away. One that has worked may have been paid for it.
-        unavailable = isinstance(error, Unavailable) and told and not self.permit.works
-        return isinstance(error, RateLimited) or unavailable
-
-    def is_repeatable(self, error: TgError) -> bool:
-        """Whether a model may be asked once more after this: the way to the last one was lost."""
-        # A server whose machine vanishes closes no connection: it is silence that tells, and a clock that ends it.
-        lost = isinstance(error, (Unavailable, IncompleteStream, BusError, Timeout)) and not self.overran
-        if self.claim is None or self.cancelled or self.over or not lost:
-            return False
-        return self.claim.mine and self.claim.log.repeatable
 
 
 class BackgroundRuns:
@@ -128,19 +45,21 @@ class BackgroundRuns:
         store: keeps them.
         max_running: side by side, of one key.
         max_all: side by side, of all keys.
+        longest_run: seconds that one may take.
 
     Attributes:
         store: what keeps them.
     """
 
-    def __init__(self, relay: Relay, store: AnswerStore, *, max_running: int, max_all: int) -> None:
+    def __init__(self, relay: Relay, store: AnswerStore, *, max_running: int, max_all: int, longest_run: float) -> None:
         self._relay = relay
         self.store = store
         self._max_running = max_running
         self._max_all = max_all
+        self._longest_run = longest_run
         self._keys: Counter[str | None] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._chosen: dict[str, tuple[_Run, asyncio.Task[None]]] = {}
+        self._chosen: dict[str, tuple[BackgroundRun, asyncio.Task[None]]] = {}
 
     async def start(
         self, asked: Ask, background: Background, entry: AccessLogEntry, live: LiveParts | None = None
@@ -172,7 +91,7 @@ class BackgroundRuns:
         own = AccessLogEntry("background", entry.request, entry.traceparent, entry.key)
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         opening = partial(self.store.open, entry.key, background, live)
-        run = _Run(asked, background, own, begun, opening, live)
+        run = BackgroundRun(asked, background, own, begun, opening, live)
         task = asyncio.create_task(self._run(run))
         self._keys[own.key] += 1
         self._tasks.add(task)
@@ -237,7 +156,7 @@ class BackgroundRuns:
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         opening = partial(self.store.waiting.go_on, background, claim)
         begun.add_done_callback(lambda _: on_asked())
-        run = _Run(asked, background, entry, begun, opening, claim=claim, counted=False)
+        run = BackgroundRun(asked, background, entry, begun, opening, claim=claim, counted=False)
         try:
             await self._make(run)
         finally:
@@ -248,12 +167,12 @@ class BackgroundRuns:
         # Nobody waits for the end of what is erased.
         return run.erased or not claim.running
 
-    def _on_done(self, task: asyncio.Task[None], run: _Run) -> None:
+    def _on_done(self, task: asyncio.Task[None], run: BackgroundRun) -> None:
         self._tasks.discard(task)
         self._count_out(run)
         report(task)
 
-    def _count_out(self, run: _Run) -> None:
+    def _count_out(self, run: BackgroundRun) -> None:
         if run.counted:
             run.counted = False
             self._keys -= Counter([run.entry.key])
@@ -267,7 +186,7 @@ class BackgroundRuns:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _run(self, run: _Run) -> None:
+    async def _run(self, run: BackgroundRun) -> None:
         try:
             if run.background.chosen:
                 await self.store.check_free(run.entry.key, run.background.name)
@@ -283,7 +202,7 @@ class BackgroundRuns:
             if run.erased or run.abandoned:
                 await self.store.logs.sweep(run.background.name)
 
-    async def _make(self, run: _Run) -> None:
+    async def _make(self, run: BackgroundRun) -> None:
         asked, background, entry, begun = run.asked, run.background, run.entry, run.begun
         entry.flow, entry.service = asked.route.flow, asked.route.spec.name
         failure = None
@@ -324,14 +243,18 @@ class BackgroundRuns:
                 # It sees the end, unless somebody has erased the log before that.
                 await asyncio.wait([heeding], timeout=END_SEEN_SECONDS)
 
-    async def _relay_in_time(self, run: _Run, exchange: Exchange, writer: AnswerWriter) -> None:
-        timer = asyncio.get_running_loop().call_later(MAX_RUN_SECONDS, _end_late, run, exchange)
+    async def _relay_in_time(self, run: BackgroundRun, exchange: Exchange, writer: AnswerWriter) -> None:
+        timer = asyncio.get_running_loop().call_later(self._longest_run, self._end_late, run, exchange)
         try:
             await exchange.relay(run.asked.writer, writer)
         finally:
             timer.cancel()
 
-    async def _heed(self, run: _Run, position: str, exchange: Exchange) -> None:
+    def _end_late(self, run: BackgroundRun, exchange: Exchange) -> None:
+        run.overran = True
+        exchange.responses.fail(Timeout(f"the response took longer than {self._longest_run:.0f} s"))
+
+    async def _heed(self, run: BackgroundRun, position: str, exchange: Exchange) -> None:
         """Stop the model when a client cancels the answer, or when somebody else has ended or erased it."""
         while True:
             try:
@@ -350,7 +273,7 @@ class BackgroundRuns:
                 return
 
 
-def _note_entry(run: _Run, entry: Entry, exchange: Exchange) -> bool:
+def _note_entry(run: BackgroundRun, entry: Entry, exchange: Exchange) -> bool:
     """One more entry of the answer's log: it may stop the model; whether those behind it say nothing more."""
     kind = kind_of(entry)
     if run.claim is not None:
@@ -368,12 +291,7 @@ def _note_entry(run: _Run, entry: Entry, exchange: Exchange) -> bool:
     return kind == END
 
 
-def _end_late(run: _Run, exchange: Exchange) -> None:
-    run.overran = True
-    exchange.responses.fail(Timeout(f"the response took longer than {MAX_RUN_SECONDS:.0f} s"))
-
-
-async def _check_begun(run: _Run, task: asyncio.Task[None]) -> None:
+async def _check_begun(run: BackgroundRun, task: asyncio.Task[None]) -> None:
     """Wait until an answer of a chosen name has begun, or has failed so that its name is free.
 
     Raises:

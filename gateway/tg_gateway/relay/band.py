@@ -67,6 +67,7 @@ class Band:
         dialects: by `Dialect.restarts`.
         bounds: of what may wait.
         longest_pause: seconds until the next is taken after a refusal, at most.
+        most_paused: bytes of a model's messages that wait here after lost attempts: beyond it none is taken.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Band:
         bounds: BandBounds,
         *,
         longest_pause: float,
+        most_paused: int,
     ) -> None:
         self._bus, self._topics = requestor.bus, requestor.topics
         self._requestor = requestor
@@ -87,7 +89,8 @@ class Band:
         self._dialects = dialects
         self._bounds = bounds
         routes = [each for each in catalogue.routes if each.spec.name == TEXT_COMPLETION.name and not each.plain]
-        lanes = [BandLane(route, self._topics.band(route.request), longest_pause) for route in routes]
+        bands = [(route, self._topics.band(route.request)) for route in routes]
+        lanes = [BandLane(route, band, longest_pause, most_paused) for route, band in bands]
         self._lanes = {lane.route.request: lane for lane in lanes}
         self._deliveries: dict[str, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -13,10 +13,8 @@ MIN_PAUSE_SECONDS: Final = 0.5
 """After a first refusal, unless the provider asks for more in `retry_after`; it doubles with each."""
 MAX_HELD_MESSAGES: Final = 64
 """Of one model, whose keys are over their limits: beyond it nothing more is taken until one is let go."""
-MAX_PAUSED_BYTES: Final = 64 * 1024 * 1024
-"""Of messages of one model after lost attempts: the same."""
 PAUSED_TASK_BYTES: Final = 16 * 1024
-"""That each of them counts besides its message."""
+"""That each one which pauses counts besides its message."""
 
 
 @dataclass(slots=True)
@@ -27,6 +25,7 @@ class BandLane:
         route: the service.
         topic: of the band.
         longest_pause: seconds until the next is taken after a refusal, at most.
+        most_paused: bytes from which on nothing more is taken, as `paused` counts them.
         starting: names of messages in hand for which no model has been asked yet.
         held: how many wait here until their keys may ask again.
         paused: bytes of those that wait here for the end of their pause, or for room behind it.
@@ -43,6 +42,7 @@ class BandLane:
     route: Route[Any, Any]
     topic: str
     longest_pause: float
+    most_paused: int
     starting: set[str] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
     held: int = 0
@@ -61,7 +61,7 @@ class BandLane:
     @property
     def is_full(self) -> bool:
         """Whether as many wait in this process as may."""
-        return self.held >= MAX_HELD_MESSAGES or self.paused >= MAX_PAUSED_BYTES
+        return self.held >= MAX_HELD_MESSAGES or self.paused >= self.most_paused
 
     @property
     def is_open(self) -> bool:
