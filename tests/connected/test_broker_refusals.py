@@ -31,9 +31,14 @@ class Namespace:
         async with self._http.put(self._url, json={}) as answer:
             assert answer.status in {200, 204}, await answer.text()
 
-    async def limit(self, policy: str, number: int) -> None:
-        async with self._http.post(f"{self._url}/{policy}", json=number) as answer:
+    async def limit(self, policy: str, value: object) -> None:
+        async with self._http.post(f"{self._url}/{policy}", json=value) as answer:
             assert answer.status in {200, 204}, await answer.text()
+
+    async def terminate(self, topic: str) -> None:
+        url = self._url.replace("/namespaces/", "/persistent/")
+        async with self._http.post(f"{url}/{topic}/terminate") as answer:
+            assert answer.status == 200, await answer.text()
 
     async def delete(self) -> None:
         """With all that is in it."""
@@ -128,12 +133,45 @@ async def test_a_limit_of_producers_is_named(pulsar: PulsarServer) -> None:
             await second.publish(topic, b"", {})
 
 
+async def test_subscriptions_that_nobody_may_share_are_named(pulsar: PulsarServer) -> None:
+    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
+        namespace = Namespace(pulsar, http)
+        await namespace.create()
+        await namespace.limit("subscriptionTypesEnabled", ["Exclusive"])
+        with pytest.raises(BusError, match="or allow shared subscriptions"):
+            async with bus.subscribe(f"persistent://{namespace.name}/x", "g"):
+                pass
+
+
+async def test_a_namespace_that_makes_no_topics_is_named(pulsar: PulsarServer) -> None:
+    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
+        namespace = Namespace(pulsar, http)
+        await namespace.create()
+        await namespace.limit("autoTopicCreation", {"allowAutoTopicCreation": False})
+        with pytest.raises(BusError, match="allowAutoTopicCreation"):
+            await bus.publish(f"persistent://{namespace.name}/x", b"", {})
+
+
+async def test_a_topic_that_was_terminated_says_what_to_do(pulsar: PulsarServer) -> None:
+    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
+        namespace = Namespace(pulsar, http)
+        await namespace.create()
+        topic = f"persistent://{namespace.name}/x"
+        await bus.publish(topic, b"", {})
+        await namespace.terminate("x")
+        for _ in range(2):
+            # The first ends what was open, the second opens anew.
+            with pytest.raises(BusError, match=r"was terminated .* an operator must delete it"):
+                await bus.publish(topic, b"", {})
+
+
 async def test_a_check_finds_that_the_namespace_is_missing(pulsar: PulsarServer, tmp_path: Path) -> None:
     """A start would end with it; and the check makes nothing that a second one would find."""
     file = tmp_path / "tokengrid.toml"
     text = '[bus]\nurl = "URL"\nnamespace = "tg/NAME"\n[models.m]\nprovider = "llama-cpp"\n'
     text += '[flows.default]\ntext-completion = { model = "m" }\n'
-    missing = f"no such topic or namespace; an operator must create it (namespace tg/missing of {pulsar.service_url})"
+    missing = "no such topic or namespace; an operator must create the namespace, and allow topics to be created in it "
+    missing += f"(allowAutoTopicCreation) (namespace tg/missing of {pulsar.service_url})"
     for name, findings in {"missing": [missing], "flow": []}.items():
         file.write_text(text.replace("URL", pulsar.service_url).replace("NAME", name), "utf-8")
         _, found = await inspect(ServeOptions(file=file))

@@ -78,14 +78,14 @@ async def test_both_roles_together_answer(secured: Secured) -> None:
 
 async def test_who_asks_cannot_read_what_others_ask(secured: Secured) -> None:
     async with open_bus(secured.url, secured.options("asker")) as bus:
-        with pytest.raises(BusError):
+        with pytest.raises(BusError, match="grant our role the action consume on it"):
             async with bus.subscribe(REQUESTS, "tg-text-completion"):
                 pass
 
 
 async def test_who_answers_cannot_ask(secured: Secured) -> None:
     async with open_bus(secured.url, secured.options("answerer")) as bus:
-        with pytest.raises(BusError):
+        with pytest.raises(BusError, match="grant our role the action produce on it"):
             await bus.publish(REQUESTS, b"{}", {"id": "1"})
 
 

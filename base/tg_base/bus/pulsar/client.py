@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import pulsar
@@ -22,7 +22,10 @@ CALL_TIMEOUT_SECONDS = 8.0
 """Timeout of a call, including the wait for its turn; of a publish, until its send begins."""
 
 T = TypeVar("T")
+Action = Literal["produce", "consume"]
+"""What the broker grants to a role on a topic or namespace."""
 
+_FULL = "the topic's backlog is full; try again later, or an operator must raise its quota or add processors"
 _SENTENCES = {
     "AlreadyClosed": "the bus is closed",
     "Timeout": "the broker did not answer in time; try again, and check that it is running, accepts our token and "
@@ -31,16 +34,19 @@ _SENTENCES = {
     "NotConnected": "the connection to the broker is lost; try again",
     "AuthenticationError": "the broker rejects our token; an operator must configure a valid one",
     "AuthorizationError": "the broker denies us this topic; an operator must grant our role access to it",
-    "TopicNotFound": "the broker has no such topic or namespace; an operator must create it",
+    "TopicNotFound": "the broker has no such topic or namespace; an operator must create the namespace, and allow "
+    "topics to be created in it (allowAutoTopicCreation)",
+    "TopicTerminated": "the topic was terminated and takes nothing more; an operator must delete it, so that it is made "
+    "anew",
     "ConsumerBusy": "the broker lets nobody else read this topic; an operator must raise maxConsumersPerTopic or "
     "maxConsumersPerSubscription, or stop who reads it alone",
     "ProducerBusy": "the broker lets nobody else write to this topic; an operator must raise maxProducersPerTopic",
     "NotAllowedError": "the broker allows no further topic or subscription here; an operator must raise "
-    "maxTopicsPerNamespace or maxSubscriptionsPerTopic",
+    "maxTopicsPerNamespace or maxSubscriptionsPerTopic, or allow shared subscriptions (subscriptionTypesEnabled)",
     "TooManyLookupRequestException": "the broker is asked for too many topics at once (maxConcurrentLookupRequest); "
     "try again",
-    "ProducerBlockedQuotaExceededError": "the topic's backlog is full; try again later",
-    "ProducerBlockedQuotaExceededException": "the topic's backlog is full; try again later",
+    "ProducerBlockedQuotaExceededError": _FULL,
+    "ProducerBlockedQuotaExceededException": _FULL,
 }
 
 
@@ -141,20 +147,27 @@ def look_up(client: pulsar.Client, topic: str | None = None) -> None:
             client.get_topic_partitions("non-persistent://tg/notify/ping")
 
 
-def error_of(kind: str) -> BusError | TooLarge:
-    """Our error for a kind of the client's error. The client's own text is dropped, since it may hold a secret."""
+def error_of(kind: str, action: Action | None = None) -> BusError | TooLarge:
+    """Our error for a kind of the client's error. The client's own text is dropped, since it may hold a secret.
+
+    Args:
+        kind: the name of the client's class or result.
+        action: what was tried on the topic, where that is known.
+    """
     if kind == "MessageTooBig":
         return TooLarge("the message with its properties is over the broker's limit; send less")
+    if kind == "AuthorizationError" and action is not None:
+        return BusError(f"the broker denies us this topic; an operator must grant our role the action {action} on it")
     return BusError(_SENTENCES.get(kind) or f"the broker answered with {kind}; try again")
 
 
 @contextlib.contextmanager
-def our_errors() -> Iterator[None]:
-    """Raise our errors in place of the client's."""
+def our_errors(action: Action | None = None) -> Iterator[None]:
+    """Raise our errors in place of the client's; `action` as in `error_of`."""
     try:
         yield
     except pulsar.PulsarException as failure:
-        raise error_of(type(failure).__name__) from None
+        raise error_of(type(failure).__name__, action) from None
 
 
 async def in_time(future: "asyncio.Future[T]") -> T:

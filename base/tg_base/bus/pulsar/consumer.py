@@ -167,7 +167,7 @@ class Consumer(BlockingSource["Message"]):
                 handle.negative_acknowledge(message)
 
     def _open(self) -> pulsar.Consumer | pulsar.Reader:
-        with our_errors():
+        with our_errors("consume"):
             if self._group is None:
                 # A reader, not a consumer: its subscription is not durable, so a dead process leaves no backlog behind.
                 queue = max(self._queue, 1)

@@ -37,7 +37,7 @@ class Producer(NamedTuple):
         """
         # Without batching: the links join chunks already, and a batch would only add its delay. The window is ours too:
         # the client's queue is one larger, so that it takes whatever the window lets in.
-        with our_errors():
+        with our_errors("produce"):
             handle = client.create_producer(
                 topic,
                 send_timeout_millis=OPERATION_TIMEOUT_SECONDS * 1000,
