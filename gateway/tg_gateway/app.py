@@ -238,9 +238,15 @@ class Gateway:
     def _make_runs(self, scope: str = "", seconds: float = KEPT_SECONDS) -> BackgroundRuns:
         limits = self._limits
         requestor = self._requestor
-        pauses = AttemptPauses(first=limits.attempt_pause)
+        pauses = AttemptPauses(requestor.time, first=limits.attempt_pause)
         logs = AnswerLogs(
-            requestor.bus, requestor.topics, scope=scope, seconds=seconds, silence=limits.silence, pauses=pauses
+            requestor.bus,
+            requestor.topics,
+            requestor.time,
+            scope=scope,
+            seconds=seconds,
+            silence=limits.silence,
+            pauses=pauses,
         )
         store = AnswerStore(logs, max_followers=limits.followers, max_all_followers=limits.all_followers)
         return BackgroundRuns(

@@ -1,6 +1,7 @@
 """A model with one slot and the gateways of one bus, for responses of the tier "flex"."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from prometheus_client import REGISTRY
 from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.network_bus import NetworkBus
 from tests.fakes.passing_bus import PassingBus
 from tests.flow.background_asking import client_of
 from tests.flow.narrow_gateway import OFTEN
@@ -20,6 +22,7 @@ from tests.until import until
 from tg_base.bus import Bus, Delivery
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
+from tg_base.client.shared_time import SharedTime
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk, ProviderOptions
 from tg_base.protocol import HeartbeatTiming
@@ -104,17 +107,32 @@ class Band:
     gateways: list[AsyncExitStack] = field(default_factory=list)
     requestors: list[Requestor] = field(default_factory=list)
 
-    async def open_gateway(self, config: GatewayConfig = FLEX, limits: Limits = NO_PAUSE) -> AsyncOpenAI:
-        """One more, which knows the model; a client of it."""
+    async def open_gateway(
+        self, config: GatewayConfig = FLEX, limits: Limits = NO_PAUSE, ahead: float = 0.0
+    ) -> AsyncOpenAI:
+        """One more, which knows the model, with a clock that is so far ahead; a client of it."""
         stack = await self.exit.enter_async_context(AsyncExitStack())
         self.gateways.append(stack)
         requestor = await stack.enter_async_context(
-            Requestor(self.bus, CONFIG.topics, queues=QUEUES, timing=self.timing)
+            Requestor(
+                self._bus_of_one(ahead),
+                CONFIG.topics,
+                queues=QUEUES,
+                timing=self.timing,
+                time=SharedTime(lambda: time.time() + ahead),
+            )
         )
         self.requestors.append(requestor)
         gateway = await stack.enter_async_context(Gateway(config, requestor, TEXTS + PROMPTS, limits=limits))
         await until(lambda: bool(requestor.presence.serving(TEXTS[0].request)))
         return await stack.enter_async_context(client_of(gateway))
+
+    def _bus_of_one(self, ahead: float) -> Bus:
+        if not ahead:
+            return self.bus
+        bus = NetworkBus(self.bus)
+        bus.clock_ahead = ahead
+        return bus
 
     async def occupy(self, client: AsyncOpenAI, name: str = "work") -> "asyncio.Task[Any]":
         """Give the model work that ends with its one step."""

@@ -18,7 +18,6 @@ READERS = {
     "gateway/tg_gateway/dialects/responses/compaction.py",  # the field `created_at`
     "gateway/tg_gateway/dialects/responses/response_draft.py",  # the fields `created_at` and `completed_at`
     "gateway/tg_gateway/http/body_stream.py",  # the header Date
-    "gateway/tg_gateway/relay/band.py",  # how long a request waits, which another machine's gateway may look at
 }
 
 

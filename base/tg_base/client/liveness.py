@@ -9,6 +9,7 @@ from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.membership import Membership
 from tg_base.client.response_stream import AskedStream
+from tg_base.client.shared_time import SharedTime
 from tg_base.protocol import KIND_PROPERTY, AwakeClock, Echo, HeartbeatTiming, LinkReport, Presence, Route
 from tg_schema import decode
 from tg_schema.errors import BadRequest, Unavailable
@@ -25,9 +26,11 @@ class Liveness:
         controls: sends to processes.
         timing: when a silent process counts as dead.
         clock: measures silence.
+        time: by the clocks of the processes.
 
     Attributes:
         presence: the processes that are known.
+        time: as given.
     """
 
     def __init__(
@@ -39,8 +42,10 @@ class Liveness:
         *,
         timing: HeartbeatTiming,
         clock: AwakeClock,
+        time: SharedTime,
     ) -> None:
         self.presence = Membership(timing, clock)
+        self.time = time
         self._bus = bus
         self._inbox = inbox
         self._controls = controls
@@ -79,6 +84,7 @@ class Liveness:
             return
         presence = decode(Presence, delivery.body)
         new = self.presence.update(presence)
+        self.time.note(presence.processor, delivery.age)
         self._inbox.on_announced(presence.processor, presence.links.get(self._inbox.topic))
         if self.presence.is_behind(presence):
             self._controls.ask_presence(self._inbox.topic, presence.processor)

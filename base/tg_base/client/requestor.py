@@ -21,6 +21,7 @@ from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.liveness import Liveness, make_unserved_error
 from tg_base.client.response_stream import AskedStream, EnteredStream, ResponseStream
+from tg_base.client.shared_time import SharedTime
 from tg_base.client.warm_processes import WarmProcesses
 from tg_base.protocol import (
     IDLE_LINK_SECONDS,
@@ -60,10 +61,10 @@ class Requestor:
         queues: request topics that will be used: if there is one, the processors are asked on entering to announce
             themselves; otherwise at the first use of a queue of which none is known.
         timing: the heartbeat interval, and when a silent processor counts as dead.
+        time: that of all requestors on this bus, as far as their processors tell.
 
     Attributes:
-        bus: as given.
-        topics: as given.
+        bus, topics, time: as given.
         admission: says how much room there is; once it is entered, like `presence`.
     """
 
@@ -75,12 +76,14 @@ class Requestor:
         plain: tuple[str, ...] = (),
         queues: tuple[str, ...] = (),
         timing: HeartbeatTiming | None = None,
+        time: SharedTime | None = None,
     ) -> None:
         self.bus = bus
         self.topics = topics
         self._plain = plain
         self._queues = queues
         self._timing = timing or HeartbeatTiming()
+        self.time = time or SharedTime()
         self._streams: dict[str, AskedStream] = {}
         self._asking: set[asyncio.Task[None]] = set()
         self._exit = AsyncExitStack()
@@ -99,7 +102,9 @@ class Requestor:
             on_other=lambda delivery: self._liveness.on_inbox(delivery),
             streams=self._streams,
         )
-        self._liveness = Liveness(self.bus, self.topics, self._inbox, self._controls, timing=self._timing, clock=clock)
+        self._liveness = Liveness(
+            self.bus, self.topics, self._inbox, self._controls, timing=self._timing, clock=clock, time=self.time
+        )
         self.presence = self._liveness.presence
         self.admission = AdmissionControl(self.presence, self._inbox.topic)
         self._warm = WarmProcesses(self.bus, self.topics, self._inbox.topic, self.presence, self.admission)

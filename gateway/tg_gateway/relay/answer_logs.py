@@ -41,7 +41,7 @@ class AnswerLogs:
     Args:
         bus: has the logs.
         topics: their names.
-        clock: wall clock, in seconds.
+        clock: seconds since 1970, the same for all gateways.
         scope: tells its answers from those of other stores on this bus: none finds another's.
         seconds: how long an answer can be read.
         silence: seconds without an entry after which the writer of an answer in the background counts as dead.

@@ -19,7 +19,7 @@ class AttemptPauses:
     The first half is certain, since a pause near 0 would use up an attempt, which may be paid for.
 
     Args:
-        clock: wall clock, in seconds.
+        clock: seconds since 1970, the same for all gateways.
         draw: a random number from 0 to 1.
         first: seconds of the first one, at most.
     """

@@ -6,7 +6,6 @@ and what was taken is asked once: who gets the message again finds in the log wh
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
 from types import TracebackType
@@ -36,6 +35,8 @@ log = structlog.get_logger()
 GROUP: Final = "tg-band"
 ROOM_CHECK_SECONDS: Final = 0.1
 """Between two looks for room, unless an answer of the band has ended: processors announce themselves once a second."""
+KNOWN_SECONDS: Final = 2.0
+"""That a first processor has to announce itself, and so to tell the time; where none lives, our own clock tells it."""
 
 
 class BandMessage(msgspec.Struct, frozen=True):
@@ -43,7 +44,7 @@ class BandMessage(msgspec.Struct, frozen=True):
 
     Attributes:
         name: of the answer's log.
-        until: when it expires, by the wall clock.
+        until: when it expires, by the time of all requestors.
         dialect: of its `Waiting`; so is `body`.
         key: the name of the API key that asked.
         request: the id of the request.
@@ -85,6 +86,7 @@ class Band:
         self._requestor = requestor
         self._runs = runs
         self._logs, self._answers = runs.store.logs, runs.store.waiting
+        self._clock = runs.store.logs.clock
         self._catalogue = catalogue
         self._dialects = dialects
         self._bounds = bounds
@@ -99,6 +101,8 @@ class Band:
         self._idle: set[asyncio.Task[Any] | None] = set()
 
     async def __aenter__(self) -> Self:
+        # What is taken before may seem to have expired, by a clock that is wrong.
+        await self._requestor.time.until_known(KNOWN_SECONDS)
         async with AsyncExitStack() as stack:
             subscriptions = Subscriptions(self._bus, give_up=HeartbeatTiming().give_up)
             await stack.enter_async_context(subscriptions)
@@ -196,7 +200,7 @@ class Band:
 
         Then it counts among those that start. `resumed`: it was taken before, and waits in this process.
         """
-        while time.time() < message.until:
+        while self._clock() < message.until:
             room = self._requestor.admission.room(lane.route.request) > len(lane.starting)
             if room and lane.is_open and (resumed or not lane.is_full):
                 break
@@ -243,7 +247,7 @@ class Band:
         if not claim.mine:
             # A message that came twice, or whose gateway has died after a model may have been asked.
             return await self._outlast(lane, name, claim)
-        if time.time() >= message.until:
+        if self._clock() >= message.until:
             await self._logs.declare(name, claim.log.overdue, by=claim.own)
             lane.count("expired")
             return True
@@ -253,7 +257,7 @@ class Band:
             await self._answers.reload(message.key, name, claim)
             if not claim.mine:
                 return not claim.running or await self._outlast(lane, name, claim)
-            if time.time() >= message.until:
+            if self._clock() >= message.until:
                 await self._logs.declare(name, claim.log.overdue, by=claim.own)
                 return True
         return await self._make(lane, message, claim)
@@ -263,10 +267,10 @@ class Band:
         lane.starting.discard(message.name)
         lane.freed.set()
         with lane.count_paused(len(message.body)), self._waiting():
-            await asyncio.sleep(max(min(seconds, message.until - time.time()), 0.0))
+            await asyncio.sleep(max(min(seconds, message.until - self._clock()), 0.0))
             with suppress(TimeoutError):
                 # One looks for room, and the others behind it in their order: thousands may be behind their pause.
-                async with asyncio.timeout(max(message.until - time.time(), 0.0)), lane.turn:
+                async with asyncio.timeout(max(message.until - self._clock(), 0.0)), lane.turn:
                     await self._until_room(lane, message, resumed=True)
 
     async def _outlast(self, lane: BandLane, name: str, claim: Claim) -> bool:

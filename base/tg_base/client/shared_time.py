@@ -1,0 +1,93 @@
+"""Announcements -> one time for all requestors, though the clocks of their machines differ.
+
+Times that outlive a process are written by one machine and read by another. A broker has no time to ask for: a message
+carries that of its publisher. But every requestor hears the same processes announce themselves, each with its clock.
+"""
+
+import time
+from asyncio import Event, timeout
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+import structlog
+
+log = structlog.get_logger()
+
+SAMPLES: Final = 8
+"""Announcements of a process that count: the one that was under way for the shortest time says most."""
+HEARD_SECONDS: Final = 10.0
+"""After its last announcement a process counts no longer."""
+FEW_PROCESSES: Final = 10
+RENEWED_SECONDS: Final = 1.0
+"""Between two looks at all clocks, where there are more than a few."""
+MAX_PROCESSES: Final = 10_000
+"""Processes that are remembered; beyond it the one heard least recently is forgotten."""
+WARNING_SECONDS: Final = 5.0
+"""How far our own clock may be from the others', and that difference may change, before the log says so."""
+
+
+@dataclass(slots=True)
+class _Process:
+    """When it was heard last (monotonic), and how far its clock was ahead of that time."""
+
+    heard: float = 0.0
+    ahead: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+
+
+class SharedTime:
+    """Seconds since 1970 by the median of the clocks of the processes that announce themselves.
+
+    So all requestors that hear the same processes have the same time, also where the clock of one is wrong. While no
+    process is heard it goes on as it was, and before the first one it is the time of our own clock.
+
+    Args:
+        clock: our own clock on the wall, in seconds.
+        monotonic: one that nobody sets.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._now = monotonic
+        self._processes: dict[str, _Process] = {}
+        self._ahead: float | None = None
+        self._renewed_at = 0.0
+        self._told = 0.0
+        self._known = Event()
+
+    def __call__(self) -> float:
+        """Now."""
+        return self._clock() if self._ahead is None else self._now() + self._ahead
+
+    async def until_known(self, seconds: float) -> None:
+        """Return when a process was heard, or after `seconds`."""
+        with suppress(TimeoutError):
+            async with timeout(seconds):
+                await self._known.wait()
+
+    def note(self, process: str, age: float) -> None:
+        """A process has announced itself, in a message of this age by our own clock."""
+        now = self._now()
+        known = self._processes.pop(process, None) or _Process()
+        # Ours may be set at any time.
+        known.ahead.append(self._clock() - age - now)
+        known.heard = now
+        self._processes[process] = known
+        if len(self._processes) > MAX_PROCESSES:
+            del self._processes[next(iter(self._processes))]
+        if len(self._processes) <= FEW_PROCESSES or now >= self._renewed_at + RENEWED_SECONDS:
+            self._renew(now)
+
+    def _renew(self, now: float) -> None:
+        self._renewed_at = now
+        while (first := next(iter(self._processes))) and self._processes[first].heard < now - HEARD_SECONDS:
+            del self._processes[first]
+        self._ahead = median(max(each.ahead) for each in self._processes.values())
+        self._known.set()
+        apart = self._clock() - self()
+        if abs(apart - self._told) > WARNING_SECONDS:
+            self._told = apart
+            log.warning("clock.differs", seconds_ahead=round(apart, 1), processes=len(self._processes))

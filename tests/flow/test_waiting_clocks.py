@@ -1,0 +1,74 @@
+"""Responses that wait, before gateways whose clocks are minutes apart: their time is over when it is, for all."""
+
+import asyncio
+import time
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.flow.background_asking import poll
+from tests.flow.open_gateway import CONFIG
+from tests.flow.waiting_band import NO_PAUSE, ask, open_band
+from tg_gateway.access import Limits
+from tg_gateway.relay.answer_log import ASKED, AnswerLog, label_claim, label_taken
+
+TEN_MINUTES = 600.0
+
+
+@pytest.mark.parametrize("ahead", [TEN_MINUTES, -TEN_MINUTES])
+async def test_what_a_gateway_with_a_wrong_clock_has_put_waits_as_long_as_it_may(ahead: float) -> None:
+    async with open_band() as it:
+        one, other = await it.open_gateway(ahead=ahead), await it.open_gateway(ahead=-ahead)
+        work = await it.occupy(one)
+        made = await ask(one, "made", extra_body={"max_wait": 60})
+        until = AnswerLog(await it.bus.read(CONFIG.topics.kept(made.id))).waits or 0.0
+        assert -1 < until - time.time() - 60 <= 1
+        # Whoever looks, it is not over yet, and whoever has its message makes it.
+        assert {(await client.responses.retrieve(made.id)).status for client in (one, other)} == {"queued"}
+        await it.gateways[0].aclose()
+        await asyncio.gather(work, return_exceptions=True)
+        it.llm.steps.release()
+        assert (await poll(other, made.id)).status == "completed"
+
+
+async def test_it_waits_no_longer_than_that() -> None:
+    async with open_band() as it:
+        one, other = await it.open_gateway(ahead=TEN_MINUTES), await it.open_gateway(ahead=-TEN_MINUTES)
+        # Of another gateway: it ends with its own.
+        work = await it.occupy(other)
+        made = await ask(one, "made", extra_body={"max_wait": 0.5})
+        await it.gateways[0].aclose()
+        # Not twenty minutes later: the test has seconds.
+        assert "expired" in (await poll(other, made.id)).error.message
+        it.llm.steps.release()
+        await work
+
+
+@pytest.mark.parametrize("ahead", [TEN_MINUTES, -TEN_MINUTES])
+async def test_a_pause_after_a_lost_attempt_ends_when_it_should(ahead: float) -> None:
+    async with open_band() as it:
+        limits = Limits(silence=0.2, attempt_pause=1.0)
+        one, other = await it.open_gateway(limits=limits, ahead=ahead), await it.open_gateway(limits=limits)
+        work = await it.occupy(one)
+        made = await ask(one, "made")
+        topic = CONFIG.topics.kept(made.id)
+        for note in (label_taken("dead"), label_claim(ASKED, "dead")):
+            await it.bus.append(topic, b"", note)
+        # The first one finds that it is lost, and says until when it pauses.
+        while (log := AnswerLog(await it.bus.read(topic))).taker:
+            await one.responses.retrieve(made.id)
+            await asyncio.sleep(0.05)
+        assert -1 < log.resumes - time.time() <= 1
+        for _ in range(2):
+            it.llm.steps.release()
+        await work
+        assert (await poll(other, made.id)).status == "completed"
+
+
+async def test_a_clock_that_differs_is_told_in_the_log() -> None:
+    async with open_band() as it:
+        with capture_logs() as told:
+            await it.open_gateway(limits=NO_PAUSE)
+            await it.open_gateway(limits=NO_PAUSE, ahead=TEN_MINUTES)
+        (line,) = [line for line in told if line["event"] == "clock.differs"]
+        assert abs(line["seconds_ahead"] - TEN_MINUTES) < 1
