@@ -133,7 +133,7 @@ class MemoryBus(Bus):
         self._check_open()
         if (log := self._logs.pop(topic, None)) is not None:
             log.close()
-            # No entry of a later log has a position of this one.
+            # A later log of this name continues the numbers, so that positions are never reused.
             self._next_entry = max(self._next_entry, log.end)
 
     @override
@@ -330,7 +330,7 @@ class _Reader(AsyncIterator[Delivery]):
 
     def _free(self, message: _Message) -> None:
         self._queue.release(message)
-        # Only a publisher that waits for room, holding the lock, asks.
+        # The lock is held only while a publisher waits for room.
         if self._topic.publishing.locked():
             self._topic.changed.set()
 

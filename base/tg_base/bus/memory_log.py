@@ -12,7 +12,7 @@ class MemoryLog:
     """The entries of one log, from its first to its erasure.
 
     Args:
-        first: the number of its first entry. A log of the same name that was erased has lower ones.
+        first: the number of its first entry, above those of an erased log of the same name.
     """
 
     def __init__(self, first: int) -> None:
@@ -34,13 +34,13 @@ class MemoryLog:
         return position
 
     def follow(self, after: str) -> AsyncIterator[Entry]:
-        """The entries behind this position, also those to come.
+        """The entries after this position, including later ones.
 
         Raises:
-            BadRequest: it is no position.
+            BadRequest: `after` is not a position.
         """
         if not after.isdecimal():
-            raise BadRequest("not a position: give that of an entry")
+            raise BadRequest("not a position: give the position of an entry")
         return _LogReader(self, int(after) + 1 - self._first)
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class MemoryLog:
 
 
 class _LogReader(AsyncIterator[Entry]):
-    """An iterator and no generator, which a cancelled wait would end."""
+    """An iterator, because a cancelled wait would end a generator."""
 
     def __init__(self, log: MemoryLog, index: int) -> None:
         self._log = log
@@ -60,7 +60,7 @@ class _LogReader(AsyncIterator[Entry]):
     async def __anext__(self) -> Entry:
         log = self._log
         if self._index < 0:
-            # Behind an entry of a log that was erased.
+            # The position belongs to an erased log.
             raise StopAsyncIteration
         while not log.over and self._index >= len(log.entries):
             await log.waiting.wait()

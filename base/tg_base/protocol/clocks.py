@@ -9,7 +9,7 @@ from tg_base.runtime import Alarm
 from tg_schema.errors import Timeout
 
 WINDOW_SECONDS = 60.0
-"""How long a lowest age is valid, and longer if no newer one has enough samples. Clocks drift by milliseconds in it."""
+"""How long a lowest age is valid, unless no newer one has enough samples. Meanwhile clocks drift by milliseconds."""
 NEAR_SECONDS = 0.05
 """How far the transit times of two undisturbed messages may differ."""
 MIN_SAMPLES = 3
@@ -85,7 +85,7 @@ class StreamClock:
     def close(self) -> None:
         """Stop the timer, for good."""
         self._timer.cancel()
-        # Of the stream, which has this clock: as a circle both, and the request, would wait for the garbage collector.
+        # A method of the stream, which owns this clock: the cycle would keep both alive until a garbage collection.
         self._expire = _ignore_expiry
 
     @property
@@ -135,7 +135,7 @@ class _Publisher:
     def add(self, age: float) -> None:
         self.now.add(age)
         windows = (self.now, self.before)
-        # Here, and not for each request, of which far more come.
+        # Computed here and not per request: far more requests come than heartbeats.
         self.least = min((window.least for window in windows if window.near >= MIN_SAMPLES), default=math.inf)
         self.lowest = min(window.least for window in windows)
 
@@ -155,7 +155,7 @@ class PublisherClocks:
         self._publishers: dict[str, _Publisher] = {}
 
     def note_heartbeat(self, publisher: str, age: float) -> None:
-        """A message came on a non-persistent topic: its age, in seconds, holds no queue time."""
+        """Note the age, in seconds, of a message on a non-persistent topic, which includes no queue time."""
         now = self._time()
         known = self._publishers.pop(publisher, None)
         if known is None or abs(age - known.lowest) > JUMP_SECONDS:
@@ -184,16 +184,16 @@ class PublisherClocks:
     def least_delay(self, publisher: str, age: float) -> float:
         """Seconds by which a message of this age was delayed at least; 0 if nothing is known.
 
-        A single heartbeat tells: if it was delayed itself, the message was delayed even more.
+        A single heartbeat is enough: if it was delayed itself, the message was delayed even more.
         """
         known = self._publishers.get(publisher)
         delay = 0.0 if known is None else max(age - known.lowest, 0.0)
         return 0.0 if known is None or self._is_doubtful(known, delay) else delay
 
     def _is_doubtful(self, known: _Publisher, delay: float) -> bool:
-        """Whether a clock may have been set, in place of such a delay."""
+        """Whether a delay is so long that a clock may have been set instead."""
         return delay > JUMP_SECONDS and self._time() - known.received_at > TRUSTED_SECONDS
 
 
 def _ignore_expiry(_: Timeout) -> None:
-    """Nobody waits."""
+    """Stands for the callback of a closed clock."""

@@ -31,7 +31,7 @@ class EncodedRequest:
         """A record, encoded.
 
         Raises:
-            BadRequest: it cannot be written.
+            BadRequest: the record cannot be encoded.
         """
         sampling = getattr(request, "sampling", None)
         streaming, cache_key = getattr(request, "streaming", True), getattr(request, "cache_key", None)

@@ -1,4 +1,4 @@
-"""Heartbeats of both ends: their intervals, when silence counts as death, and how a process checks itself before.
+"""Heartbeats of both ends: intervals, when silence counts as death, and how a process rules itself out first.
 
 An echo shows that its own subscription is up to date. Silence is measured by a clock that stands still while the
 process is not awake (`AwakeClock`).

@@ -120,7 +120,7 @@ class LinkSender:
         return bool(self._waiting or self._frames)
 
     def enqueue(self, stream: "LinkStream") -> None:
-        """Put a stream in line that has something for the next message, and had nothing before."""
+        """Queue a stream that now has something for the next message, and had nothing before."""
         # If others wait already, `run` will see it with them, or is paused until another event sets this.
         if not self._waiting:
             self._ready.set()
@@ -191,7 +191,7 @@ class LinkSender:
                         await asyncio.gather(*map(self._publish, again[start : start + MAX_CONCURRENT_RESENDS]))
                 while (self._waiting or self._frames) and not self._full and self._resend_from is None:
                     if self._bus.in_process:
-                        # It takes a message at once: a task for each would cost more than the message itself.
+                        # Such a bus takes a message at once: a task would cost more than the message itself.
                         await self._publish(self._next())
                         if self._waiting or self._frames:
                             await asyncio.sleep(0)
@@ -199,7 +199,7 @@ class LinkSender:
                     await self._room.acquire()
                     if (wait := self.spacing.wait(clock())) > 0:
                         await asyncio.sleep(wait)
-                    # Taken only now: what has come while we waited is part of this message.
+                    # The message is made only now, so that it includes the frames that came while we waited.
                     self.spacing.note_sent(len(self._waiting), len(self._unacked), clock())
                     sends.create_task(self._publish(self._next())).add_done_callback(lambda _: self._room.release())
 
@@ -302,7 +302,7 @@ class LinkStream:
         self._timer = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._repeat_accepted)
 
     def tell_begun(self) -> None:
-        """Tell the requestor now that work had begun; an error follows that says nothing of it."""
+        """Tell the requestor that work had begun, because the error that follows does not say so."""
         self._signal("accepted")
 
     def ask(self, question: int) -> None:

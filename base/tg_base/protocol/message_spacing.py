@@ -6,26 +6,26 @@ from typing import Final
 MESSAGES_PER_SECOND: Final = 1000
 """Link messages that a process sends, or receives, over all its links under load."""
 SPACING_SECONDS: Final = 1 / MESSAGES_PER_SECOND
-"""Between two messages of a link that is alone at both ends."""
+"""Least time between two messages of a link, if neither end has another link."""
 MAX_SPACING_SECONDS: Final = 0.005
-"""The same, however many links there are and however far a reader lags."""
+"""Upper limit of that time, however many links there are and however far a reader lags."""
 BURST_MESSAGES: Final = 2
 """Messages that leave at once after a pause: few streams never wait for each other."""
 KEPT_UP_MESSAGES: Final = 64
 """Unacknowledged messages of a reader that keeps up: it acknowledges this many at a time."""
 WINDOW_SECONDS: Final = 0.1
-"""For so long frames are counted before links share anew."""
+"""How long frames are counted before the rate is divided among the links anew."""
 HALF_LIFE_SECONDS: Final = 2.0
-"""Until a spacing that is no longer needed has halved: many requests begin and end within a second or two."""
+"""Time in which an unneeded spacing halves; it bridges the gap between two bursts of requests."""
 
 
 def share(rates: Iterable[float]) -> float:
-    """Seconds between two messages of each link, so that all have `MESSAGES_PER_SECOND` together.
+    """Seconds between two messages of each link, so that all links together send `MESSAGES_PER_SECOND`.
 
     Links with few frames need less than an equal part; the others share what these leave.
 
     Args:
-        rates: frames per second of each link, which sends one message a frame at most.
+        rates: frames per second of each link. A link sends at most one message for each frame.
 
     Returns:
         From `SPACING_SECONDS` to `MAX_SPACING_SECONDS`.
@@ -40,7 +40,7 @@ def share(rates: Iterable[float]) -> float:
 
 
 class FairSpacing:
-    """One process's ends of all its links: how far apart messages should be, by the frames that each had lately.
+    """How far apart the messages of one process's links should be, by the frames that each carried lately.
 
     The spacing grows at once, and halves within `HALF_LIFE_SECONDS` when it is no longer needed.
     """
@@ -51,10 +51,10 @@ class FairSpacing:
         self._since = float("-inf")
 
     def update(self, frames: Iterable[tuple[str, int]], now: float) -> float:
-        """Seconds between two messages of a link; found anew every `WINDOW_SECONDS`.
+        """Seconds between two messages of a link; computed anew every `WINDOW_SECONDS`.
 
         Args:
-            frames: of each link by its name, all that it ever had; read only if it is time.
+            frames: the frames of each link since it opened, by its name; read only if it is time.
             now: the time, in seconds.
         """
         if (elapsed := now - self._since) >= WINDOW_SECONDS:
@@ -70,13 +70,13 @@ class FairSpacing:
 class MessageSpacing:
     """When the next message of one link may leave. It has no clock of its own.
 
-    Messages leave `SPACING_SECONDS` apart, up to `BURST_MESSAGES` at once after a pause. So a stream of a model's speed
-    never waits, and of many streams, what comes within the spacing is one message. The spacing grows with the links
-    that this process and the reader have beside this one (`wanted`), and with what the reader has not acknowledged.
+    Messages leave `SPACING_SECONDS` apart, up to `BURST_MESSAGES` at once after a pause. So a single stream at a
+    model's speed never waits, and the frames of many streams join into one message. The spacing grows with the number
+    of links at either end (`wanted`), and with the messages that the reader has not acknowledged.
 
     Attributes:
         wanted: seconds that `FairSpacing` asks for, at this end or the other.
-        frames: how many have left.
+        frames: how many have been sent.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class MessageSpacing:
         return self._due - now
 
     def note_sent(self, frames: int, unacknowledged: int, now: float) -> None:
-        """A message leaves.
+        """Note that a message is sent now.
 
         Args:
             frames: how many it has.
@@ -99,5 +99,5 @@ class MessageSpacing:
         self.frames += frames
         lag = max(1.0, unacknowledged / KEPT_UP_MESSAGES)
         spacing = min(max(self.wanted, SPACING_SECONDS) * lag, MAX_SPACING_SECONDS)
-        # What is not used up in a pause is kept for the next burst, but no more than that.
+        # A pause saves up for the next burst, but for no more than `BURST_MESSAGES`.
         self._due = max(self._due, now - (BURST_MESSAGES - 1) * spacing) + spacing

@@ -86,7 +86,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
         reports: whether it takes a `LinkReport` and a `Presence` on its inbox, and presence as one record a process.
             A requestor of an older version does not.
         oldest: the lowest link number by which a stream of it is answered; -1 = none is, or not stated.
-        spacing: the least seconds between two messages of a link under load, by all links to this inbox.
+        spacing: the least seconds between two messages of a link under load, given all links to this inbox.
     """
 
     inbox: str
@@ -146,8 +146,8 @@ class LinkState(msgspec.Struct, frozen=True, array_like=True):
 class LinkReport(msgspec.Struct, frozen=True):
     """Process -> one inbox: the state of its link there. The loss of a link's last message is detected by this.
 
-    It comes with each announcement while the link has streams or unacknowledged messages, once more after that, and in
-    reply to a heartbeat whose `oldest` is over.
+    It is sent with each announcement while the link has streams or unacknowledged messages, once more afterwards, and
+    in reply to a heartbeat whose `oldest` link is closed.
 
     Attributes:
         processor: the id of the process.
@@ -167,9 +167,9 @@ class LinkReport(msgspec.Struct, frozen=True):
 class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Process -> every requestor, once a second: what it serves and how busy it is.
 
-    The record of a process has `services`, each a record of one processor, and nothing in `queues`. It holds only what
-    has changed; who has missed an earlier one asks the process for all. A record without `number` is that of a single
-    processor: of an older version, or for requestors of one.
+    A process's record has `services`, one record per processor, and its own `queues` is empty. It holds only what has
+    changed; a requestor that has missed an earlier record asks the process for everything. A record without `number`
+    describes a single processor: it is by a process of an older version, or for requestors of one.
 
     Attributes:
         processor: the id of the process, new at every start; within `services`, that of one of its processors.
@@ -189,7 +189,8 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
         loading: whether a request waits until its model is loaded.
         adapters: the LoRA adapters that can be asked for, and where each is from.
         number: which announcement of its process this is; -1 = not the record of a process.
-        base: for whom this announcement is enough: for those that know this one or a later one; -1 = for all.
+        base: the announcement that this one builds on. It is complete for whoever knows `base` or a later one; -1 = for
+            all.
         services: what each processor of the process serves, if that has changed since `base`.
         gone: the ids of processors that have ended since `base`.
     """

@@ -21,7 +21,7 @@ _Message = tuple[str, object, Mapping[str, str]]
 
 
 class Outbox:
-    """What one process says beside requests and links. A message that the bus does not take is logged and dropped.
+    """Sends a process's messages other than requests and links. One that the bus does not take is logged and dropped.
 
     Args:
         bus: carries the messages.

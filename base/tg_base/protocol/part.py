@@ -36,7 +36,7 @@ class Part:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self | None:
-        """Read them from a message; None = it is no part.
+        """Read them from a message; None = the message is not a part.
 
         Raises:
             BadRequest: a number that is malformed or out of range.

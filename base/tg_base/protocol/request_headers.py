@@ -116,8 +116,8 @@ class RequestHeaders(msgspec.Struct, frozen=True):
     def of_direct(cls, delivery: Delivery, clocks: PublisherClocks) -> Self:
         """Read them from a request on a control topic, which has the property `QUEUE_PROPERTY`.
 
-        It never counts as fresh. Its requestor gives it to the queue if it hears nothing soon, so it says which of the
-        two goes on.
+        It never counts as fresh: its requestor also queues it if it hears nothing soon, and must then choose between
+        the two copies.
 
         Raises:
             BadRequest: as `of`; or no `reply`.

@@ -216,8 +216,8 @@ class Subscription(AsyncIterator[Delivery]):
             refused_since: float | None = None
             while not await self._reopen_after(pause):
                 pause = min(max(2 * pause, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
-                # A bus that is down is waited for, as long as it takes. Only one that answers pings and refuses this
-                # topic is hopeless: then an operator must act, and a process that ends with a sentence tells them.
+                # Wait as long as it takes for a bus that is down. If it answers pings but refuses this topic, an
+                # operator must act, and learns that from the error with which the process ends.
                 if not await self._subscriptions.answers():
                     refused_since = None
                 elif refused_since is None:
@@ -242,15 +242,14 @@ async def _each(deliveries: Subscription, handle: Callable[[Delivery], None]) ->
     topic, taken = deliveries.topic, 0
     while True:
         try:
-            # Around the loop and not within it: what a message costs is paid by every chunk.
+            # Outside the loop: inside it, every chunk would pay for entering the context.
             with translate_defects(Internal, "a message could not be handled", "message.defect", log.bind(topic=topic)):
                 async for delivery in deliveries:
-                    # Decoded lazily: read here, so that a foreign message with unreadable ones is dropped and ends
-                    # nothing.
+                    # Properties are decoded lazily. Read here, unreadable ones drop this message and end nothing.
                     _ = delivery.properties
                     handle(delivery)
                     taken += len(delivery.body) + MESSAGE_BYTES
-                    # Of many messages that wait none is waited for: without this all would be handled in one turn.
+                    # Iterating over buffered messages never suspends: without this, one turn would handle them all.
                     if taken >= MAX_TURN_BYTES:
                         taken = 0
                         await asyncio.sleep(0)

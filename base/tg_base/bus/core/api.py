@@ -45,11 +45,11 @@ class Delivery(Protocol):
 
 
 class LogWriter:
-    """The end of a log, held open by one writer. Others may append beside it.
+    """Appends to one log, which it holds open. Other writers may append to the same log.
 
     Args:
         topic: the log's full name.
-        append: the bus's own way to put an entry at the end of a topic that is open.
+        append: the driver's function that appends an entry to an open topic.
     """
 
     def __init__(self, topic: str, append: Callable[[str, bytes, Mapping[str, str]], Awaitable[object]]) -> None:
@@ -114,9 +114,9 @@ class Bus(Protocol):
         """
 
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
-        """Return once the entry is at the end of the log, where every later `read` finds it; its position.
+        """Append one entry; return its position once every later `read` finds it.
 
-        It costs several times a `publish`. Who appends many entries to one log opens it.
+        It costs several times as much as a `publish`. To append many entries to one log, use `open_log`.
 
         Raises:
             BadRequest: `topic` is not a full name, or not persistent.
@@ -136,17 +136,17 @@ class Bus(Protocol):
         """
 
     def follow(self, topic: str, after: str) -> AbstractAsyncContextManager[AsyncIterator[Entry]]:
-        """Enter to read the entries behind a position, iterate to get each, also those that are appended later.
+        """Enter to read a log from after a position; iterate to get each entry, including those appended later.
 
-        A wait that is cancelled loses no entry. The iteration ends when the log is erased or the bus closed. A broker
-        that cannot be reached is waited for: who wants to know reads.
+        A wait that is cancelled loses no entry. The iteration ends when the log is erased or the bus closed. While the
+                broker cannot be reached, the iteration waits; `read` raises an error instead.
 
         Args:
             topic: the log.
-            after: the position of an entry of it.
+            after: the position of an entry of this log; reading begins with the next one.
 
         Raises:
-            BadRequest: as `append`, or no position.
+            BadRequest: as `append`, or `after` is not a position.
             BusError: on entering, the bus did not answer in time or refused; while iterating, reading has failed.
         """
 
@@ -169,10 +169,10 @@ class Bus(Protocol):
         """Return once the bus has answered.
 
         Args:
-            topic: it would let us use this one as well; it is not created.
+            topic: also check that we may use this topic; it is not created. None = check the connection alone.
 
         Raises:
-            BusError: it did not answer within a few seconds, or has no place for the topic, or denies it to us.
+            BusError: the bus did not answer within a few seconds, has no namespace for the topic, or denies us access.
         """
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Receives of a client -> deliveries in the event loop: asked for as they are needed, one wake-up for each batch."""
+"""Client's receives -> deliveries in the event loop: receives on demand, with one wake-up for each batch."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ class Source(Protocol[Raw]):
         """
 
     def open(self, message: Raw) -> Delivery:
-        """What the loop gets of a message."""
+        """Turn a message of the client into what the event loop gets."""
 
     def close(self) -> None:
         """Answer the `receive` that is under way with an error, and all later ones. Blocks."""
@@ -73,7 +73,7 @@ class BoundedReader(AsyncIterator[Delivery], Generic[Raw]):
             self._wanted += 1
             try:
                 self._ask()
-                # One that the client had already is here now.
+                # A message that the client had buffered has arrived by now.
                 if not items:
                     await self._waiting.wait()
             finally:
@@ -96,7 +96,7 @@ class BoundedReader(AsyncIterator[Delivery], Generic[Raw]):
     def close(self) -> None:
         """Close the source and wait until nothing is received any more. May be called in any thread but the client's.
 
-        A process that ends while the client still has a callback of Python to call is aborted by it.
+        The client would abort a process that ends while a Python callback is still to be called.
         """
         self._over = self._ended = True
         self._source.close()
@@ -104,13 +104,13 @@ class BoundedReader(AsyncIterator[Delivery], Generic[Raw]):
 
     def _ask(self) -> None:
         """Receive until there is enough, or the next message has to be waited for. Any thread may call it."""
-        # The thread that takes the answer looks again afterwards.
+        # If a receive is under way, the thread that takes its answer calls this again.
         if self._enough or self._under_way.locked():
             return
         thread = threading.get_ident()
         self._asking.add(thread)
         while not self._enough and self._under_way.acquire(blocking=False):
-            # Only who receives adds to what is there. So this look is exact, and that above may be out of date.
+            # Only the holder of `_under_way` adds items: this check is exact, the one above may be out of date.
             if self._enough:
                 self._under_way.release()
             else:
@@ -118,7 +118,7 @@ class BoundedReader(AsyncIterator[Delivery], Generic[Raw]):
         self._asking.discard(thread)
 
     def _take(self, answer: Raw | TgError) -> None:
-        # Mostly in a thread of the client's, which no error of ours may reach: it would end the process.
+        # Mostly called in a thread of the client's: an exception that reached it would end the process.
         if isinstance(answer, TgError):
             self._over = True
             self._end_soon(answer)

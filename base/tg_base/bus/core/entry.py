@@ -1,11 +1,11 @@
-"""Log of a topic -> reader: one entry of what `Bus.append` has written."""
+"""Log -> reader: one entry, as `Bus.append` has written it."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """One entry, as it was appended; `position` says where, to `Bus.follow`. Equal positions are the same entry."""
+    """One entry of a log. `Bus.follow` takes its `position`. Entries with equal positions are the same entry."""
 
     body: bytes
     properties: Mapping[str, str]

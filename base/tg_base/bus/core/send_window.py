@@ -25,8 +25,8 @@ class SendWindow:
     @property
     def full(self) -> bool:
         """Whether the next message must wait; an empty window takes a message of any size."""
-        # Both counts may fall below zero: the message that fills the window is let in whole. To ask for enough room
-        # in advance would let small messages pass a large one for ever.
+        # Both counts may fall below zero, since the message that fills the window is admitted whole. If it had to wait
+        # for enough room, small messages could overtake a large one for ever.
         return self.in_flight > 0 and (self._messages <= 0 or self._bytes <= 0)
 
     @property

@@ -1,4 +1,4 @@
-"""Blocking receive -> callbacks: a thread for a subscription that has many messages, where a callback costs more."""
+"""Blocking receive -> callbacks: a thread for a busy subscription, where it costs less than callbacks."""
 
 import threading
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class BlockingSource(Source[Raw], Protocol[Raw]):
     """A subscription that can also be waited for."""
 
     def wait(self) -> Raw:
-        """The next message, as of `receive`. Blocks without a time limit.
+        """The next message, as `receive` passes it on. Blocks without a time limit.
 
         Raises:
             TgError: the source is closed or has failed.
@@ -65,7 +65,7 @@ class ThreadedSource(Source[Raw]):
     def _run(self) -> None:
         while (taken := self._requests.get()) is not None:
             taken(self._wait())
-        # What was asked for in the moment of closing is answered too, with the error.
+        # A receive that was requested while the source closed is answered too, with the error.
         while not self._requests.empty():
             if (taken := self._requests.get()) is not None:
                 taken(self._wait())

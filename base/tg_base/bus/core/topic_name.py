@@ -20,7 +20,7 @@ def is_persistent(topic: str) -> bool:
 
 
 def check_log(topic: str) -> None:
-    """See that a topic can be a log.
+    """Check that a topic can be a log.
 
     Raises:
         BadRequest: not a full name, or not persistent.

@@ -38,9 +38,9 @@ _SENTENCES = {
     "topics to be created in it (allowAutoTopicCreation)",
     "TopicTerminated": "the topic was terminated and takes nothing more; an operator must delete it, so that it is made "
     "anew",
-    "ConsumerBusy": "the broker lets nobody else read this topic; an operator must raise maxConsumersPerTopic or "
-    "maxConsumersPerSubscription, or stop who reads it alone",
-    "ProducerBusy": "the broker lets nobody else write to this topic; an operator must raise maxProducersPerTopic",
+    "ConsumerBusy": "the broker allows no further reader of this topic; an operator must raise maxConsumersPerTopic or "
+    "maxConsumersPerSubscription, or stop an exclusive reader",
+    "ProducerBusy": "the broker allows no further writer to this topic; an operator must raise maxProducersPerTopic",
     "NotAllowedError": "the broker allows no further topic or subscription here; an operator must raise "
     "maxTopicsPerNamespace or maxSubscriptionsPerTopic, or allow shared subscriptions (subscriptionTypesEnabled)",
     "TooManyLookupRequestException": "the broker is asked for too many topics at once (maxConcurrentLookupRequest); "
@@ -100,13 +100,13 @@ class Broker:
         return None
 
     def check(self, timeout: float) -> None:
-        """Return unless the broker refuses us by what no further try can change; blocks.
+        """Connect once; raise if the broker refuses us for a reason that no retry can change. Blocks.
 
         Args:
             timeout: seconds for each of connecting, the handshake of TLS, and the broker's reply.
 
         Raises:
-            BusError: it does; with its address, and what to do.
+            BusError: the broker refuses us; the message has its address and says what to do.
         """
         refusal = self._refusal(timeout)
         if refusal is not None and refusal.lasting:

@@ -41,14 +41,14 @@ class Queues(NamedTuple):
 
 
 class Consumer(BlockingSource["Message"]):
-    """A consumer of a group, or a reader without one. Any thread may call it; to open, reopen and close blocks.
+    """A consumer of a group, or a reader without one. Any thread may call it; opening, reopening and closing block.
 
     Args:
         client: the client to open it on.
         topic: what to read.
-        group: the subscription's name; None reads every message behind `after`.
+        group: the subscription's name; None reads every message after `after`.
         queue: messages that the client buffers.
-        after: a message; None = the last one.
+        after: the id of a message; None = the last message of the topic.
 
     Raises:
         BusError: the broker did not answer in time, or refused.
@@ -125,7 +125,7 @@ class Consumer(BlockingSource["Message"]):
             self._last = message.message_id()
 
     def _is_replaced(self, handle: pulsar.Consumer | pulsar.Reader) -> bool:
-        """Whether `reopen` has closed the handle under a receive, which then goes on with the new one."""
+        """Whether `reopen` replaced the handle during a receive, which then goes on with the new one."""
         with self._swapping:
             return handle is not self._handle
 
@@ -187,8 +187,8 @@ class Consumer(BlockingSource["Message"]):
 def _receive_async(
     handle: pulsar.Consumer | pulsar.Reader, answered: "Callable[[pulsar.Result, Message], None]"
 ) -> None:
-    # The client's public classes have a receive that blocks, and one for asyncio that loses the message of a cancelled
-    # receive. Both are made of this.
+    # The client's public classes offer a blocking receive, and one for asyncio that loses the message of a cancelled
+    # receive. Both are built on this callback.
     if isinstance(handle, pulsar.Reader):
         handle._reader.read_next_async(answered)  # noqa: SLF001 - there is no public way
     else:
@@ -236,7 +236,7 @@ class _Delivery:
 
 
 def message_id_of(delivery: Delivery) -> "MessageId | None":
-    """Where a message without a group stands on its persistent topic; None of any other."""
+    """The id of a message that was read without a group from a persistent topic; None for any other."""
     return delivery.at if isinstance(delivery, _Delivery) else None
 
 

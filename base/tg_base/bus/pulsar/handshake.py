@@ -1,7 +1,7 @@
-"""Address and token -> why the broker takes no client of ours: one connection in Pulsar's own protocol.
+"""Address and token -> why the broker refuses us: one connection that speaks Pulsar's own protocol.
 
-The client library retries what cannot succeed, as a wrong token or a port of HTTP, and then tells only that nobody has
-answered in time. Here the broker is asked once, and what it says becomes a sentence.
+The client library retries even what cannot succeed, such as a wrong token or an HTTP port, and then reports only a
+timeout. This module asks the broker once, and turns its reply into an error message.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _CONNECT, _ERROR = 2, 14
 _AUTHENTICATION_ERROR, _NOT_ALLOWED_ERROR = 3, 22
 """`ServerError` of PulsarApi.proto."""
 _PROTOCOL_VERSION: Final = 19
-"""Of Pulsar 2.10; a broker takes any, and uses the lower of both."""
+"""The version of Pulsar 2.10. A broker accepts any version, and uses the lower of the two."""
 MAX_REPLY_BYTES: Final = 16 * 1024
 _VARINT, _BYTES = 0, 2
 
@@ -27,8 +27,8 @@ _TOO_MANY = (
     "the broker allows no further connection; an operator must raise brokerMaxConnections or brokerMaxConnectionsPerIp"
 )
 _NO_TLS = "the bus is configured with TLS, which this port does not speak; correct the port, or write pulsar://"
-_TLS = "this port closes what is no TLS, as one for TLS does; correct the port, or write pulsar+ssl://"
-_HTTP = "this port speaks HTTP; correct it to the broker's own, 6650 unless set, 6651 with TLS"
+_TLS = "this port closes connections without TLS, as a TLS port does; correct the port, or write pulsar+ssl://"
+_HTTP = "this port speaks HTTP; write the broker's binary port, by default 6650, or 6651 with TLS"
 _BAD_CERTIFICATE = (
     "the broker's certificate is refused ({}); set trust_certs of [bus.options] to its authority, and name the host in "
     "the URL as the certificate does"
@@ -36,11 +36,11 @@ _BAD_CERTIFICATE = (
 
 
 class Refusal(NamedTuple):
-    """Why a broker does not take us.
+    """Why a broker refuses us.
 
     Attributes:
         sentence: what to do; without secrets.
-        lasting: another try fails in the same way, until an operator has changed something.
+        lasting: every retry fails in the same way, until an operator has changed something.
     """
 
     sentence: str
@@ -50,7 +50,7 @@ class Refusal(NamedTuple):
 def find_refusal(
     host: str, port: int, token: str | None, *, tls: bool, authorities: Path | None, timeout: float
 ) -> Refusal | None:
-    """Connect once, and ask to be taken; blocks. None: we are taken, or nobody says why not.
+    """Connect once, as the client does; blocks. None = the broker accepts us, or gives no reason.
 
     Args:
         host: the broker's.
@@ -76,7 +76,7 @@ def find_refusal(
     except (ssl.SSLError, ConnectionResetError) as error:
         answered = isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER"
         closed = isinstance(error, ssl.SSLEOFError | ConnectionResetError)
-        # A broker that is going down closes too.
+        # A broker that shuts down closes connections too, so a closed one may not be lasting.
         return Refusal(_NO_TLS, lasting=answered) if tls and (answered or closed) else None
     except OSError:
         return None
@@ -86,7 +86,7 @@ def _read_reply(reply: bytes, token: str | None, *, tls: bool) -> Refusal | None
     if reply.startswith(b"HTTP/"):
         return Refusal(_HTTP, lasting=True)
     if not reply or reply.startswith(b"\x15\x03"):
-        # The second is an alert of TLS. A broker that is going down says as little as one that expects TLS.
+        # 15 03 begins a TLS alert. No reply at all may mean that the port expects TLS, or that the broker shuts down.
         return None if tls else Refusal(_TLS, lasting=bool(reply))
     error = _error_of(reply)
     if error == _AUTHENTICATION_ERROR:
@@ -95,7 +95,7 @@ def _read_reply(reply: bytes, token: str | None, *, tls: bool) -> Refusal | None
 
 
 def _receive(connection: socket.socket) -> bytes:
-    """The first command of the broker, or the beginning of anything else that is sent."""
+    """The broker's first command, or the first bytes of anything else that the peer sends."""
     reply = b""
     while len(reply) < MAX_REPLY_BYTES:
         part = connection.recv(MAX_REPLY_BYTES)
@@ -115,7 +115,7 @@ def _connect_command(token: str | None) -> bytes:
 
 
 def _error_of(reply: bytes) -> int | None:
-    """The `ServerError` of a `CommandError`; None of any other reply."""
+    """The `ServerError` of a `CommandError`; None for any other reply."""
     try:
         found = dict(_fields(reply[8:])).get(_ERROR)
         code = dict(_fields(found)).get(2) if isinstance(found, bytes) else None
@@ -128,7 +128,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Number and value of each field of a protobuf message.
 
     Raises:
-        IndexError, ValueError: it is none.
+        IndexError, ValueError: the bytes are not a protobuf message.
     """
     at = 0
     while at < len(message):
@@ -140,7 +140,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             yield tag >> 3, message[at : at + value]
             at += value
         else:
-            raise ValueError("no other type is in these commands")
+            raise ValueError("these commands have no other wire type")
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:

@@ -60,7 +60,7 @@ IDLE_PRODUCER_SECONDS = 60.0
 """Seconds without a publish after which a topic's producer is closed."""
 
 MAX_CALLS = 6
-"""Calls that wait for the broker, as openings and closings, side by side; each takes a thread."""
+"""Concurrent calls that wait for the broker, such as opening and closing; each takes a thread."""
 MAX_READER_THREADS = 4
 """Readers of a non-persistent topic that have a thread each: an inbox, presence, a control topic, announce."""
 
@@ -79,7 +79,8 @@ class PulsarBus(Bus):
         self._limit_topics: deque[str] = deque()
         self._limit_asking = False
         self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="bus")
-        # Asking takes 5 MiB a few times over, which its thread's part of the allocator keeps: so it is always this one.
+        # Probing the limit allocates 5 MiB several times. The allocator keeps that per thread, so one thread does it
+        # all.
         self._limit_thread = ThreadPoolExecutor(1, thread_name_prefix="bus-limit")
         self._senders: dict[str, Sender] = {}
         self._retired: list[Sender] = []
@@ -334,7 +335,7 @@ class PulsarBus(Bus):
     async def erase(self, topic: str) -> None:
         check_log(topic)
         self._check_open()
-        # One after the other: the broker sometimes leaves one of two unanswered that come together.
+        # One after the other: of two concurrent ones, the broker sometimes leaves one unanswered.
         async with self._erasing.setdefault(topic, asyncio.Lock()):
             await in_time(self._off_loop(lambda: topic_log.erase(self._client.handle, topic)))
 

@@ -1,4 +1,4 @@
-"""Broker -> client: the one client that all of a bus is open on, and how what it has lost is opened again."""
+"""Broker -> client: the one client that a bus uses, and the reopening of the subscriptions that it has lost."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -31,8 +31,8 @@ MAX_CONCURRENT_CALLS = 4
 class SharedClient:
     """The client of one broker, for the life of a bus. Any thread may use it.
 
-    Each subscription and producer of a client waits for a broker that is away with pauses that grow to a minute. What
-    is opened anew on the same client begins with short ones, so one client serves however often the broker goes.
+    While the broker is away, each subscription and producer retries with pauses that grow to a minute. One that is
+    opened anew on the same client starts with short pauses again, so one client survives any number of outages.
 
     Args:
         broker: opens the client.
@@ -100,17 +100,17 @@ class SharedClient:
             return ask_limit(client, topic)
 
     def close(self) -> None:
-        """Close the client, but no temporary one; blocks.
+        """Close the client, but not the temporary ones; blocks.
 
-        A client that is closed while it opens a producer would never return from that. The temporary ones end by their
-        own timeout.
+        If a temporary client were closed while it opens a producer, that call would never return. They end by their own
+        timeout.
         """
         with self._opening:
             self._closed = True
         close_quietly(self.handle)
 
     def _check(self) -> None:
-        """Before the first use, raise at once what the client would try again in vain, for longer than we wait."""
+        """Before the first use, raise at once those errors that the client would retry in vain until our timeout."""
         with self._checking:
             if not self._checked:
                 self._broker.check(CHECK_TIMEOUT_SECONDS)
@@ -119,7 +119,7 @@ class SharedClient:
     def _answers(self) -> bool:
         if self._broker.connect_failure(PROBE_TIMEOUT_SECONDS) is not None:
             return False
-        # On this client: one that is closed while its connections fail may keep its threads and their descriptors.
+        # On this client: a temporary one, closed while its connections fail, may leak threads and descriptors.
         try:
             look_up(self.handle)
         except TgError:
@@ -141,7 +141,7 @@ class SharedClient:
 
 def _reopen(consumer: Consumer) -> TgError | None:
     try:
-        # Its turn may come late: one that is connected again by then would only deliver twice what it holds.
+        # Its turn may come late. Once it is connected again, reopening would only redeliver what it holds.
         if not consumer.connected:
             consumer.reopen()
     except TgError as error:

@@ -1,7 +1,8 @@
 """Appender -> broker -> reader: a persistent topic as a log that the broker keeps until it is erased.
 
-A broker without retention deletes a topic that has no subscription. So a log has a durable one that nobody reads. To
-erase a log is to remove it; the broker then deletes the idle topic. All calls block; any thread may make them.
+A broker without retention deletes a topic that has no subscription. So each log has a durable subscription that nobody
+reads. Erasing the log removes that subscription, and the broker then deletes the idle topic. All calls block; any
+thread may make them.
 """
 
 import re
@@ -27,9 +28,9 @@ log = structlog.get_logger()
 _KEEPER: Final = "tg-log"
 """The subscription that holds the entries."""
 _ERASED: Final = "tg-erased"
-"""The property of the entry that hides all before it: the broker deletes the topic only after a minute or two."""
+"""Property of the entry that hides all earlier ones, since the broker deletes the topic only a minute or two later."""
 ERASE_ATTEMPTS: Final = 10
-"""Of which the last comes about a second after the first."""
+"""Attempts to erase; the last comes about a second after the first."""
 READ_AHEAD_ENTRIES: Final = 100
 """Buffered in the client while a log is read."""
 _POSITION: Final = re.compile(r"(\d{1,18}):(\d{1,18})", re.ASCII)
@@ -52,14 +53,14 @@ def append(client: pulsar.Client, topic: str, body: bytes, properties: Mapping[s
 
 
 def find_position(position: str) -> pulsar.MessageId:
-    """Where to read on.
+    """The client's message id of a position.
 
     Raises:
-        BadRequest: it is no position.
+        BadRequest: the text is not a position.
     """
     found = _POSITION.fullmatch(position)
     if found is None:
-        raise BadRequest("not a position: give that of an entry")
+        raise BadRequest("not a position: give the position of an entry")
     return pulsar.MessageId(-1, int(found[1]), int(found[2]), -1)
 
 
@@ -68,10 +69,10 @@ def _name_position(message: "MessageId | pulsar.MessageId") -> str:
 
 
 class FollowedLog(AsyncIterator[Entry]):
-    """The entries that a reader of the topic gets, until one erases the log.
+    """The entries that a reader of the topic receives, until the log is erased.
 
     Args:
-        deliveries: of the reader.
+        deliveries: what the reader receives.
     """
 
     def __init__(self, deliveries: AsyncIterator[Delivery]) -> None:
@@ -99,7 +100,7 @@ class FollowedLog(AsyncIterator[Entry]):
 
 
 def read(client: pulsar.Client, topic: str) -> tuple[Entry, ...]:
-    """All entries since the last erasure, without what `append` cannot have written. Raises BusError as `append`."""
+    """All entries since the last erasure; foreign messages are skipped. Raises BusError as `append`."""
     entries: list[Entry] = []
     with our_errors():
         reader = client.create_reader(topic, pulsar.MessageId.earliest, receiver_queue_size=READ_AHEAD_ENTRIES)
@@ -118,13 +119,13 @@ def read(client: pulsar.Client, topic: str) -> tuple[Entry, ...]:
 
 def erase(client: pulsar.Client, topic: str) -> None:
     """Hide all entries, and let the broker delete them. Raises BusError as `append`."""
-    # Who appends or erases at the same time, at another gateway, holds the subscription for a moment as well, and the
-    # broker lets nobody remove it then, and nobody hold it while it is removed.
+    # Another gateway that appends or erases at the same time holds the subscription for a moment. Until then the broker
+    # refuses to remove it, and while it is being removed, nobody can hold it.
     _until_alone(lambda: append(client, topic, b"", {_ERASED: "1"}))
     try:
         _until_alone(lambda: _release(client, topic))
     except BusError as error:
-        # Nobody reads the entries any more. What somebody else has appended since would be lost with the subscription.
+        # The entries are hidden already. Forcing the removal could lose what another gateway has appended since.
         log.warning("log.kept_by_broker", topic=topic, reason=error.message)
 
 
