@@ -40,6 +40,11 @@ class Recorder:
         """See `Receiver`."""
         self._told.append((self._number, data, ended))
 
+    held = 0
+
+    def overflow(self) -> None:
+        """See `Receiver`."""
+
     def drained(self) -> None:
         """See `Receiver`."""
 

@@ -36,6 +36,10 @@ class Exchange:
         """Whether nothing may follow: the client was refused."""
         return self._request.refused
 
+    def count_held(self) -> int:
+        """Bytes of messages that it keeps in memory."""
+        return self._request.count_held() + self._response.count_held()
+
     async def take(self, message: wire.ProcessingRequest) -> Iterable[wire.ProcessingResponse]:
         """Take Envoy's next message; return what answers it, in order.
 

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from enum import IntEnum
 from urllib.parse import quote
 
 from typing_extensions import override
 
+from tg_gateway.envoy.http2_frames import ErrorCode
 from tg_gateway.envoy.http2_stream import STREAM_WINDOW, Http2Stream, Receiver
 
 MAX_UNSENT_BYTES = 64 * 1024
@@ -65,9 +67,11 @@ class GrpcCall(Receiver):
 
     Attributes:
         task: runs it; set by the server.
+        count_kept: set by a task that keeps what it has read: how many bytes of it. It is asked seldom.
     """
 
     task: "asyncio.Task[None] | None" = None
+    count_kept: Callable[[], int] = int
 
     def __init__(self, stream: Http2Stream, max_message: int) -> None:
         self._stream = stream
@@ -88,7 +92,8 @@ class GrpcCall(Receiver):
             await self._wait()
         message = self._messages.popleft()
         self._unread -= len(message) + _MESSAGE_COST
-        self._release()
+        if self._held:
+            self._release()
         return message
 
     async def send(self, message: bytes) -> None:
@@ -126,7 +131,10 @@ class GrpcCall(Receiver):
         except GrpcFault as fault:
             self.abort(fault.status, str(fault))
             return
-        self._release()
+        if self._unread <= STREAM_WINDOW:
+            # As `_release` does, without a call for each message.
+            self._stream.take(self._held)
+            self._held = 0
         if self._messages or ended:
             self._wake()
 
@@ -157,6 +165,20 @@ class GrpcCall(Receiver):
         if self._held and self._unread <= STREAM_WINDOW:
             self._stream.take(self._held)
             self._held = 0
+
+    @property
+    @override
+    def held(self) -> int:
+        return len(self._partial) + self._unread + self.count_kept()
+
+    @override
+    def overflow(self) -> None:
+        self._partial.clear()
+        self._messages.clear()
+        if self._stream.unsent:
+            # Trailers would wait behind it for a window that may never open.
+            self._stream.abandon(ErrorCode.ENHANCE_YOUR_CALM)
+        self.abort(GrpcStatus.RESOURCE_EXHAUSTED, "the connection's calls hold too much; send less at a time")
 
     @override
     def drained(self) -> None:

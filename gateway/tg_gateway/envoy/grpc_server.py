@@ -18,6 +18,7 @@ from tg_gateway.envoy.grpc_call import GrpcCall, GrpcFault, GrpcStatus
 from tg_gateway.envoy.grpc_timeout import read_timeout
 from tg_gateway.envoy.http2_connection import MAX_STREAMS, Http2Connection
 from tg_gateway.envoy.http2_headers import MAX_HEADER_BYTES, TOO_LARGE, Fields
+from tg_gateway.envoy.http2_memory import MAX_HELD_BYTES
 from tg_gateway.envoy.http2_stream import Http2Stream
 
 MAX_UNSENT_CONTROL = 1024 * 1024
@@ -38,11 +39,13 @@ class GrpcServer:
     Args:
         methods: by path, such as `/package.Service/Method`.
         max_message: bytes of a message that callers may send.
+        max_held: bytes that the calls of one connection may hold together.
     """
 
-    def __init__(self, methods: Mapping[str, Method], max_message: int) -> None:
+    def __init__(self, methods: Mapping[str, Method], max_message: int, max_held: int = MAX_HELD_BYTES) -> None:
         self._methods = {path.encode(): method for path, method in methods.items()}
         self._max_message = max_message
+        self.max_held = max_held
         self._calls: dict[asyncio.Task[None], GrpcCall] = {}
         self.connections: set[GrpcConnection] = set()
         self.faults = FaultLog()
@@ -79,6 +82,7 @@ class GrpcServer:
 
     def _finish(self, task: "asyncio.Task[None]") -> None:
         call = self._calls.pop(task)
+        call.task = None
         if task.cancelled():
             # Its stream is over, unless the server is being stopped.
             call.close(GrpcStatus.UNAVAILABLE, "the server is being stopped")
@@ -122,7 +126,7 @@ class GrpcConnection(asyncio.Protocol):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._http = Http2Connection(self._write, self._accept, self._finish)
+        self._http = Http2Connection(self._write, self._accept, self._finish, self._server.max_held)
         self._server.connections.add(self)
         self._server.closed.clear()
         self._timer = asyncio.get_running_loop().call_later(self._keepalive, self._check)

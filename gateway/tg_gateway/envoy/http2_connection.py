@@ -28,11 +28,13 @@ from tg_gateway.envoy.http2_frames import (
     write_frame,
 )
 from tg_gateway.envoy.http2_headers import MAX_HEADER_BYTES, TOO_LARGE, Fields, HeaderReader
+from tg_gateway.envoy.http2_memory import MAX_HELD_BYTES, end_largest
 from tg_gateway.envoy.http2_settings import DEFAULT_WINDOW, PeerSettings, write_settings
 from tg_gateway.envoy.http2_stream import STREAM_WINDOW, Http2Stream
 
 CONNECTION_WINDOW = 16 * 1024 * 1024
-"""It is opened again whatever the streams do: one whose messages nobody takes must not stop the others."""
+"""It is opened again whatever the streams do: one whose messages nobody takes must not stop the others. Each time half
+of it is used, what they hold is counted."""
 MAX_STREAMS = 10_000
 """Streams at a time; what is more waits in Envoy."""
 MAX_IDLE_FRAMES = 4 * MAX_STREAMS
@@ -56,16 +58,24 @@ class Http2Connection:
         write: sends bytes to the peer.
         accept: see `Accept`.
         finish: called after a fault, which `closed` says, and when the last stream of a drained connection is over.
+        max_held: bytes that the streams may hold together, and half of CONNECTION_WINDOW more.
 
     Attributes:
         closed: why it ended by a fault; "" = it did not. Nothing is taken and sent any more.
         streams: those that are open, by their numbers.
     """
 
-    def __init__(self, write: Callable[[bytes], None], accept: Accept, finish: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        accept: Accept,
+        finish: Callable[[], None],
+        max_held: int = MAX_HELD_BYTES,
+    ) -> None:
         self._write = write
         self._finish = finish
         self._accept = accept
+        self._max_held = max_held
         self._cutter = FrameCutter()
         self._headers = HeaderReader()
         self._settings = PeerSettings()
@@ -133,6 +143,7 @@ class Http2Connection:
         if self._receive_window < 0:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "data beyond the connection's window")
         if self._receive_window <= CONNECTION_WINDOW // 2:
+            end_largest(self.streams.values(), self._max_held)
             self._write(write_frame(WINDOW_UPDATE, 0, 0, (CONNECTION_WINDOW - self._receive_window).to_bytes(4)))
             self._receive_window = CONNECTION_WINDOW
         data = strip_padding(flags, payload)
@@ -276,8 +287,9 @@ class Http2Connection:
 
     def _reset(self, fault: StreamFault) -> None:
         if (stream := self.streams.get(fault.stream)) is not None:
+            receiver = stream.receiver
             stream.abandon(fault.code)
-            stream.receiver.reset()
+            receiver.reset()
         else:
             self._write(write_frame(RST_STREAM, 0, fault.stream, fault.code.to_bytes(4)))
 

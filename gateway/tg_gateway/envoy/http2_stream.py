@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from typing_extensions import override
+
 from tg_gateway.envoy.http2_frames import (
     DATA,
     END_STREAM,
@@ -24,11 +26,40 @@ class Receiver(Protocol):
     def receive(self, data: bytes, ended: bool) -> None:
         """Take a piece of the body, which may be empty; `ended` = nothing follows."""
 
+    @property
+    def held(self) -> int:
+        """Bytes in memory of what came, wherever they are until they are answered."""
+
+    def overflow(self) -> None:
+        """The streams of the connection hold too much: end this one, and hold nothing more."""
+
     def drained(self) -> None:
         """All that was sent has left."""
 
     def reset(self) -> None:
         """The peer has left, or the connection is lost: nothing can be sent any more."""
+
+
+class _Nobody(Receiver):
+    """Whom a stream has that is over: nothing comes any more."""
+
+    held = 0
+
+    @override
+    def receive(self, data: bytes, ended: bool) -> None:
+        pass
+
+    @override
+    def overflow(self) -> None:
+        pass
+
+    @override
+    def drained(self) -> None:
+        pass
+
+    @override
+    def reset(self) -> None:
+        pass
 
 
 class Carrier(Protocol):
@@ -81,6 +112,11 @@ class Http2Stream:
     def unsent(self) -> int:
         """Bytes that wait for a window."""
         return len(self._unsent)
+
+    @property
+    def held(self) -> int:
+        """Bytes in memory, both ways."""
+        return self.receiver.held + len(self._unsent)
 
     def begin(self, block: bytes) -> None:
         """Send the head of the answer: an encoded block."""
@@ -168,10 +204,16 @@ class Http2Stream:
 
     def drop(self) -> None:
         """The peer has reset the stream, or the connection is lost."""
+        receiver = self.receiver
         self._forget()
-        self.receiver.reset()
+        receiver.reset()
 
     def _forget(self) -> None:
         self.over = True
         self._unsent.clear()
+        # Its messages go at once, and not when a circle of objects is found.
+        self.receiver = _NOBODY
         self._carrier.forget(self)
+
+
+_NOBODY = _Nobody()

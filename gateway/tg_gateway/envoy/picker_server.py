@@ -32,9 +32,13 @@ class PickerService:
     async def process(self, call: GrpcCall) -> None:
         """One HTTP request. The call is cancelled when the client or Envoy leaves; the exchange is closed anyhow."""
         exchange = Exchange(self._picker)
+        call.count_kept = exchange.count_held
         try:
             while (message := await call.read()) is not None:
-                for answer in await exchange.take(_read(message)):
+                asked = exchange.take(_read(message))
+                # A body may wait for long, and is in memory twice anyhow.
+                message = b""
+                for answer in await asked:
                     await call.send(answer.SerializeToString())
                 if exchange.over:
                     return

@@ -1,6 +1,7 @@
 """Messages about a request -> decision -> their answers: the first half of an exchange."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
@@ -20,6 +21,8 @@ _WRONG_MODE = Refused(
     "this picker needs the whole body: set request_body_mode to FULL_DUPLEX_STREAMED or BUFFERED in Envoy's filter",
 )
 _TOO_LARGE = Refused(413, "too-large", f"the body exceeds {MAX_BODY_BYTES} bytes; send less")
+_HEADER_COST = 64
+"""Bytes that a header takes beside its own."""
 _NO_ANSWER: tuple[wire.ProcessingResponse, ...] = ()
 
 
@@ -37,7 +40,7 @@ class RequestPhase:
         self._is_unread = False
         self._headers: dict[str, str] = {}
         self._subset: frozenset[str] | None = None
-        self._body = bytearray()
+        self._body: bytes | bytearray = bytearray()
         self._complete = False
         self.course: Course | None = None
         self.refused = False
@@ -76,17 +79,27 @@ class RequestPhase:
     async def take_trailers(self, _: wire.ProcessingRequest) -> Iterable[wire.ProcessingResponse]:
         """Trailers end a body whose pieces did not say so."""
         directing = _NO_ANSWER if self._complete else await self._direct(last=False)
-        return directing if self.refused else [*directing, answers.NOTHING_FOR_TRAILERS]
+        return directing if self.refused else chain(directing, (answers.NOTHING_FOR_TRAILERS,))
+
+    def count_held(self) -> int:
+        """Bytes of headers and body that it keeps. The body is kept until its last piece is on the way back."""
+        return len(self._body) + sum(len(name) + len(value) + _HEADER_COST for name, value in self._headers.items())
 
     async def _direct(self, *, last: bool) -> Iterable[wire.ProcessingResponse]:
-        body, self._body = bytes(self._body), bytearray()
+        # Kept while it waits for its decision, to be counted.
+        self._body = body = bytes(self._body)
         decision = await self._decide(body)
         if isinstance(decision, Refused):
             return self._refuse(decision)
         if self._mode != _Mode.FULL_DUPLEX_STREAMED:
-            return [answers.direct_buffered_body(decision)]
-        sent = body if decision.body is None else decision.body
-        return [answers.direct_headers(decision), *answers.stream_request_body(sent, last=last)]
+            self._body = b""
+            return (answers.direct_buffered_body(decision),)
+        return self._pass_on(decision, body if decision.body is None else decision.body, last=last)
+
+    def _pass_on(self, directed: Directed, body: bytes, *, last: bool) -> Iterator[wire.ProcessingResponse]:
+        yield answers.direct_headers(directed)
+        yield from answers.stream_request_body(body, last=last)
+        self._body = b""
 
     async def _decide(self, body: bytes | None) -> Directed | Refused:
         self._complete = True

@@ -63,6 +63,10 @@ class ResponsePhase:
         self.finish()
         return answers.NOTHING_FOR_RESPONSE_TRAILERS
 
+    def count_held(self) -> int:
+        """Bytes of the answer that it keeps."""
+        return 0 if self._usage is None else self._usage.held
+
     def finish(self) -> None:
         """Tell the course that its request is over. Once is enough, again is harmless."""
         course, self._course = self._course, None

@@ -48,6 +48,11 @@ class UsageReader:
         self._tail = bytearray()
         self._cut = False
 
+    @property
+    def held(self) -> int:
+        """Bytes in memory."""
+        return len(self._tail)
+
     def feed(self, piece: bytes) -> None:
         """Take the next piece."""
         self._tail += piece
