@@ -38,8 +38,8 @@ _SENTENCES = {
     "topics to be created in it (allowAutoTopicCreation)",
     "TopicTerminated": "the topic was terminated and takes nothing more; an operator must delete it, so that it is made "
     "anew",
-    "ConsumerBusy": "the broker allows no further reader of this topic; an operator must raise maxConsumersPerTopic or "
-    "maxConsumersPerSubscription, or stop an exclusive reader",
+    "ConsumerBusy": "the broker allows no further reader of this topic; an operator must raise maxConsumersPerTopic "
+    "or maxConsumersPerSubscription, or stop an exclusive reader",
     "ProducerBusy": "the broker allows no further writer to this topic; an operator must raise maxProducersPerTopic",
     "NotAllowedError": "the broker allows no further topic or subscription here; an operator must raise "
     "maxTopicsPerNamespace or maxSubscriptionsPerTopic, or allow shared subscriptions (subscriptionTypesEnabled)",
