@@ -36,8 +36,8 @@ _SENTENCES = {
     "AuthorizationError": "the broker denies us this topic; an operator must grant our role access to it",
     "TopicNotFound": "the broker has no such topic or namespace; an operator must create the namespace, and allow "
     "topics to be created in it (allowAutoTopicCreation)",
-    "TopicTerminated": "the topic was terminated and takes nothing more; an operator must delete it, so that it is made "
-    "anew",
+    "TopicTerminated": "the topic was terminated and takes no more messages; an operator must delete it; it is then "
+    "created anew",
     "ConsumerBusy": "the broker allows no further reader of this topic; an operator must raise maxConsumersPerTopic "
     "or maxConsumersPerSubscription, or stop an exclusive reader",
     "ProducerBusy": "the broker allows no further writer to this topic; an operator must raise maxProducersPerTopic",
