@@ -6,25 +6,30 @@ the tests can take one between this call and the program's start, which is secon
 
 import random
 import socket
+from collections.abc import Callable
 from typing import Final
 
 LOWEST, HIGHEST = 10_240, 32_767
 """Linux gives away 32,768 to 60,999, other systems 49,152 to 65,535."""
-_CHANCE: Final = random.SystemRandom()
+_draw: Final = random.SystemRandom().randint
 """Two runs at once, and the two processes of one run, are seeded alike and must not choose alike."""
 
 
 class FreePorts:
-    """Ports of loopback from `lowest` to `highest`, each given once."""
+    """Ports of loopback, each given once.
 
-    def __init__(self, lowest: int = LOWEST, highest: int = HIGHEST) -> None:
-        self._range = lowest, highest
+    Args:
+        draw: a port by chance, of those from the first number to the second.
+    """
+
+    def __init__(self, draw: Callable[[int, int], int] = _draw) -> None:
+        self._draw = draw
         self._given: set[int] = set()
 
     def take(self) -> int:
         """One on which nobody listens now."""
         while True:
-            port = _CHANCE.randint(*self._range)
+            port = self._draw(LOWEST, HIGHEST)
             if port in self._given:
                 continue
             with socket.socket() as probe:

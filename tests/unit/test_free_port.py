@@ -12,6 +12,14 @@ def test_each_is_another_one() -> None:
 
 
 def test_one_that_is_taken_is_not_given() -> None:
-    low = free_port()
-    with socket.create_server(("127.0.0.1", low)):
-        assert low < FreePorts(low, low + 20).take() <= low + 20
+    taken, free = free_port(), free_port()
+    draws = iter([taken, taken, free])
+    with socket.create_server(("127.0.0.1", taken)):
+        assert FreePorts(lambda *_: next(draws)).take() == free
+
+
+def test_one_that_was_given_is_not_given_again() -> None:
+    first, second = free_port(), free_port()
+    draws = iter([first, first, second])
+    ports = FreePorts(lambda *_: next(draws))
+    assert [ports.take(), ports.take()] == [first, second]
