@@ -31,7 +31,7 @@ from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.relay import answer_logs, answer_writer
+from tg_gateway.relay import answer_writer
 from tg_schema.topics import Topics
 
 
@@ -123,16 +123,24 @@ async def test_one_that_takes_too_long_fails() -> None:
         await asyncio.wait_for(it.llm.stopped.wait(), DEADLINE)
 
 
-async def test_a_response_too_large_to_be_kept_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_logs, "MAX_KEPT_BYTES", 2000)
-    async with open_pair() as it:
-        made = await it.one.responses.create(model=MODEL, input="500", background=True)
-        it.step(500)
-        final = await poll(it.other, made.id)
-        assert (final.status, final.error.message.split(":")[0]) == (
-            "failed",
-            "the response is larger than what is kept",
-        )
+class _Narrow(PassingBus):
+    """Takes messages of 2,000 bytes."""
+
+    max_message = 2000
+
+
+async def test_a_response_too_large_to_be_kept_says_so() -> None:
+    bus = MemoryBus()
+    async with (
+        open_gateway(bus=bus),
+        Requestor(_Narrow(bus), Topics(), queues=QUEUES) as requestor,
+        Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as gateway,
+        client_of(gateway) as client,
+    ):
+        made = await client.responses.create(model=MODEL, input="500", background=True)
+        final = await poll(client, made.id)
+        said = final.error.message.split(":")[0]
+        assert (final.status, said) == ("failed", "the response is larger than what is kept")
 
 
 async def test_a_bus_that_takes_no_events_does_not_stop_the_model() -> None:
