@@ -13,8 +13,10 @@ from typing_extensions import override
 from tests.flow.background_asking import poll
 from tests.flow.open_gateway import CONFIG
 from tests.flow.waiting_band import FLEX, ONCE, Band, BusyLlm, ask, count_band, open_band, serve
+from tests.observed_calls import observe_calls
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
+from tg_base.client.admission import AdmissionControl
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.access import Limits
@@ -106,7 +108,7 @@ async def test_a_pause_outlives_its_gateway_and_ends_with_the_time_to_begin() ->
         assert ((await client.responses.retrieve(made.id)).status, it.llm.order) == ("queued", ["work", "other"])
 
 
-async def test_of_those_behind_their_pause_one_looks_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_those_behind_their_pause_one_looks_for_room() -> None:
     async with open_band() as it:
         client = await it.open_gateway()
         work, resumes = await it.occupy(client), time.time() + 3
@@ -122,15 +124,9 @@ async def test_of_those_behind_their_pause_one_looks_for_room(monkeypatch: pytes
                 assert kind_of(await anext(entries)) == TAKEN
         work = await it.occupy(client)
         looks = Counter[object]()
-        find_room = it.requestors[0].admission.room
-
-        def count(queue: str) -> int:
-            looks[asyncio.current_task()] += 1
-            return find_room(queue)
-
-        monkeypatch.setattr(it.requestors[0].admission, "room", count)
         # The band has nothing else: whoever looks is behind its pause, and they end theirs at one time.
-        await until(lambda: max(looks.values(), default=0) == 3)
+        with observe_calls(AdmissionControl.room, lambda _: looks.update([asyncio.current_task()])):
+            await until(lambda: max(looks.values(), default=0) == 3)
         assert len(looks) == 1
         for _ in range(4):
             it.llm.steps.release()
