@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from typing_extensions import override
@@ -9,13 +10,14 @@ from typing_extensions import override
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.network_bus import NetworkBus
 from tests.fakes.passing_bus import PassingBus
+from tests.observed_calls import observe_calls
 from tests.until import until
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.protocol import MAX_REQUEST_BYTES, PART_BYTES, WINDOW_BYTES, HeartbeatTiming, Route
 from tg_base.runtime import MAX_QUICK_BYTES, running
-from tg_base.server import Processor, processor
+from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, decode
 from tg_schema.errors import TooLarge
 from tg_schema.topics import Topics
@@ -163,9 +165,7 @@ async def test_what_is_larger_than_parts_may_be_is_refused_before_it_is_queued(r
     assert not llm.requests
 
 
-async def test_requests_that_come_together_are_read_in_turns(
-    route: Completions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_requests_that_come_together_are_read_in_turns(route: Completions) -> None:
     turn = 0
     read_in: list[int] = []
 
@@ -175,12 +175,10 @@ async def test_requests_that_come_together_are_read_in_turns(
             turn += 1
             await asyncio.sleep(0)
 
-    def spy(kind: type[object], body: bytes) -> object:
-        if kind is TextCompletionRequest:
+    def note(arguments: Mapping[str, Any]) -> None:
+        if arguments["kind"] is TextCompletionRequest:
             read_in.append(turn)
-        return decode(kind, body)
 
-    monkeypatch.setattr(processor, "decode", spy)
     bus, llm = MemoryBus(), CountingLlm()
     async with (
         Processor(bus, TOPICS, llm, (route,)),
@@ -188,6 +186,7 @@ async def test_requests_that_come_together_are_read_in_turns(
         running(count_turns()),
     ):
         client = LlmClient(requestor, route)
-        answers = await asyncio.gather(*(client.request("x" * 2 * MAX_QUICK_BYTES, "3") for _ in range(8)))
+        with observe_calls(decode, note):
+            answers = await asyncio.gather(*(client.request("x" * 2 * MAX_QUICK_BYTES, "3") for _ in range(8)))
     assert answers == ["0 1 2 "] * 8
     assert len(read_in) == len({*read_in}) == 8

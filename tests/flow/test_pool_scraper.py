@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -11,9 +11,9 @@ import structlog
 
 from tests.fakes.model_server import ModelServer, PageFault
 from tests.fakes.model_server_pages import Load, sglang_page, triton_page, vllm_page
+from tests.observed_calls import observe_calls
 from tg_base.instances import Endpoint, LoadReport
 from tg_base.pools import read_page
-from tg_base.pools import scraper as scraper_module
 from tg_base.pools.scraper import MAX_INLINE_BYTES, ScrapeOptions, Scraper
 
 PATIENT = ScrapeOptions(interval=0.005, timeout=20)
@@ -161,21 +161,20 @@ async def test_a_follower_that_fails_ends_no_look(servers: list[ModelServer]) ->
         assert scraper.failing == {server.address: "a defect, whose traceback is in the log"}
 
 
-async def test_a_huge_page_is_read_beside_the_loop(servers: list[ModelServer], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_huge_page_is_read_beside_the_loop(servers: list[ModelServer]) -> None:
     threads: dict[int, set[int]] = {}
 
-    def read(page: bytes, kind: str, now: float) -> LoadReport | None:
-        threads.setdefault(len(page), set()).add(threading.get_ident())
-        return read_page(page, kind, now)
+    def note(arguments: Mapping[str, Any]) -> None:
+        threads.setdefault(len(arguments["page"]), set()).add(threading.get_ident())
 
-    monkeypatch.setattr(scraper_module, "read_page", read)
     told = Reports()
     small, huge = servers[:2]
     small.page = vllm_page(Load(1))
     huge.page = vllm_page(Load(2)) + b"# more\n" * (MAX_INLINE_BYTES // 7)
-    async with Scraper(told, PATIENT) as scraper:
-        scraper.update(endpoints(small, huge))
-        await told.queued(small, 1)
-        await told.queued(huge, 2)
+    with observe_calls(read_page, note):
+        async with Scraper(told, PATIENT) as scraper:
+            scraper.update(endpoints(small, huge))
+            await told.queued(small, 1)
+            await told.queued(huge, 2)
     assert threads.pop(min(threads)) == {threading.get_ident()}
     assert threading.get_ident() not in set().union(*threads.values())
