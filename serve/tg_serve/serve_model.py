@@ -53,7 +53,20 @@ def _take_engine_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--log-level", type=click.Choice(get_args(LogLevel)), default="info", show_default=True)
 @version_option("tokengrid-serve")
 @_take_engine_options
-def serve_model(
+def serve_model(**words: Any) -> None:
+    """Serve a model at LMTP, for LMQL: PATH.gguf, hf:OWNER/NAME/FILE, a configured model, or a provider's.
+
+    NAME=VALUE sets an option of the provider, such as slots=4. Without MODEL, or with auto, all models of the
+    configuration are served: each is loaded for its first request, and unloaded when nobody uses it.
+
+    All other protocols are served too, as by tg-serve.
+
+    Exit codes: 0 stopped, 1 error, 2 wrong usage, 130 or 143 stopped at once.
+    """
+    run_server(read_order(**words))
+
+
+def read_order(
     *,
     model: str,
     pairs: tuple[str, ...],
@@ -66,15 +79,11 @@ def serve_model(
     log_format: LogForm,
     log_level: LogLevel,
     **engine: Any,
-) -> None:
-    """Serve a model at LMTP, for LMQL: PATH.gguf, hf:OWNER/NAME/FILE, a configured model, or a provider's.
+) -> ServeOptions:
+    """What the words of the command mean.
 
-    NAME=VALUE sets an option of the provider, such as slots=4. Without MODEL, or with auto, all models of the
-    configuration are served: each is loaded for its first request, and unloaded when nobody uses it.
-
-    All other protocols are served too, as by tg-serve.
-
-    Exit codes: 0 stopped, 1 error, 2 wrong usage, 130 or 143 stopped at once.
+    Raises:
+        UsageError: they mean nothing here; it says what to write.
     """
     for name, instead in _ENGINE_ALONE.items():
         if engine[name] is not None:
@@ -86,7 +95,7 @@ def serve_model(
         raise click.UsageError(
             "auto serves the models of the configuration as it says: name a model, or leave the rest out"
         )
-    order = ServeOptions(
+    return ServeOptions(
         file=config,
         bus=bus,
         host=host,
@@ -98,7 +107,6 @@ def serve_model(
         log_form=log_format,
         log_level=log_level,
     )
-    run_server(order)
 
 
 def main() -> None:

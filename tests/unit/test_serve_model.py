@@ -7,9 +7,7 @@ from click.testing import CliRunner
 
 from tg_base.config import CliOverrides, Config, TextCompletionConfig
 from tg_base.config.model import ModelConfig
-from tg_serve import serve_model as module
-from tg_serve.options import ServeOptions
-from tg_serve.serve_model import serve_model
+from tg_serve.serve_model import read_order, serve_model
 
 MODELS = {"small": ModelConfig(provider="llama-cpp"), "large": ModelConfig(provider="vllm")}
 CONFIG = Config(models=MODELS, flows={"default": {"text-completion": TextCompletionConfig(model="small")}})
@@ -27,12 +25,10 @@ CONFIG = Config(models=MODELS, flows={"default": {"text-completion": TextComplet
         (["m.gguf", "--host", "0.0.0.0", "--bus", "pulsar://h:1"], {"host": "0.0.0.0", "bus": "pulsar://h:1"}),
     ],
 )
-def test_what_is_served(arguments: list[str], meant: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    orders: list[ServeOptions] = []
-    monkeypatch.setattr(module, "run_server", orders.append)
-    done = CliRunner().invoke(serve_model, arguments)
-    assert done.exit_code == 0, done.output
-    assert {name: getattr(orders[0], name) for name in meant} == meant
+def test_what_is_served(arguments: list[str], meant: dict[str, Any]) -> None:
+    words = serve_model.make_context("tg-serve-model", arguments).params
+    order = read_order(**words)
+    assert {name: getattr(order, name) for name in meant} == meant
 
 
 @pytest.mark.parametrize(
