@@ -68,6 +68,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.now
 
+    def suspend(self, seconds: float) -> None:
+        """Time passes, and nothing of the process runs meanwhile, as between SIGSTOP and SIGCONT."""
+        self._virtual.now += seconds
+
     @override
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         future = super().run_in_executor(executor, func, *args)

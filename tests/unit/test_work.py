@@ -1,13 +1,13 @@
 """Whether a request that may have been delivered before is begun: only on a fresh answer to a question of its own."""
 
 import asyncio
-import time
 from collections.abc import Callable
 
 import msgspec
 from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
+from tests.virtual_time import VirtualTimeLoop, in_virtual_time
 from tg_base.protocol import RequestHeaders, Route, StreamKey
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.request_task import RequestTask
@@ -91,6 +91,7 @@ async def test_a_fresh_answer_begins_it() -> None:
     assert reply.records[-1].last
 
 
+@in_virtual_time
 async def test_a_late_answer_or_one_to_another_question_begins_nothing() -> None:
     work, reply, llm = await begun(patience=QUICK_SECONDS)
     first = await reply.asked.get()
@@ -106,11 +107,14 @@ async def test_a_late_answer_or_one_to_another_question_begins_nothing() -> None
     assert not llm.requests
 
 
+@in_virtual_time
 async def test_what_was_confirmed_before_its_process_was_suspended_is_asked_about_again() -> None:
     work, reply, llm = await begun(patience=QUICK_SECONDS)
     work.confirm(await reply.asked.get())
-    # Nothing of this process runs meanwhile; its requestor has asked another one.
-    time.sleep(2 * QUICK_SECONDS)  # noqa: ASYNC251 - as SIGSTOP does
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    # Its requestor has asked another one meanwhile.
+    loop.suspend(2 * QUICK_SECONDS)
     await reply.asked.get()
     assert not llm.requests
     work.stop()
