@@ -4,12 +4,14 @@ import asyncio
 import sys
 
 import pytest
+from aiohttp import ClientSession
 from openai import AsyncOpenAI
 
 from tests.connected.pipeline import Part, Pipeline
 from tests.connected.test_skewed_clocks import SKEWED_SERVE, TEN_MINUTES
 from tests.fakes.live_openai import MODEL, LiveOpenAi
 from tests.flow.background_asking import poll
+from tests.pulsar_server import PulsarServer
 from tests.until import until
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
@@ -40,8 +42,26 @@ async def put(client: AsyncOpenAI, seconds: float) -> str:
     return made.id
 
 
+async def count_backlog(pulsar: PulsarServer, flow: str) -> float:
+    """How many wait in the band of a flow, as docs/gateway.md says: by the broker's own metrics."""
+    async with ClientSession() as http, http.get(f"{pulsar.admin_url}/metrics/") as page:
+        lines = (await page.text()).splitlines()
+    wanted = ("pulsar_subscription_back_log{", "/tg-band-", flow, 'subscription="tg-band"')
+    found = [line for line in lines if all(word in line for word in wanted)]
+    return sum(float(line.split("}")[1].split()[0]) for line in found) if found else -1.0
+
+
+async def until_backlog(pulsar: PulsarServer, flow: str, count: int) -> None:
+    """Until so many wait."""
+    async with asyncio.timeout(60):
+        while True:
+            if await count_backlog(pulsar, flow) == count:
+                return
+            await asyncio.sleep(0.5)
+
+
 async def test_what_waits_expires_when_its_time_is_over_whatever_its_gateways_clocks_show(
-    live_model: LiveOpenAi, line: Pipeline
+    live_model: LiveOpenAi, line: Pipeline, pulsar: PulsarServer
 ) -> None:
     gateways = await start(line)
     ahead, behind = (client_of(gateway) for gateway in gateways)
@@ -55,6 +75,8 @@ async def test_what_waits_expires_when_its_time_is_over_whatever_its_gateways_cl
         for name, other in lost.items():
             assert "expired" in (await poll(other, name)).error.message
         assert {(await other.responses.retrieve(name)).status for name, other in names.items()} == {"queued"}
+        # What waits is told by the broker.
+        await until_backlog(pulsar, line.flow, len(names))
         live_model.finish.set()
         live_model.speak.set()
         await work

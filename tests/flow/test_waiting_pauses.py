@@ -162,6 +162,30 @@ async def test_what_is_cancelled_after_a_lost_attempt_does_not_count_as_waiting(
         assert (count_waiting() - 1 - before, it.llm.order) == (0, ["work", "last"])
 
 
+@pytest.mark.parametrize(
+    "notes",
+    [
+        [label_taken("dead")],
+        # In a pause.
+        [*LOST, label_returned("dead", 0.0), label_taken("other")],
+        LOST,
+    ],
+)
+async def test_what_a_dead_gateway_has_taken_counts_as_taken_once(notes: list[Mapping[str, str]]) -> None:
+    async with open_band() as it:
+        client = await it.open_gateway(limits=Limits(silence=0.1, attempt_pause=0.0))
+        work, before = await it.occupy(client), count_waiting()
+        made = await ask(client, "made")
+        for note in notes:
+            await it.bus.append(CONFIG.topics.kept(made.id), b"", note)
+        for _ in range(2):
+            it.llm.steps.release()
+        await work
+        assert (await poll(client, made.id)).status == "completed"
+        # The dead one has counted it.
+        assert count_waiting() - 1 - before == 0
+
+
 class SilentLlm(BusyLlm):
     """Its first answer stalls, as that of a server whose machine has vanished, behind some words or none."""
 

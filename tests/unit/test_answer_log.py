@@ -190,8 +190,8 @@ def write(written: str, place: int) -> Written:
         ("+a !a c ?a", "a", 1, "cancelled"),
         ("+a !a ?a c", "", 1, "waiting cancelled"),
         # Whoever takes it over before it asks has used none.
-        ("+a b>a !b", "b", 1, "repeatable"),
-        ("+a b>a e_a p_a", "b", 0, "waiting"),
+        ("+a b>a !b", "b", 1, "repeatable again"),
+        ("+a b>a e_a p_a", "b", 0, "waiting again"),
         # The version before does not say whose its entries are, so nobody could tell its late ones.
         (".a !a", "a", 1, ""),
         (".a !a ?a", "a", 1, ""),

@@ -24,6 +24,7 @@ POISON = Counter("tg_poison_messages_total", "Messages that nobody can read", ["
 READER_ENDS = Counter("tg_reader_ends_total", "Subscriptions that ended by themselves, to be opened again", [])
 REFUSALS = Counter("tg_refusals_total", "Requests refused unasked, by reason", ["service", "reason"])
 BAND = Counter("tg_band_total", "Requests that waited on the bus, by what became of them", ["service", "event"])
+BAND_MADE = Gauge("tg_band_made", "Requests that waited on the bus and are asked for now", ["service"])
 WARM = Counter("tg_warm_requests_total", "Requests sent past the queue by their cache key", ["service", "event"])
 TASKS = Gauge("tg_tasks", "Tasks on the event loop now")
 

@@ -165,7 +165,7 @@ class AnswerLog:
         asked: whether the taker has said that a model is asked.
         attempts: how many were begun, less those that no model was asked in after all.
         lost: whether the last attempt was lost, and nobody has taken it since.
-        again: whether the taker makes the next attempt after one that was lost.
+        again: whether the taker comes after one that was lost, with its attempt or before it could ask.
         resumes: after a lost attempt: when the next one may begin, by the wall clock.
         cancelled: whether a client has cancelled it.
         outcome: how it stands.
@@ -303,8 +303,8 @@ class AnswerLog:
         """Of several who take it at a time the first has it, and only that one asks or returns it."""
         properties, claim = entry.properties, entry.properties.get(_CLAIM, "")
         if kind == TAKEN and (not self.taker or (self._is_free and properties.get(_OVER) == self.taker)):
+            self.again, self.lost, self.asked = self.lost or bool(self.taker), False, False
             self.taker, self._tells, self._signs = claim, _TELLS in properties, _SIGNS in properties
-            self.again, self.lost, self.asked = self.lost, False, False
         elif not claim or claim != self.taker:
             return
         elif kind == ASKED:

@@ -18,7 +18,7 @@ from tg_base.bus import Delivery
 from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Subscriptions
 from tg_base.runtime import report, running, translate_defects
-from tg_base.telemetry import POISON
+from tg_base.telemetry import BAND_MADE, POISON
 from tg_gateway.dialects import Ask, Call, Catalogue, Dialect
 from tg_gateway.dialects.answers import Background, Waiting
 from tg_gateway.relay.background_runs import AttemptLost, BackgroundRuns
@@ -301,7 +301,9 @@ class Band:
         self._making.add(task)
         lane.asked.add(name)
         try:
-            if not await self._runs.go_on(asked, background, entry, claim, lambda: lane.starting.discard(name)):
+            with BAND_MADE.labels(lane.route.spec.name).track_inprogress():
+                ended = await self._runs.go_on(asked, background, entry, claim, lambda: lane.starting.discard(name))
+            if not ended:
                 lane.asked.discard(name)
                 return await self._outlast(lane, name, claim)
         except TgError as error:
