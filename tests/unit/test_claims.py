@@ -9,6 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 
+import pytest
 from typing_extensions import override
 
 from tests.fakes.passing_bus import PassingBus
@@ -17,7 +18,7 @@ from tg_base.bus import Bus, Entry, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.runtime import running
 from tg_gateway.dialects.answers import Answer, Background, KeptAnswer
-from tg_gateway.relay.answer_log import ASKED, CANCEL, RETURNED, AnswerLog, label_claim
+from tg_gateway.relay.answer_log import ASKED, CANCEL, END, LOST, RETURNED, AnswerLog, kind_of, label_claim, label_taken
 from tg_gateway.relay.answer_logs import AnswerLogs
 from tg_gateway.relay.answer_store import AnswerStore
 from tg_gateway.relay.answer_writer import AnswerWriter
@@ -208,10 +209,18 @@ def before_end(entries: tuple[Entry, ...]) -> Iterator[Entry]:
 
 
 def count_asked(entries: tuple[Entry, ...]) -> int:
-    """How many have said that they ask a model, and not that there was no room."""
-    noted = [entry.properties for entry in before_end(entries) if "spent" not in entry.properties]
-    notes = {(properties["kind"], properties.get("claim")) for properties in noted}
-    return sum(kind == ASKED and (RETURNED, claim) not in notes for kind, claim in notes)
+    """How many have said that they ask a model, and not that there was no room, before they were taken for dead."""
+    asked, given_up = set[str](), set[str]()
+    for properties in (entry.properties for entry in before_end(entries)):
+        kind, claim = properties["kind"], properties.get("claim", "")
+        if kind == ASKED:
+            asked.add(claim)
+        elif kind == LOST:
+            # What its gateway says later, when it is awake again, is passed over.
+            given_up.add(claim)
+        elif kind == RETURNED and "spent" not in properties and claim not in given_up:
+            asked.discard(claim)
+    return len(asked)
 
 
 @in_virtual_time
@@ -262,4 +271,30 @@ async def test_what_is_cancelled_while_its_taker_pauses_ends_when_that_reads_on(
     assert claim.mine
     await waiting.reload(None, "r", claim)
     assert (claim.mine, claim.log.outcome) == (False, "cancelled")
+    await bus.aclose()
+
+
+class OvertakenBus(PassingBus):
+    """A reader's. Before an end of that one a gateway takes the answer and asks a model."""
+
+    @override
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        if properties["kind"] == END:
+            taker = AnswerLog(await self.read(topic)).taker
+            for note in (label_taken("other", taker), label_claim(ASKED, "other")):
+                await super().append(topic, b"", note)
+        return await super().append(topic, body, properties)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+async def test_a_reader_does_not_call_expired_what_a_gateway_begins_meanwhile(taken: bool) -> None:
+    bus = MemoryBus()
+    await AnswerStore(AnswerLogs(bus, Topics())).waiting.put(None, background(), 0.0)
+    if taken:
+        await bus.append(Topics().kept("r"), b"", label_taken("dead"))
+    assert (await AnswerStore(AnswerLogs(OvertakenBus(bus), Topics())).read("", "r")).outcome == "running"
+    assert kind_of((await bus.read(Topics().kept("r")))[-1]) == END
+    # Nor does it hide what the gateway says.
+    await AnswerStore(AnswerLogs(bus, Topics())).logs.declare("r", "ended", b"answer", by="other")
+    assert (await AnswerStore(AnswerLogs(bus, Topics())).read("", "r")).end == b"answer"
     await bus.aclose()

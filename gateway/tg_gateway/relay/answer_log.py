@@ -257,6 +257,11 @@ class AnswerLog:
         # Signed: if its taker has returned it meanwhile, this is none of its end.
         return label_end("died", claim=self.claim, frees=frees, by=self.taker)
 
+    def label_expiry(self) -> Mapping[str, str]:
+        """The properties of the end that a reader appends if it waits for longer than it may."""
+        # Signed, also where nobody has it: if somebody takes it meanwhile, a model may be asked, and this is no end.
+        return {**label_end(self.overdue, claim=self.claim), _BY: self.taker}
+
     @property
     def overdue(self) -> Outcome:
         """How it ends if it waits for longer than it may."""

@@ -178,6 +178,11 @@ class AnswerLogs:
         self.written.mark(name, waits=False)
         await self.bus.append(self.topic(name), body, label_end(outcome, claim=claim, by=by))
 
+    async def declare_expired(self, name: str, log: AnswerLog) -> None:
+        """Append an end, unless somebody takes it meanwhile: one that waits for longer than it may. Raises BusError."""
+        self.written.mark(name, waits=False)
+        await self.bus.append(self.topic(name), b"", log.label_expiry())
+
     async def declare_dead(self, name: str, log: AnswerLog) -> None:
         """Have the log say that its writer is lost: it waits again, or that is its end. Raises BusError."""
         if log.repeatable:

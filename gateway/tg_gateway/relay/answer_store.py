@@ -103,7 +103,7 @@ class AnswerStore:
         if log.outcome == "running" and not log.waiting and self._seen.is_silent(name, log.position):
             await self.logs.declare_dead(name, log)
         elif log.is_expired(self.logs.clock()):
-            await self.logs.declare(name, log.overdue, claim=log.claim)
+            await self.logs.declare_expired(name, log)
         else:
             return log.answer
         return (await self.logs.load(owner, name)).answer
@@ -133,7 +133,7 @@ class AnswerStore:
             async for entry in entries:
                 if entry is None:
                     if log.is_expired(self.logs.clock()):
-                        await self.logs.declare(name, log.overdue, claim=log.claim)
+                        await self.logs.declare_expired(name, log)
                     elif log.waiting:
                         yield b""
                     else:
