@@ -62,6 +62,7 @@ class BandBounds:
         found = [(name, *known) for name, known in self._waiting.items() if crowded or known[0] == key]
         for name, _, until in found:
             if until <= now:
+                self._answers.count_kept(name)
                 self.forget(name)
         for name, owner, until in found[:CHECKED_AT_ONCE]:
             if until > now and not await self._answers.contains(owner, name):

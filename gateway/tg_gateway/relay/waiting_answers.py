@@ -84,5 +84,12 @@ class WaitingAnswers:
     async def contains(self, key: str | None, name: str) -> bool:
         """Whether no model was asked for it, and it has no end. Raises BusError as `claim`."""
         with suppress(NotFound):
-            return (await self._logs.load(self._logs.owner(key), name)).waiting
+            if (await self._logs.load(self._logs.owner(key), name)).waiting:
+                return True
+            # Others do not count what this gateway has put.
+            self.count_kept(name)
         return False
+
+    def count_kept(self, name: str) -> None:
+        """One that has left the band, or whose time is over, counts among those that are kept."""
+        self._logs.written.mark(name, waits=False)

@@ -31,7 +31,7 @@ class Written:
 
 
 class WrittenAnswers:
-    """Counts by name, and by key, in the order of writing.
+    """Counts by name, and by key, in the order of writing, or of the end of waiting.
 
     Args:
         bus: has their logs.
@@ -69,9 +69,10 @@ class WrittenAnswers:
             self._written[name] = replace(written, size=written.size + size)
 
     def mark(self, name: str, *, waits: bool) -> None:
-        """It waits for room, or no more."""
-        if (written := self._written.get(name)) is not None:
-            self._written[name] = replace(written, waits=waits)
+        """It waits for room, or no more; then it is new among those that make room for others."""
+        written = self._written.get(name)
+        if written is not None and written.waits != waits:
+            self.add(name, replace(written, waits=waits))
 
     async def make_room(self, key: str, now: float) -> None:
         """Erase a few that have expired, or are the oldest of a key that is over its bounds. Raises BusError."""
@@ -92,7 +93,7 @@ class WrittenAnswers:
         """Answers that have expired, and the oldest of a key that is over its bounds."""
         chosen = list[str]()
         for name, written in self._written.items():
-            # They are in the order of writing, which is that of expiry, but for those that wait.
+            # They are in the order of expiry, but for those that wait, or have waited for less long than others.
             if (written.expires > now and not written.waits) or len(chosen) == MAX_ERASED_AT_ONCE:
                 break
             chosen += [name] if written.expires <= now else []
