@@ -152,6 +152,26 @@ async def test_a_namespace_that_makes_no_topics_is_named(pulsar: PulsarServer) -
             await bus.publish(f"persistent://{namespace.name}/x", b"", {})
 
 
+async def test_a_namespace_that_makes_no_subscriptions_is_named(pulsar: PulsarServer) -> None:
+    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
+        namespace = Namespace(pulsar, http)
+        await namespace.create()
+        await namespace.limit("autoSubscriptionCreation", {"allowAutoSubscriptionCreation": False})
+        topic = f"persistent://{namespace.name}/x"
+        with pytest.raises(BusError, match=r"allowAutoSubscriptionCreation.* an operator must allow that"):
+            async with bus.subscribe(topic, "g"):
+                pass
+
+
+async def test_a_namespace_that_takes_encrypted_messages_only_is_named(pulsar: PulsarServer) -> None:
+    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
+        namespace = Namespace(pulsar, http)
+        await namespace.create()
+        await namespace.limit("encryptionRequired", value=True)
+        with pytest.raises(BusError, match=r"an operator must allow others \(encryptionRequired\)"):
+            await bus.publish(f"persistent://{namespace.name}/x", b"", {})
+
+
 async def test_a_topic_that_was_terminated_says_what_to_do(pulsar: PulsarServer) -> None:
     async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
         namespace = Namespace(pulsar, http)

@@ -12,6 +12,7 @@ import pulsar
 from tg_base.bus.core import BusOptions
 from tg_base.bus.pulsar.client_log import client_log
 from tg_base.bus.pulsar.handshake import Refusal, find_refusal
+from tg_base.bus.pulsar.wire import producer_command, subscribe_command
 from tg_schema.errors import BadRequest, BusError, TooLarge
 
 OPERATION_TIMEOUT_SECONDS = 5
@@ -112,24 +113,48 @@ class Broker:
         if refusal is not None and refusal.lasting:
             raise BusError(f"{refusal.sentence} ({self._address})")
 
-    def explain(self, error: BusError, topic: str | None = None) -> BusError:
+    def explain(self, error: BusError, topic: str | None = None, group: str | None = None) -> BusError:
         """The same error for an operator: with the topic's namespace, the broker's address, and why we cannot connect.
 
         Blocks.
+
+        Args:
+            error: of a call that failed.
+            topic: what was to be opened.
+            group: as which subscription.
         """
         failure = self.connect_failure(EXPLAIN_TIMEOUT_SECONDS)
         if failure is not None:
             return BusError(f"no broker answers at {self._address}: {failure}; start it, or correct the URL of the bus")
-        refusal = self._refusal(EXPLAIN_TIMEOUT_SECONDS)
+        opening = subscribe_command(topic, group) if topic is not None and group is not None else None
+        refusal = self._refusal(EXPLAIN_TIMEOUT_SECONDS, opening)
         if refusal is not None:
             return BusError(f"{refusal.sentence} ({self._address})")
         where = "" if topic is None else f"namespace {topic.partition('://')[2].rpartition('/')[0]} of "
         return BusError(f"{error.message} ({where}{self._address})")
 
-    def _refusal(self, timeout: float) -> Refusal | None:
+    def explain_producer(self, error: BusError, topic: str) -> BusError:
+        """The error of a producer that could not be opened: what the broker says, if its client has hidden it; blocks.
+
+        Clients of a gateway read it, so it has no address.
+        """
+        if error.message != _SENTENCES["Timeout"]:
+            return error
+        refusal = self._refusal(EXPLAIN_TIMEOUT_SECONDS, producer_command(topic))
+        return error if refusal is None else BusError(refusal.sentence)
+
+    def _refusal(self, timeout: float, opening: bytes | None = None) -> Refusal | None:
         host, port = self._place
         token = None if self._token is None else self._token()
-        return find_refusal(host, port, token, tls=self._tls, authorities=self._options.trust_certs, timeout=timeout)
+        return find_refusal(
+            host,
+            port,
+            token,
+            tls=self._tls,
+            authorities=self._options.trust_certs,
+            timeout=timeout,
+            opening=opening,
+        )
 
 
 def look_up(client: pulsar.Client, topic: str | None = None) -> None:

@@ -7,19 +7,13 @@ timeout. This module asks the broker once, and turns its reply into an error mes
 import contextlib
 import socket
 import ssl
-import struct
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-_CONNECT, _ERROR = 2, 14
-"""`BaseCommand.Type` of PulsarApi.proto, and the field of `BaseCommand` that holds such a command."""
-_AUTHENTICATION_ERROR, _NOT_ALLOWED_ERROR = 3, 22
+from tg_base.bus.pulsar.wire import connect_command, read_error, receive_reply
+
+_METADATA_ERROR, _AUTHENTICATION_ERROR, _NO_SUBSCRIPTION, _NOT_ALLOWED_ERROR = 1, 3, 12, 22
 """`ServerError` of PulsarApi.proto."""
-_PROTOCOL_VERSION: Final = 19
-"""The version of Pulsar 2.10. A broker accepts any version, and uses the lower of the two."""
-MAX_REPLY_BYTES: Final = 16 * 1024
-_VARINT, _BYTES = 0, 2
 
 _UNAUTHENTICATED = "the broker asks for a token; set token_file or token_env of [bus.options]"
 _REJECTED = "the broker rejects our token; an operator must configure a valid one that has not expired"
@@ -32,6 +26,13 @@ _HTTP = "this port speaks HTTP; write the broker's binary port, by default 6650,
 _BAD_CERTIFICATE = (
     "the broker's certificate is refused ({}); set trust_certs of [bus.options] to its authority, and name the host in "
     "the URL as the certificate does"
+)
+_UNSUBSCRIBED = (
+    "the broker creates no subscriptions by itself (allowAutoSubscriptionCreation); an operator must allow that, or "
+    "create this one (pulsar-admin topics create-subscription)"
+)
+_UNENCRYPTED = (
+    "the broker takes encrypted messages only, and ours are not; an operator must allow others (encryptionRequired)"
 )
 
 
@@ -48,7 +49,14 @@ class Refusal(NamedTuple):
 
 
 def find_refusal(
-    host: str, port: int, token: str | None, *, tls: bool, authorities: Path | None, timeout: float
+    host: str,
+    port: int,
+    token: str | None,
+    *,
+    tls: bool,
+    authorities: Path | None,
+    timeout: float,
+    opening: bytes | None = None,
 ) -> Refusal | None:
     """Connect once, as the client does; blocks. None = the broker accepts us, or gives no reason.
 
@@ -58,7 +66,8 @@ def find_refusal(
         token: what the client shows; None = nothing.
         tls: whether the client uses TLS.
         authorities: PEM file of the authorities whose certificates are trusted; None = the public ones.
-        timeout: seconds for each of connecting, the handshake of TLS, and the reply.
+        timeout: seconds for each of connecting, the handshake of TLS, and a reply.
+        opening: a command of `wire` that is sent once we are taken: that which the client was refused.
     """
     try:
         context = ssl.create_default_context(cafile=authorities) if tls else None
@@ -69,8 +78,12 @@ def find_refusal(
             connection = stack.enter_context(socket.create_connection((host, port), timeout))
             if context is not None:
                 connection = stack.enter_context(context.wrap_socket(connection, server_hostname=host))
-            connection.sendall(_connect_command(token))
-            return _read_reply(_receive(connection), token, tls=tls)
+            connection.sendall(connect_command(token))
+            refusal = _read_reply(receive_reply(connection), token, tls=tls)
+            if refusal is not None or opening is None:
+                return refusal
+            connection.sendall(opening)
+            return _read_opened(receive_reply(connection))
     except ssl.SSLCertVerificationError as error:
         return Refusal(_BAD_CERTIFICATE.format(error.verify_message), lasting=True)
     except (ssl.SSLError, ConnectionResetError) as error:
@@ -88,82 +101,18 @@ def _read_reply(reply: bytes, token: str | None, *, tls: bool) -> Refusal | None
     if not reply or reply.startswith(b"\x15\x03"):
         # 15 03 begins a TLS alert. No reply at all may mean that the port expects TLS, or that the broker shuts down.
         return None if tls else Refusal(_TLS, lasting=bool(reply))
-    error = _error_of(reply)
-    if error == _AUTHENTICATION_ERROR:
+    error = read_error(reply)
+    if error is not None and error.code == _AUTHENTICATION_ERROR:
         return Refusal(_REJECTED if token else _UNAUTHENTICATED, lasting=True)
-    return Refusal(_TOO_MANY, lasting=False) if error == _NOT_ALLOWED_ERROR else None
+    return Refusal(_TOO_MANY, lasting=False) if error is not None and error.code == _NOT_ALLOWED_ERROR else None
 
 
-def _receive(connection: socket.socket) -> bytes:
-    """The broker's first command, or the first bytes of anything else that the peer sends."""
-    reply = b""
-    while len(reply) < MAX_REPLY_BYTES:
-        part = connection.recv(MAX_REPLY_BYTES)
-        reply += part
-        if not part or (len(reply) >= 4 and len(reply) >= 4 + struct.unpack_from(">I", reply)[0]):
-            break
-    return reply
-
-
-def _connect_command(token: str | None) -> bytes:
-    """`CommandConnect` in its frame: both lengths, then the command."""
-    connect = _field(1, b"tokengrid") + _number(4, _PROTOCOL_VERSION)
-    if token is not None:
-        connect += _field(3, token.encode()) + _field(5, b"token")
-    command = _number(1, _CONNECT) + _field(_CONNECT, connect)
-    return struct.pack(">II", len(command) + 4, len(command)) + command
-
-
-def _error_of(reply: bytes) -> int | None:
-    """The `ServerError` of a `CommandError`; None for any other reply."""
-    try:
-        found = dict(_fields(reply[8:])).get(_ERROR)
-        code = dict(_fields(found)).get(2) if isinstance(found, bytes) else None
-    except (IndexError, ValueError):
+def _read_opened(reply: bytes) -> Refusal | None:
+    """What the client takes for a passing error, and tries again until its time is over."""
+    error = read_error(reply)
+    if error is None:
         return None
-    return code if isinstance(code, int) else None
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field of a protobuf message.
-
-    Raises:
-        IndexError, ValueError: the bytes are not a protobuf message.
-    """
-    at = 0
-    while at < len(message):
-        tag, at = _read_varint(message, at)
-        value, at = _read_varint(message, at)
-        if tag & 7 == _VARINT:
-            yield tag >> 3, value
-        elif tag & 7 == _BYTES:
-            yield tag >> 3, message[at : at + value]
-            at += value
-        else:
-            raise ValueError("these commands have no other wire type")
-
-
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-
-
-def _varint(value: int) -> bytes:
-    written = bytearray()
-    while value > 127:
-        written.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*written, value])
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3 | _VARINT) + _varint(value)
-
-
-def _field(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | _BYTES) + _varint(len(value)) + value
+    if error.code == _NO_SUBSCRIPTION:
+        return Refusal(_UNSUBSCRIBED, lasting=True)
+    encrypted = error.code == _METADATA_ERROR and b"encrypt" in error.text.lower()
+    return Refusal(_UNENCRYPTED, lasting=True) if encrypted else None

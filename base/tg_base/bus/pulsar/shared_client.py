@@ -71,7 +71,7 @@ class SharedClient:
         try:
             return Consumer(self.handle, topic, group, queue, after)
         except BusError as error:
-            raise self._broker.explain(error, topic) from None
+            raise self._broker.explain(error, topic, group) from None
 
     def produce(self, topic: str) -> Producer:
         """Open a producer; blocks.
@@ -80,7 +80,10 @@ class SharedClient:
             BusError: as `Producer.on`.
         """
         self._check()
-        return Producer.on(self.handle, topic)
+        try:
+            return Producer.on(self.handle, topic)
+        except BusError as error:
+            raise self._broker.explain_producer(error, topic) from None
 
     def ping(self, topic: str | None = None) -> None:
         """Return once the broker has answered, for this topic if one is given; blocks.
