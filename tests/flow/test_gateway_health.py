@@ -96,10 +96,15 @@ async def test_ready_says_what_the_bus_refuses() -> None:
         refused = f"processors cannot be asked what they serve: {REFUSAL}"
         await until(lambda: requestor.refusal)
         assert await ready(http, 503) == {"ready": False, "missing": [refused, nobody]}
-        bus.refused.clear()
         async with http.post(COMPLETION, json={"prompt": "1"}) as response:
-            assert response.status == 503
-        assert await ready(http, 503) == {"ready": False, "missing": [nobody]}
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
+            assert f"none can be asked: {REFUSAL}" in await response.text()
+        bus.refused.clear()
+        # The question that is taken at last is that of a request.
+        async with asyncio.timeout(5):
+            while await ready(http, 503) != {"ready": False, "missing": [nobody]}:
+                async with http.post(COMPLETION, json={"prompt": "1"}) as response:
+                    assert response.status == 503
 
 
 async def test_metrics(it: Opened) -> None:

@@ -112,11 +112,21 @@ class Liveness:
         while not self.presence.serving(route.request):
             self.presence.seek(route.request)
             if self.presence.is_unserved(route.request):
-                raise make_unserved_error(route)
+                # Nobody may have heard us: the next request then finds those that answer, or another reason.
+                if self._controls.refusal is not None:
+                    self.ask()
+                raise self.make_unserved_error(route)
             self.ask()
             await self.presence.wait(self._timing.interval)
             waited = True
         return waited
+
+    def make_unserved_error(self, route: Route[Any, Any]) -> Unavailable:
+        """What is told where no live processor serves a queue, with the reason if the bus lets us ask none."""
+        sentence = f"no live processor serves {route.spec.name} of flow {route.flow}"
+        if (refusal := self._controls.refusal) is not None:
+            return Unavailable(f"{sentence} as far as is known, and none can be asked: {refusal}", retry_after=1.0)
+        return Unavailable(f"{sentence}; start one, or ask again later", retry_after=1.0)
 
     def send_heartbeats(self, streams: Iterable[AskedStream]) -> None:
         """To each process that has a link to us, is new, or answers one of our streams."""
@@ -156,9 +166,3 @@ class Liveness:
         services = [service for served in dead.values() for service in served]
         was_served = any(queue in service.queues and not service.leaving for service in services)
         return (was_served and not is_recent) or self.presence.is_stalled(queue, asked_at)
-
-
-def make_unserved_error(route: Route[Any, Any]) -> Unavailable:
-    """What is told where no live processor serves a queue."""
-    sentence = f"no live processor serves {route.spec.name} of flow {route.flow}; start one, or ask again later"
-    return Unavailable(sentence, retry_after=1.0)

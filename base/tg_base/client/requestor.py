@@ -19,7 +19,7 @@ from tg_base.client.beginnings import Beginnings
 from tg_base.client.body_sender import BodySender
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
-from tg_base.client.liveness import Liveness, make_unserved_error
+from tg_base.client.liveness import Liveness
 from tg_base.client.response_stream import AskedStream, EnteredStream, ResponseStream
 from tg_base.client.shared_time import SharedTime
 from tg_base.client.warm_processes import WarmProcesses
@@ -372,7 +372,7 @@ class Requestor:
     def _check_queued(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]]) -> None:
         """Publish a request again if it was probably taken by a processor that died or is partitioned."""
         if self.presence.is_unserved(stream.route.request):
-            self._abandon(stream, make_unserved_error(stream.route))
+            self._abandon(stream, self._liveness.make_unserved_error(stream.route))
         elif self._liveness.is_lost(stream.route.request, stream.asked_at, dead):
             # A processor that takes the first copy later finds its attempt cancelled.
             self._cancel_queued(stream)
@@ -380,7 +380,7 @@ class Requestor:
 
     def _ask_elsewhere(self, stream: AskedStream) -> None:
         if self.presence.is_unserved(stream.route.request):
-            self._abandon(stream, make_unserved_error(stream.route))
+            self._abandon(stream, self._liveness.make_unserved_error(stream.route))
             return
         log.warning("stream.attempt", **stream.span.fields, attempt=stream.attempt + 1, died=stream.processor)
         ATTEMPTS.labels(stream.route.spec.name).inc()
