@@ -1,4 +1,4 @@
-"""Requestor -> queue: what its processors announce, and admission control, which rejects what would only wait.
+"""Requestor -> queue: what its processors announce, and admission control, which rejects requests that would only wait.
 
 Our share is the announced capacity minus what runs for other requestors. We may have that many requests in flight, and
 `queue` more waiting. Any further request is rejected, with the time in which the waiting ones will be answered as
@@ -30,12 +30,12 @@ class Announced:
     """What the live processors of a queue have announced, all together.
 
     Attributes:
-        queues: those that they read.
+        queues: the queues that they read.
         capacity: their slots.
         theirs: requests that they run for other requestors.
         seconds: how long their requests take; 0 = not known.
         served: whether there is any processor.
-        features: what all of them have: a request may be taken by any.
+        features: those that all of them have, since any of them may take a request.
         request_bytes: size of the largest request that all of them fetch in parts; 0 = there is none.
     """
 

@@ -1,7 +1,7 @@
-"""Requestor -> its caller -> processor: a request that nobody may begin before the caller has written that down.
+"""Requestor -> its caller -> processor: a request that no processor may begin before its caller allows it.
 
-Such a request travels without its body, as a large one does: a processor of any version asks for the body, then for a
-confirmation, and begins after that. So the confirmation behind the body is what the permit stands before.
+Such a request travels without its body, as a large one does. A processor of any version then asks for the body, next
+for a confirmation, and begins only after that. The permit holds back this confirmation.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ class BeginPermit:
     """The permit of one request, in all its attempts.
 
     Args:
-        check: whether a processor may begin. Awaited before one is told so, and again after a No.
+        check: returns whether a processor may begin. Awaited before a processor is told so, and again after a False.
 
     Attributes:
-        granted: whether one may.
-        sent: the attempt whose processor was sent the whole body; 0 = none. Another one cannot begin.
-        begun: whether one may have begun. From then on no other one is asked: it would be paid twice.
-        works: whether it has said since then that it works.
+        granted: whether a processor may begin.
+        sent: the attempt whose processor was sent the whole body; 0 = none. No other attempt can begin.
+        begun: whether a processor may have begun. From then on no other is asked, since both would be billed.
+        works: whether that processor has said since then that it works.
     """
 
     __slots__ = ("_check", "_turn", "begun", "granted", "sent", "works")
@@ -30,8 +30,8 @@ class BeginPermit:
         self.granted = self.begun = self.works = False
 
     async def grant(self) -> bool:
-        """Whether a processor may begin now. Who asks while that is checked gets the same answer."""
-        # A processor asks once a second, and a check may take longer: those behind it would become more and more.
+        """Whether a processor may begin now. Concurrent calls share one check and its answer."""
+        # A processor asks once a second, and a check may take longer: without sharing, checks would pile up.
         checked = self._turn.locked()
         async with self._turn:
             if not checked:

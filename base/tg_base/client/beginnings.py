@@ -1,4 +1,4 @@
-"""Requestor -> processor: answers what a processor asks before it begins: whether it may, and for a large body."""
+"""Requestor -> processor: answers what a processor asks before it begins: for a confirmation, or for a large body."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,7 +13,7 @@ from tg_base.runtime import report
 
 
 class Beginnings:
-    """Answers processors about streams without a record so far; for any other stream they get a cancel.
+    """Answers processors about streams that have no record yet; about any other stream they get a cancel.
 
     Args:
         controls: sends to processors.
@@ -26,12 +26,12 @@ class Beginnings:
         self._asking: set[asyncio.Task[Any]] = set()
 
     def close(self) -> None:
-        """Ask no caller any more."""
+        """Cancel the checks of permits that are still running."""
         for task in self._asking:
             task.cancel()
 
     def confirm(self, stream: AskedStream, processor: str, question: int) -> None:
-        """Confirm a possible redelivery, or that a processor may begin, only if no record of the answer has come."""
+        """Confirm that a processor may begin (after its permit, if there is one), or cancel if a record has come."""
         if stream.relayed or stream.failed:
             self._controls.cancel(processor, stream.key)
         elif (permit := stream.permit) is None or permit.sent != stream.attempt:
@@ -51,7 +51,7 @@ class Beginnings:
         permit = stream.permit
         if permit is not None and len(stream.body) <= offset + WINDOW_BYTES:
             permit.sent = stream.attempt
-            # While the body is on its way: a processor that asks to begin and then has to wait may die meanwhile.
+            # Ask while the body is on its way: a processor that had to wait for the permit later might die meanwhile.
             self._start(permit.grant())
 
     def _start(self, asking: Coroutine[Any, Any, object]) -> None:
@@ -71,6 +71,6 @@ class Beginnings:
     async def _permit_granted(self, permit: BeginPermit, stream: AskedStream, processor: str, question: int) -> None:
         key = stream.key
         granted = await permit.grant()
-        # Meanwhile it may have ended, or another processor may have been asked, which asks us itself.
+        # The stream may have ended meanwhile, or moved to another processor, which will ask for itself.
         if granted and not (stream.relayed or stream.failed) and (stream.processor, stream.key) == (processor, key):
             self._permit(permit, stream, processor, question)

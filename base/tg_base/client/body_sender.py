@@ -31,7 +31,7 @@ class BodySender:
         return tuple(self._sending)
 
     def send(self, processor: str, key: StreamKey, body: bytes, offset: int) -> None:
-        """Send `WINDOW_BYTES` of a body from this offset on. It replaces what is being sent of this stream."""
+        """Send `WINDOW_BYTES` of a body from this offset on, in place of what is being sent of this stream."""
         self.stop(key.stream)
         task = self._sending[key.stream] = asyncio.create_task(self._send(processor, key, body, offset))
         task.add_done_callback(lambda task: self._forget(key.stream, task))

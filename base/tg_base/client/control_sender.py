@@ -45,7 +45,7 @@ class ControlSender:
 
     def cancel(self, processor: str, key: StreamKey) -> None:
         """Stop an attempt that runs on this processor; repeated for `CANCEL_REPEAT_SECONDS`."""
-        # Set once: a processor that goes on sending must not prolong the repetition for ever.
+        # Keep the first time: a processor that goes on sending must not prolong the repetition for ever.
         if (processor, key) not in self._cancelled:
             self._cancelled[processor, key] = self._time() + CANCEL_REPEAT_SECONDS
         self.send(processor, Cancel((key,), CANCEL_REPEAT_SECONDS))
@@ -56,7 +56,8 @@ class ControlSender:
         """Stop an attempt that is queued or on any of its queue's processors; they remember it for `ttl` seconds."""
         told = set[str]()
         if not processors:
-            # Those that have it may only be silent. Later each such request would cost them a confirmation.
+            # Processors may read this queue although we have not heard them. Untold, they would ask for a confirmation
+            # of each such request.
             self._outbox.put(self._topics.announce, Cancel((key,), ttl))
         elif len(processors) <= MAX_TOLD_PROCESSORS:
             told.update(processors)
@@ -69,8 +70,8 @@ class ControlSender:
     def _tell_withdrawn(self, processor: str) -> None:
         """Tell a processor at once of all cancels that it has not heard of.
 
-        It has begun to serve since, and would ask about them one after the other, each for a round trip. Far from the
-        broker, an outage's queue would hold up live requests for seconds.
+        A processor that began to serve after those cancels would otherwise ask about each request in turn, at a round
+        trip each. Far from the broker, the queue of an outage would delay live requests by seconds.
         """
         untold = {key: one for key, one in self._withdrawn.items() if processor not in one.told}
         if untold:

@@ -44,7 +44,7 @@ class ReorderBuffer(Generic[T]):
         return self._known >= self.expected
 
     def on_announced(self, sent: int) -> None:
-        """The sender has announced that it sent everything up to this number."""
+        """Note that the sender has announced to have sent everything up to this number."""
         self._known = max(self._known, sent)
 
     def take(self, seq: int, message: T) -> Iterable[T]:
@@ -98,8 +98,8 @@ class Inbox:
         on_frame: takes each frame that is due, except records of bound streams, with its processor and the number of
             its link.
         on_link: gets the process of each new link, before any message of the link is passed on.
-        on_other: takes the messages that belong to no link.
-        streams: by id; a stream that is bound to the processor, its link and the attempt gets its records directly.
+        on_other: takes messages that are not of a link.
+        streams: by id. A stream that is bound to this processor, link and attempt gets its records directly.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Inbox:
             or kind not in {"record", "end"}
         ):
             self._on_frame(processor, link, frame)
-        # It fails a stream whose reader is too slow; nobody waits for the rest of its answer.
+        # `put` refuses if the stream has failed, for instance because of a slow reader: nobody waits for the rest.
         elif not stream.put(bytes(frame.record), last=kind == "end") and kind != "end":
             self._controls.cancel(processor, stream.key)
 
@@ -191,7 +191,7 @@ class Inbox:
 
         Args:
             processor: to whom.
-            oldest: the lowest link number by which it answers a stream; -1 = not stated.
+            oldest: the lowest link number by which that processor answers a stream; -1 = not stated.
         """
         end = self._ends.get(processor)
         acks = {}
@@ -205,7 +205,7 @@ class Inbox:
         self._controls.send(processor, heartbeat)
 
     def ask_again(self) -> None:
-        """Send a nack for each gap that is known: what would close it may be lost again, and the next report too."""
+        """Send a nack again for each known gap: the resent messages, and the next report, may be lost too."""
         for processor, end in self._ends.items():
             self._mind_gap(processor, end)
 
@@ -213,7 +213,8 @@ class Inbox:
         """Drop the links that have been silent for this long, since their processor has closed them."""
         now = self._time()
         for processor, end in list(self._ends.items()):
-            # Noted once for all messages since the last check: so a link is dropped late by that interval, never early.
+            # All messages since the last check count as received now: a link is dropped up to an interval late, never
+            # early.
             if end.received:
                 end.received, end.received_at = False, now
             elif end.received_at < now - seconds:
@@ -247,7 +248,7 @@ class Inbox:
             end.gap_since = None
             return
         now = self._time()
-        # Some of the messages that are sent again are lost again. As long as others close gaps, the link is alive.
+        # Some resent messages are lost again. As long as others close gaps, the link is alive.
         if end.gap_since is None or end.gap_at != end.reader.expected:
             end.gap_since, end.gap_at = now, end.reader.expected
         if now - end.asked_at >= NACK_INTERVAL_SECONDS:

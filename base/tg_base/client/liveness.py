@@ -1,4 +1,4 @@
-"""Presence, reports and echoes -> which processes live: what one requestor knows of them, and tells them of itself."""
+"""Presence, reports and echoes -> the live processes, as one requestor knows them, and its heartbeats to them."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -61,10 +61,10 @@ class Liveness:
         self._inbox_echo.close()
 
     def on_inbox(self, delivery: Delivery) -> None:
-        """A message on the inbox that is of no link.
+        """Take a message on the inbox that is not of a link.
 
         Raises:
-            BadRequest: it is nothing that we know.
+            BadRequest: its kind is unknown, or it is malformed.
         """
         kind = delivery.properties.get(KIND_PROPERTY)
         if kind == "presence":
@@ -88,7 +88,7 @@ class Liveness:
         self._inbox.on_announced(presence.processor, presence.links.get(self._inbox.topic))
         if self.presence.is_behind(presence):
             self._controls.ask_presence(self._inbox.topic, presence.processor)
-        # It does not know us: a heartbeat now tells it the offset of our clocks before our first request comes.
+        # A new process does not know us: with a heartbeat now, it knows our clock's offset before our first request.
         if new:
             self._inbox.send_heartbeat(presence.processor)
 
@@ -97,16 +97,16 @@ class Liveness:
         self._inbox.on_announced(report.processor, report.link)
 
     def ask(self) -> None:
-        """Ask all processes to announce themselves to us now, once in a heartbeat's interval: all of them answer."""
+        """Ask all processes to announce themselves to us, at most once per heartbeat interval: all of them answer."""
         if (now := self._clock()) >= self._ask_at:
             self._ask_at = now + self._timing.interval
             self._controls.ask_presence(self._inbox.topic)
 
     async def until_served(self, route: Route[Any, Any]) -> bool:
-        """Return once a live processor serves a queue; whether it had to wait. It does so in our first seconds alone.
+        """Wait until a live processor serves a queue, but only in our first seconds; returns whether it had to wait.
 
         Raises:
-            Unavailable: we have listened long enough, and there is none.
+            Unavailable: we have listened long enough, and no live processor serves it.
         """
         waited = False
         while not self.presence.serving(route.request):
@@ -122,14 +122,14 @@ class Liveness:
         return waited
 
     def make_unserved_error(self, route: Route[Any, Any]) -> Unavailable:
-        """What is told where no live processor serves a queue, with the reason if the bus lets us ask none."""
+        """The error for a queue that no live processor serves, with the reason if the bus lets us ask none."""
         sentence = f"no live processor serves {route.spec.name} of flow {route.flow}"
         if (refusal := self._controls.refusal) is not None:
             return Unavailable(f"{sentence} as far as is known, and none can be asked: {refusal}", retry_after=1.0)
         return Unavailable(f"{sentence}; start one, or ask again later", retry_after=1.0)
 
     def send_heartbeats(self, streams: Iterable[AskedStream]) -> None:
-        """To each process that has a link to us, is new, or answers one of our streams."""
+        """Send a heartbeat to each process that has a link to us, is new, or answers one of our streams."""
         # With the lowest number of a link by which each process answers.
         bound: dict[str, int] = {}
         for stream in streams:
@@ -141,7 +141,7 @@ class Liveness:
 
     def find_dead(self) -> tuple[dict[str, tuple[Presence, ...]], set[str]]:
         """The dead processes, and those whose messages are lost. Both are empty until our own echo has come back."""
-        # Within one process a peer's silence is that of the loop which both share.
+        # In one process both ends share the event loop: a silent peer only means that the loop was busy.
         if self._bus.in_process:
             return {}, set()
         doubt, limit = self._timing.doubt_after, self._timing.dead_after
@@ -161,7 +161,7 @@ class Liveness:
             asked_at: when.
             dead: the processes that were found dead now, and what each served.
         """
-        # A request of this moment is rather on its way to or from a living one; if it is not, it will be found stalled.
+        # A recent request is more likely on its way to or from a live processor; if not, `is_stalled` will find it.
         is_recent = self._clock() - asked_at < self._timing.interval
         services = [service for served in dead.values() for service in served]
         was_served = any(queue in service.queues and not service.leaving for service in services)

@@ -12,15 +12,16 @@ from tg_base.protocol import HeartbeatTiming, LinkReport, Presence
 UNNOTICED_SECONDS = 60.0
 """How long a broker may deliver requests to a suspended or partitioned processor before it notices."""
 SUSPICIOUS_HEARTBEATS = 2
-"""Heartbeat intervals after which a request is published again in that time, if a processor could take it."""
+"""Within `UNNOTICED_SECONDS` of a death: heartbeat intervals after which a waiting request is published again, if
+a processor could take it."""
 
 
 @dataclass(slots=True)
 class Service:
-    """A processor: since when it has been idle, and the queue times of what it took lately.
+    """A processor: since when it has been idle, and the queue times of the requests that it took lately.
 
-    `keyed` counts our requests with a cache key that it has, or was sent; `announced` is that count when it was heard
-    last.
+    `keyed` counts our requests with a cache key that it runs or was sent directly; `announced` is that count at its
+    last announcement.
     """
 
     presence: Presence
@@ -31,11 +32,11 @@ class Service:
 
     @property
     def room(self) -> int:
-        """The free slots that it announced, less what we have sent it since, and more what has ended since."""
+        """The free slots that it announced, minus our requests that went to it since, plus those that ended."""
         return self.presence.capacity - self.presence.in_flight + self.announced - self.keyed
 
     def update(self, presence: Presence, now: float, remembered: float) -> None:
-        """It was announced again."""
+        """Take over its next announcement."""
         taken = presence.taken != self.presence.taken
         direct = presence.direct != self.presence.direct
         # Idle means free slots and an unchanged count: one that takes requests and ends them quickly always looks free.
@@ -49,7 +50,7 @@ class Service:
         self.announced = self.keyed
 
     def trim(self, limit: float) -> None:
-        """Forget the queue times that were told before."""
+        """Forget the queue times that were announced before."""
         while self.waits and self.waits[0][0] < limit:
             self.waits.popleft()
 
@@ -95,7 +96,7 @@ class Membership:
     def update(self, presence: Presence) -> bool:
         """A process has announced itself; True if it was unknown."""
         now, before = self._time(), self._members.get(presence.processor)
-        # The answer to our own question may be older than what came to everybody meanwhile.
+        # The answer to our own question may be older than an announcement to everybody that overtook it.
         known = -1 if before is None else before.record.number
         if 0 <= presence.number < known or (presence.number == known >= 0 and presence.base >= 0):
             return False
@@ -115,7 +116,7 @@ class Membership:
         return before is None
 
     def is_behind(self, record: Presence) -> bool:
-        """Whether an announcement says less than all, to us who have not heard what it builds on."""
+        """Whether an announcement is incomplete for us, because we missed the one that it builds on."""
         return record.base > self._members[record.processor].record.number
 
     def _update_services(self, member: _Member, record: Presence) -> None:
@@ -127,7 +128,7 @@ class Membership:
         for presence in announced:
             before = member.services.get(presence.processor)
             service = member.services[presence.processor] = before or Service(presence)
-            # A queue that was ever served needs no time of listening before it is called unserved.
+            # A queue that was served before can be called unserved without listening first.
             if before is None or before.presence.queues != presence.queues:
                 self._asked_since |= dict.fromkeys(presence.queues, self._since)
             if before is None or _queues(before.presence) != _queues(presence):
@@ -193,7 +194,7 @@ class Membership:
     def find(self, queue: str, process: str) -> Service | None:
         """The processor of a queue in a process that can be sent requests directly now.
 
-        None = there is none; or it is overdue, or knows no such requests, or is the only one of the queue.
+        None = the process has none, it is overdue, it takes no direct requests, or it is the only one of the queue.
         """
         serving = self._serving(queue)
         if len(serving) < 2:
@@ -227,9 +228,9 @@ class Membership:
     def is_stalled(self, queue: str, asked: float) -> bool:
         """Whether a request published at that time is still queued although a processor could have taken it.
 
-        Then it was probably delivered to a partitioned one, which the broker notices only after a minute. A processor
-        could have taken it if it was idle, or if it took only requests with a shorter queue time. A processor that
-        takes requests in turn, however slowly, will reach it.
+        Such a request was probably delivered to a partitioned processor, which the broker notices only after a minute.
+        A processor could have taken it if it was idle, or if it took only requests with a shorter queue time. Otherwise
+        the processors take requests in order and will reach it, however slowly.
         """
         now = self._time()
         # A processor that died lately may be partitioned from us alone: the broker still delivers requests to it.
@@ -242,8 +243,8 @@ class Membership:
 
     def _could_take(self, member: _Member, service: Service, waited: float, long: float) -> bool:
         now = self._time()
-        # One that was idle when it was last heard may have died since. If the late one is this process, all are silent,
-        # and nothing is published again.
+        # A processor that was idle when last heard may have died since. If this process is the late one, it has heard
+        # nobody lately, and publishes nothing again.
         heard_lately = member.at > now - self._timing.overdue_after
         if heard_lately and service.idle_since is not None and service.idle_since <= now - long:
             return True
@@ -282,7 +283,7 @@ def _queues(presence: Presence) -> tuple[str, ...]:
 
 
 def _count_ours(member: _Member, presence: Presence, inbox: str) -> int:
-    """The requests of an inbox, which is ours, that a processor runs."""
+    """The requests of our inbox that a processor runs."""
     if presence.links:
         return presence.links[inbox].running if inbox in presence.links else 0
     return member.ours.get(presence.processor, 0)

@@ -1,4 +1,4 @@
-"""Caller -> bus -> caller: one process's end of all its streams.
+"""Caller -> bus -> caller: the requesting end of all streams of one process.
 
 The requestor is the only authority over a stream. It names the stream, binds it to the first processor that accepts it,
 retries it while nothing was relayed, and cancels it.
@@ -65,7 +65,7 @@ class Requestor:
 
     Attributes:
         bus, topics, time: as given.
-        admission: says how much room there is; once it is entered, like `presence`.
+        admission: says how much room there is. Set on entering, like `presence`.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Requestor:
         for task in self._asking:
             task.cancel()
         self._beginnings.close()
-        # The cancels of what ran have to leave before the subscriptions close.
+        # Send the cancels of unfinished streams before the subscriptions close.
         await self._controls.flush(1.0)
         await self._exit.__aexit__(kind, error, tb)
 
@@ -213,7 +213,7 @@ class Requestor:
         stream.close()
 
     async def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
-        """Refuse what no processor could do, with the BadRequest or Unavailable of `stream`, before it is queued."""
+        """Before queuing, refuse a request that no processor could serve, with `stream`'s BadRequest or Unavailable."""
         try:
             await self.until_served(route)
         except Unavailable:
@@ -225,7 +225,7 @@ class Requestor:
             raise BadRequest(describe_missing(missing))
 
     async def until_served(self, route: Route[Any, Any]) -> bool:
-        """Wait for a first processor, as `Liveness.until_served`; whether it had to."""
+        """Wait for a first processor, as `Liveness.until_served`; returns whether it had to wait."""
         return not self.admission.find(route.request).served and await self._liveness.until_served(route)
 
     async def _ask(self, stream: AskedStream) -> None:
@@ -244,7 +244,7 @@ class Requestor:
                     large = len(stream.body) > self.bus.max_message
                     await self._publish(stream, in_parts=in_parts and (large or withheld))
                 except TooLarge:
-                    # A broker may tell a lower limit only now.
+                    # Only now may we learn that the broker's limit is lower.
                     if not in_parts:
                         raise
                     await self._publish(stream, in_parts=True)
@@ -279,7 +279,7 @@ class Requestor:
             if not frame.last:
                 self._controls.cancel(processor, StreamKey(frame.stream, frame.attempt))
             return
-        # Once: one that works for long says so again, when another one may have begun a later request of the key.
+        # Only the first time: a processor repeats this, and by then a later request of the key may be elsewhere.
         if stream.processor is None and stream.cache_key is not None and frame.kind != "returned":
             self._warm.note_taken(stream, processor)
         stream.processor, stream.link = processor, link
@@ -313,7 +313,7 @@ class Requestor:
             try:
                 last = decode(stream.route.spec.response, delivery.body).last
             except BadRequest:
-                # Unreadable: its reader gets the error, and must not wait for more.
+                # The frame is unreadable: the stream's reader gets the error, and must not wait for more.
                 last = True
             stream.put(delivery.body, last=last)
 
@@ -322,7 +322,7 @@ class Requestor:
             await self._clock.sleep(self._timing.tick)
             self._controls.sweep()
             dead, lost = self._liveness.find_dead()
-            # Later than its processor closes it: a link of which one end alone is known would be begun anew.
+            # Drop a link only after its processor has closed it: if one end alone dropped it, a new epoch would begin.
             self._inbox.sweep(IDLE_LINK_SECONDS + self._timing.dead_after)
             self._check_all(dead, lost)
 
@@ -362,7 +362,7 @@ class Requestor:
         return self.presence.over_below(processor, self._inbox.topic)
 
     def _give_up(self, stream: AskedStream, error: TgError) -> None:
-        """Ask another processor unless one has begun, as far as it matters; otherwise fail the stream."""
+        """Ask another processor if none may have begun and attempts are left; otherwise fail the stream."""
         stream.deaths += 1
         if stream.begun or stream.deaths >= MAX_ATTEMPTS:
             stream.fail(error)
@@ -374,7 +374,7 @@ class Requestor:
         if self.presence.is_unserved(stream.route.request):
             self._abandon(stream, self._liveness.make_unserved_error(stream.route))
         elif self._liveness.is_lost(stream.route.request, stream.asked_at, dead):
-            # A processor that takes the first copy later finds its attempt cancelled.
+            # A processor that takes the first copy later will find it cancelled.
             self._cancel_queued(stream)
             self._ask_elsewhere(stream)
 

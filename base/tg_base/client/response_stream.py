@@ -62,7 +62,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self.request_bytes = 0
         self.came = 0.0
         self._record = record
-        # Lists: an empty deque takes 0.7 KiB, which thousands of streams have in memory for nothing.
+        # Lists, since an empty deque takes 0.7 KiB, for each of thousands of streams.
         self._frames: list[tuple[float, bytes]] = []
         self._size = 0
         self._cut_size = 0
@@ -114,10 +114,10 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         return self._error is None
 
     def _drop_request(self) -> None:
-        """The first record has come: nobody is asked again."""
+        """Called with the first record: no other processor will be asked, so the request is not kept."""
 
     def accept(self, *, opening: bool = False) -> None:
-        """A processor works on the request, or opens its model. For a whole answer there is no other progress."""
+        """Note that a processor works on the request, or opens its model: the only progress of a whole answer."""
         if not self._accepted and not self.failed:
             if opening and not self._opening:
                 self._opening = True
@@ -142,7 +142,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         left = SlowConsumer("the stream was closed by its reader")
         self.fail(left)
         if self.failed:
-            # The traceback of an error that was raised refers to this object, which must not be a circle either.
+            # A raised error's traceback refers to this object: another cycle.
             self._error = left
 
     def poll(self) -> Resp | None:
@@ -170,9 +170,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._wake = listener or _ignore
 
     def listen_accepted(self, listener: Callable[[], None], on_opening: Callable[[], None] | None = None) -> None:
-        """Call `listener` once, when a processor says that it works on the request, or now if one has said so.
+        """Call `listener` once, when a processor says that it works on the request; now, if it has said so already.
 
-        One says so if its first record takes longer than `ACCEPTED_AFTER_SECONDS`. If it opens its model first,
+        A processor says so if its first record takes longer than `ACCEPTED_AFTER_SECONDS`. If it opens its model first,
         `on_opening` is called in the same way before that. As with `listen`, they must not raise or block.
         """
         self._on_accepted, self._on_opening = listener, on_opening or _ignore
@@ -206,7 +206,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         """Join the buffered records, and cut what is too long for one event."""
         self.came, body = self._frames[0]
         try:
-            # Nearly always one, of a reader that keeps up.
+            # A reader that keeps up nearly always has one record waiting.
             if len(self._frames) == 1 and len(body) <= MAX_EVENT_BYTES:
                 self._frames.clear()
                 self._size = self._cut_size = 0
@@ -233,12 +233,12 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         records = self._record.join([decode(self._record, body) for body in bodies])
         if size > MAX_EVENT_BYTES:
             records = [piece for record in records for piece in record.cut(MAX_EVENT_BYTES)]
-        # The next one is the last of the list.
+        # The records are in reverse order here: the next one is the last of the list.
         self._records = [*reversed(records)]
 
 
 class AskedStream(ResponseStream[Any]):
-    """A stream, with its request as it travels.
+    """A stream that was asked for, with its encoded request.
 
     Attributes:
         span: of the request, in its trace.
@@ -247,13 +247,13 @@ class AskedStream(ResponseStream[Any]):
         attempt: number of the current one, from 1.
         asked_at: when it was published, by the requestor's clock.
         deaths: processors that have died over it.
-        processor: whose frames answer the current attempt; None = nobody's so far.
-        link: number of the link by which they come.
+        processor: the processor that answers the current attempt; None = none so far.
+        link: number of the link that carries its answer.
         fetched: whether a processor has asked for the body in parts.
         cache_key: of the request; None = it has none.
         direct: the process that the current attempt was sent to; None = it was queued.
-        place: the processor that counts it, if it has a cache key.
-        permit: what its caller must say before a processor begins; None = nothing.
+        place: the processor whose free slots it is counted against, if it has a cache key.
+        permit: asked before a processor may begin; None = processors begin at once.
     """
 
     __slots__ = (
@@ -288,7 +288,7 @@ class AskedStream(ResponseStream[Any]):
 
     @property
     def begun(self) -> bool:
-        """Whether no other processor may be asked: one has answered, or may have begun what must not begin twice."""
+        """Whether no other processor may be asked, because one has answered, or may have begun under a permit."""
         return self.relayed or (self.permit is not None and self.permit.begun)
 
     @property
@@ -297,18 +297,18 @@ class AskedStream(ResponseStream[Any]):
         return StreamKey(self.id, self.attempt)
 
     def headers(self, inbox: str, *, in_parts: bool) -> RequestHeaders:
-        """Of its request, which travels to be answered there."""
+        """The headers of its request, to be answered to `inbox`."""
         remaining, size = max(self._clock.remaining, 0.0), len(self.body) if in_parts else 0
         return RequestHeaders(self.key, inbox, remaining, span=self.span, size=size)
 
     def begin_attempt(self) -> None:
-        """Ask once more: late frames of the attempt before no longer match, and cancel their sender."""
+        """Begin another attempt: late frames of the earlier one no longer match, and make us cancel their sender."""
         self.attempt += 1
         self.processor = self.direct = None
         self.place_at(None)
 
     def place_at(self, place: Service | None) -> None:
-        """Have it counted there alone; None = nowhere."""
+        """Count it against this processor alone; None = against none."""
         if self.place is not None:
             self.place.keyed -= 1
         self.place = place
@@ -316,7 +316,7 @@ class AskedStream(ResponseStream[Any]):
             place.keyed += 1
 
     def note_returned(self) -> None:
-        """Its processor has not begun."""
+        """Note that its processor returned the request without beginning it."""
         if self.permit is not None:
             self.permit.begun = self.permit.works = False
 
@@ -333,11 +333,11 @@ class AskedStream(ResponseStream[Any]):
 
 
 class EnteredStream(AbstractAsyncContextManager[AskedStream]):
-    """What `Requestor.stream` returns: asks when it is entered. Not a generator, of 0.7 KiB for each answer.
+    """What `Requestor.stream` returns: asks when it is entered. Not a generator, which would take 0.7 KiB per answer.
 
     Args:
-        open_: asks.
-        close: stops what is not complete.
+        open_: publishes the request, and returns its stream.
+        close: stops the stream if it is not complete.
     """
 
     __slots__ = ("_close", "_open", "_stream")

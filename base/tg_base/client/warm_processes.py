@@ -1,8 +1,8 @@
 """Requestor -> process: requests bypass the queue and go to the process that has their prefix in memory.
 
 Requests with one cache key have a common prefix. The process that began the last one gets the next one, as long as it
-has room. That is a preference: in every other case the request goes to the queue. No request begins twice: the process
-asks before it begins, and the requestor has one current attempt.
+has room. That is a preference: in every other case the request goes to the queue. No request begins twice, because the
+process asks before it begins, and only the current attempt is confirmed.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class WarmProcesses:
                 topic = self._topics.control(process)
                 await self._bus.publish(topic, b"" if in_parts else stream.body, call.properties)
         except (TgError, TimeoutError):
-            # It may have come all the same, and have been taken or given to the queue meanwhile.
+            # The bus may have delivered it all the same: by now it may be taken, or be in the queue.
             if stream.direct is not None and stream.processor is None:
                 stream.begin_attempt()
                 return False
@@ -69,7 +69,7 @@ class WarmProcesses:
         """The process to send a request to, which is counted there from now on."""
         process = self._begun.get(_number(stream))
         queue = stream.route.request
-        # Where requests wait in the queue already, none goes past them.
+        # If requests wait in the queue already, this one must not overtake them.
         if process is None or self._admission.room(queue) < 0:
             return None
         service = self._presence.find(queue, process)

@@ -2,7 +2,7 @@
 
 The processors of one process share a `Host`; `Workers` are several processes that serve alike.
 
-A `ServiceKind` is what a service says of itself, so that a configured process can run it.
+A `ServiceKind` describes a service, so that a process can run it from the configuration.
 """
 
 from tg_base.server.host import Host

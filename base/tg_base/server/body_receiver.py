@@ -10,7 +10,7 @@ from tg_base.protocol import WINDOW_BYTES, Part, StreamKey
 MAX_TRANSFERS = 4
 """Bodies that are received at the same time; further ones wait in turn."""
 ASK_AGAIN_SECONDS = 0.5
-"""Seconds without a new part after which the rest is asked for again: the topic of the parts may drop some."""
+"""Seconds without a new part after which the rest is requested again, since its topic may drop messages."""
 
 
 class BodyReceiver:
@@ -24,7 +24,7 @@ class BodyReceiver:
         """Whether a message is a part of a body. A part that nobody waits for is dropped.
 
         Raises:
-            BadRequest: it is one whose properties are malformed.
+            BadRequest: the message is a part with malformed properties.
         """
         part = Part.of(delivery.properties)
         if part is None:
@@ -53,7 +53,7 @@ class BodyReceiver:
 
 
 class _Body:
-    """What has come of a body: parts without a gap, and those behind a gap, as a reordering topic delivers them."""
+    """What has arrived of a body: parts without a gap, and parts beyond a gap, since the topic may reorder."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -70,7 +70,7 @@ class _Body:
             self._grown.set()
 
     async def receive(self, size: int) -> None:
-        """Return when it has this size, or has not grown for `ASK_AGAIN_SECONDS`."""
+        """Return when the body has this size, or has not grown for `ASK_AGAIN_SECONDS`."""
         with suppress(TimeoutError):
             while self.size < size:
                 self._grown.clear()

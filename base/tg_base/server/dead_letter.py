@@ -1,4 +1,4 @@
-"""Message that nobody can read -> a topic beside its queue, for the operator."""
+"""Unreadable message -> a dead-letter topic beside its queue, for the operator."""
 
 import structlog
 

@@ -1,4 +1,4 @@
-"""Control topics -> host -> processors: what the processors of one process have in common, once for all of them.
+"""Control topics -> host -> processors: what the processors of one process share.
 
 The host has the process's id, the one reader of its control topics, its one link to each inbox and its heartbeat. A
 processor has queues, slots and a service.
@@ -56,9 +56,9 @@ FLUSH_SECONDS = 1.0
 _REPORT = {KIND_PROPERTY: "report"}
 _PRESENCE = {KIND_PROPERTY: "presence"}
 _SHADOW = {KIND_PROPERTY: "shadow"}
-"""On a record for requestors of an older version, which look at no kind; the others pass it over."""
+"""Marks a record for requestors of an older version, which ignore kinds. All others skip such a record."""
 TakeDirect = Callable[[Delivery, RequestHeaders], bool]
-"""Begins a request that was sent to this process and not to its queue; False = it does not."""
+"""Tries to begin a request that was sent to this process directly; returns whether it did."""
 
 
 class Host:
@@ -73,8 +73,8 @@ class Host:
         name: the id of the process, new at every start.
         topics: as given.
         timing: as given, or the default.
-        running: what runs on any of its processors. One attempt runs once, whichever processor takes a second
-            copy of it.
+        running: the requests of all its processors, so that no attempt runs twice, whichever processor takes a second
+            copy.
         changed: set it to announce presence before the next heartbeat.
         announce_error: why the bus has not taken any announcement so far; None = it has, or none was made.
 
@@ -82,8 +82,8 @@ class Host:
         links: to the requestors.
         publishers: the requestors' clocks.
         bodies: of large requests.
-        cancelled: attempts that nobody shall begin.
-        ended: attempts that nobody shall begin again.
+        cancelled: attempts that no processor may begin.
+        ended: attempts that no processor may begin again.
     """
 
     def __init__(self, bus: Bus, topics: Topics, *, timing: HeartbeatTiming | None = None) -> None:
@@ -151,11 +151,11 @@ class Host:
         return bool(self._subscriptions.failed)
 
     def leave(self) -> None:
-        """The process ends: from now on the grace of all its processors runs, also of those that still serve."""
+        """Note that the process ends: the grace of all its processors begins now, also of those that still serve."""
         self._leaves_at = asyncio.get_running_loop().time()
 
     def rest_of(self, grace: float) -> float:
-        """The seconds that are left of a processor's grace, which begins at the latest when it asks."""
+        """The seconds left of a processor's grace, which begins now unless `leave` was called earlier."""
         now = asyncio.get_running_loop().time()
         return grace if self._leaves_at is None else max(0.0, grace - (now - self._leaves_at))
 
@@ -170,7 +170,7 @@ class Host:
         Args:
             processor: its id.
             describe: what it serves, and what it has done since the last call.
-            take: is offered the requests that are sent to this process directly; None = it takes none.
+            take: called with each request that is sent to this process directly; None = the processor takes none.
         """
         self._services[processor] = describe
         if take is not None:
@@ -199,7 +199,7 @@ class Host:
         await asyncio.sleep(0)
         unreported = self.links.unreported
         record = self._record(changed)
-        # Its own number: another announcement may have been made meanwhile.
+        # The number that was sent: another announcement may have been made meanwhile.
         presence = msgspec.structs.replace(record, number=number, links=unreported, base=base, gone=gone)
         if self._shadowed:
             self._announce_shadows(unreported)
@@ -217,17 +217,18 @@ class Host:
     def _describe_all(self) -> Iterator[tuple[str, Presence]]:
         for processor, describe in self._services.items():
             try:
-                # One whose service has a defect must not silence the others.
-                with translate_defects(Internal, "a processor cannot say what it serves", "presence.defect", log):
+                # A processor whose service has a defect must not silence the others.
+                with translate_defects(Internal, "a processor failed to say what it serves", "presence.defect", log):
                     yield processor, describe()
             except Internal:
                 if processor in self._announced:
                     yield processor, self._announced[processor]
 
     def _announce_shadows(self, unreported: dict[str, LinkState]) -> None:
-        """Announce each processor as requestors of an older version know it, which have one record for each.
+        """Announce each processor in a record of its own, for requestors of an older version.
 
-        Its links have their counts alone: streams are bound to the process, whose own record has the links' states.
+        These records state only the counts of links: streams are bound to the process, and its own record has the
+            links' states.
         """
         counts = {link.inbox: self._count(link) for link in self.links if link.inbox in unreported}
         for service in self._announced.values():
@@ -268,17 +269,17 @@ class Host:
                 self._on_announce(control)
 
     def _on_request(self, delivery: Delivery) -> None:
-        """Have a request begun that was sent here because its beginning is warm here, or hand it back."""
+        """Begin a request that was sent here because its prefix is warm here, or hand it back."""
         call = RequestHeaders.of_direct(delivery, self.publishers)
         if not any(take(delivery, call) for take in self._takers.values()):
-            # Told, not only dropped: its requestor gives it to the queue at once.
+            # Hand it back instead of dropping it, so that its requestor queues it at once.
             returning = asyncio.create_task(self.hand_back(call))
             self._returning.add(returning)
             returning.add_done_callback(self._returning.discard)
             returning.add_done_callback(report)
 
     async def hand_back(self, call: RequestHeaders) -> None:
-        """Tell the requestor that its request is not begun here; as the process ends, its silence tells that."""
+        """Tell the requestor that its request is not begun here. While the process ends, its silence says so."""
         if call.reply is not None and not self._ended:
             stream = LinkStream(await self.links.to(call.reply, call.delay, call.least_delay), call.key, 0.0)
             stream.hand_back()
@@ -288,13 +289,13 @@ class Host:
         self.publishers.note_heartbeat(heartbeat.inbox, age)
         self.links.on_heartbeat(heartbeat)
         if not heartbeat.reports and not self._shadowed:
-            # For good: it says nothing while it asks nothing of us, and must know all the same who serves its queues.
+            # From now on, always: an old requestor sends no heartbeats while it is idle, but still needs presence.
             self._shadowed = True
             self.changed.set()
         elif 0 <= heartbeat.oldest < self.links.over_below(heartbeat.inbox):
             self._report(heartbeat.inbox)
         for key in heartbeat.cancelled:
-            # Without a tombstone: it repeats a cancel that may have been lost, of what is running.
+            # No tombstone: a heartbeat only repeats cancels of running requests, in case the first was lost.
             self._cancel(key, 0.0)
 
     def _on_announce(self, announce: Announce) -> None:
@@ -307,7 +308,7 @@ class Host:
         work = self.running.get(key)
         if work is not None:
             work.stop()
-        # Not begun, or not here: remembered for as long as a processor of ours could still take it from its queue.
+        # Not running here: remembered for as long as one of our processors could still take it from its queue.
         elif ttl > 0:
             self.cancelled.add(key, ttl)
 
@@ -322,7 +323,7 @@ class Host:
             self.ended.sweep()
 
     def _death_silence_seconds(self) -> float:
-        """After how many seconds of silence a requestor is dead; infinite in one process or without a subscription."""
+        """Seconds of silence after which a requestor is dead; infinite in one process or without a subscription."""
         if self._bus.in_process:
             return math.inf
         doubtful = self.links.quiet(self.timing.doubt_after)

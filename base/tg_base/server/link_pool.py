@@ -22,7 +22,7 @@ from tg_base.runtime import running
 from tg_base.telemetry import last_number
 
 RETURN_HEARTBEATS = 2
-"""Heartbeat intervals that a requestor believed dead has to prove that it is back."""
+"""Heartbeat intervals in which a requestor that was believed dead must prove that it is back."""
 MAX_REQUESTORS = 10_000
 """Requestors that are remembered: the dead, and those that take reports; beyond it the oldest is forgotten."""
 Value = TypeVar("Value")
@@ -53,20 +53,20 @@ class LinkPool:
 
         Args:
             inbox: the requestor.
-            delay: seconds since it sent the request, which proves that it was alive then; None = not known.
-            least_delay: seconds that have passed since then at least; matters where `delay` is not known.
+            delay: seconds since the requestor sent the request, and so was alive; None = not known.
+            least_delay: the least that this delay can be; used if `delay` is not known.
         """
         opened = inbox not in self._links
         if opened:
             link, stack = LinkSender(self._bus, inbox, self._processor, self._time), AsyncExitStack()
             self._links[inbox] = link, stack
             if inbox in self._gone:
-                # A new link counts as heard now. One to a requestor believed dead must not: its queue would revive it.
+                # A new link counts as heard now, unless its requestor is believed dead: old requests would revive that.
                 link.received_at = -math.inf
             await stack.enter_async_context(running(link.run(), context=Context()))
         link = self._links[inbox][0]
-        # A request of unknown age may be an old one from a dead requestor's queue. The first one gets a short grace
-        # period, which the others share: if each began a new one, nothing would end for as long as the queue lasts.
+        # A request of unknown age may be an old one from a dead requestor's queue. The first begins a short grace
+        # period, which the others share: if each began its own, it would last as long as the queue.
         doubtful = max(self._timing.dead_after - RETURN_HEARTBEATS * self._timing.interval, least_delay)
         if delay is not None or opened or not (link.streams or inbox in self._gone):
             link.received_at = max(link.received_at, self._time() - (doubtful if delay is None else delay))
@@ -144,7 +144,7 @@ class LinkPool:
         """Close the links of requestors that have been silent for this long, and idle links."""
         now = self._time()
         for inbox, (link, stack) in list(self._links.items()):
-            # Noted once for all messages since the last check: an idle link is closed late by that interval.
+            # Use since the last check counts as use now: an idle link is closed up to an interval late.
             if link.used:
                 link.used, link.used_at = False, now
             dead = link.received_at < now - seconds and not link.streams

@@ -32,7 +32,7 @@ ARENA_POOLS: Final = 63
 SPARED_POOLS: Final = 64
 """Free pools that are left to the allocator (1 MiB), for what a process does at rest."""
 MAX_NEW_BYTES: Final = 8 * 1024 * 1024
-"""New memory in bytes at which taking free pools stops: then other code takes pools too, as in a burst."""
+"""Growth of the process at which taking pools stops: other code is then taking pools too, as in a burst."""
 TURN_POOLS: Final = 16
 """Pools that are taken or given back in one turn of the event loop, about 1 ms."""
 _SIZES: Final = Path("/proc/self/statm")
@@ -57,7 +57,7 @@ class MemoryBalloon:
 
     @property
     def pools(self) -> int:
-        """The pools that it holds; of each the system has all pages but the first."""
+        """The number of pools that it holds. The system has all pages of each but the first."""
         return len(self._pools)
 
     @property
@@ -66,7 +66,7 @@ class MemoryBalloon:
         return self._pools.tolist()
 
     async def inflate(self) -> None:
-        """Take the free pools, all but `SPARED_POOLS`, in short turns, after those that it holds are given back."""
+        """Give the held pools back, then take all free pools but `SPARED_POOLS`, in short turns."""
         await self.deflate()
         if not self._works:
             return
@@ -74,7 +74,7 @@ class MemoryBalloon:
         try:
             await self._take_pools(strays)
         finally:
-            # The allocator has given the pools of its fullest arenas first: those are the ones to leave to it.
+            # The allocator serves its fullest arenas first, so the first pools are the ones to leave to it.
             spared = self._pools[:SPARED_POOLS]
             del self._pools[:SPARED_POOLS]
             self._give_back(spared)
@@ -142,7 +142,7 @@ def _blocks_of(pool: int) -> range:
 
 
 def _run(calls: Iterable[object]) -> None:
-    """Make all calls, without a step of the interpreter for each."""
+    """Make all calls from C, without an interpreter step for each."""
     deque(calls, maxlen=0)
 
 

@@ -14,14 +14,14 @@ from tg_base.server.spare_objects import SpareObjects
 log = structlog.get_logger()
 
 LOOK_SECONDS = 15.0
-"""Seconds between two looks at the process."""
+"""Seconds between two checks of the process."""
 GUARD_SECONDS = 0.5
 """The same while the balloon holds memory that a new burst could use."""
 SETTLING_SECONDS = (20.0, 60.0)
-"""Seconds after a burst until memory is given back, and again: idle connections, which lie between what is free, are
-closed after 15 s, and idle producers after a minute."""
+"""Seconds after a burst at which memory is given back, twice: idle connections, which fragment the free memory, close
+after 15 s, and idle producers after a minute."""
 MIN_ENDED_TASKS = 500
-"""Tasks that must have ended since the most ones that were seen: less memory is soon used again."""
+"""Tasks that must have ended since their peak: the memory of fewer is soon used again."""
 MAX_RESTING_TASKS = 1000
 """Tasks of a process at rest: a collection then stops the event loop for about 10 ms at the most."""
 
@@ -30,14 +30,14 @@ class RestWatch:
     """Says when a burst is over: at least half of its tasks have ended, and few are left.
 
     Attributes:
-        most: the most tasks that were seen since the last burst.
+        most: the peak of tasks since the last burst.
     """
 
     def __init__(self) -> None:
         self.most = 0
 
     def is_over(self, tasks: int) -> bool:
-        """Whether a burst has ended since the last look; True once for each burst."""
+        """Whether a burst has ended since the last call; True once for each burst."""
         ended = max(self.most, tasks) - tasks
         over = MIN_ENDED_TASKS <= ended >= tasks and tasks <= MAX_RESTING_TASKS
         self.most = tasks if over else max(self.most, tasks)
@@ -72,7 +72,7 @@ class MemoryReturn:
         self._resting = 0
 
     async def run(self) -> None:
-        """Look at the process until cancelled."""
+        """Check the process at intervals, until cancelled."""
         while True:
             await self._wait(LOOK_SECONDS)
             if not self._watch.is_over(self._count_tasks()):
@@ -97,7 +97,7 @@ class MemoryReturn:
         """If a new burst has begun, give back the balloon's pools: otherwise the burst would map new memory."""
         tasks = self._count_tasks()
         if tasks - self._resting >= MIN_ENDED_TASKS:
-            # The next look may come after the burst.
+            # By the next check the burst may be over.
             self._watch.most = max(self._watch.most, tasks)
             await self.balloon.deflate()
 

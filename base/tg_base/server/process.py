@@ -26,8 +26,8 @@ class ProcessEvents:
         hangup: called on SIGHUP, in place of a drain.
         ending: called with the first signal that ends it once it serves.
         killed: called when a second one ends the process at once.
-        lifeline: a pipe that nobody writes to, of a parent; its end means what SIGINT means. With one, a
-            second signal changes nothing: only the parent ends this process at once. None = there is none.
+        lifeline: a pipe from the parent that carries no data. Its end means the same as SIGINT. With a lifeline, a
+            second signal changes nothing: only the parent can end this process at once. None = there is no parent.
     """
 
     hangup: Callable[[], None] | None = None
@@ -97,7 +97,7 @@ async def _until_stopped(
 
 
 def _follow_hangup(loop: asyncio.AbstractEventLoop, call: Callable[[], None], events: ProcessEvents) -> None:
-    # nohup has it ignored, so that the process stays; who restarts workers by it has asked for it.
+    # Under nohup SIGHUP is ignored and stays so, unless the caller uses it to restart workers.
     if events.hangup is not None or signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, call)
 

@@ -131,9 +131,10 @@ class Processor:
             self.host.add(self._id, self._describe, self._take_direct)
             stack.callback(self.host.remove, self._id)
             await self.host.announce()
-            # It would take requests, and nobody could know. While the bus is away, that is only a matter of time.
+            # Unannounced, it would take requests that nobody knows of. If the bus is down, the announcement only comes
+            # later.
             answers = self.host.announce_error is None or await self._subscriptions.answers()
-            # Asked again: a heartbeat may have been taken while the ping was on its way.
+            # Look again: the bus may have taken an announcement during the ping.
             if answers and self.host.announce_error is not None:
                 raise self.host.announce_error
             for route, requests in queues:
@@ -216,7 +217,7 @@ class Processor:
             return error
 
     def _postpone(self, call: RequestHeaders | BadRequest, slot: Slot) -> bool:
-        """Whether it takes no slot yet, or none at all; one is reserved for what is soon to be confirmed."""
+        """Whether the request takes no slot yet, or none at all. A slot is reserved if it is soon to be confirmed."""
         if isinstance(call, BadRequest):
             return True
         if not call.doubtful or self._is_full:
@@ -228,17 +229,17 @@ class Processor:
 
     @property
     def _is_full(self) -> bool:
-        """Whether the bound of requests that await confirmation without a slot is reached; more take slots."""
+        """Whether `MAX_UNCONFIRMED_REQUESTS` await confirmation without a slot; any more take slots."""
         return len(self._running) - self._slots.taken >= MAX_UNCONFIRMED_REQUESTS
 
     def _is_excess(self, call: RequestHeaders) -> bool:
-        """Whether it would take a slot to be confirmed although its requestor has yet to confirm another one."""
+        """Whether the request would await its confirmation in a slot while another one of its requestor does so."""
         if not call.doubtful or not self._is_full:
             return False
         return any(work.unconfirmed and work.inbox == call.reply for work in self._running.values())
 
     async def _return(self, delivery: Delivery, call: RequestHeaders) -> None:
-        """Let its requestor publish it again, if it lives. A nack would bring it back before those of others."""
+        """Let the requestor, if it lives, publish the request again. A nack would return it ahead of all others."""
         self._count(call)
         delivery.ack()
         await self.host.hand_back(call)
@@ -259,14 +260,15 @@ class Processor:
                 else:
                     request = await self._read_large(route, delivery.body, call)
                     if self._leaving:
-                        # Not acknowledged, it goes to another processor, where it would run a second time.
+                        # Unacknowledged, the message goes to another processor, so running it here would be a second
+                        # run.
                         if call.queue is not None:
                             await self.host.hand_back(call)
                         return
             except BadRequest as error:
                 await self._refuse(route, delivery, None if isinstance(call, BadRequest) else call, error)
                 return
-            # Once more: another copy may have begun, or a cancel may have come, while this one was read.
+            # Check again: while this one was read, another copy may have begun, or a cancel may have come.
             if self._drop_unwanted(route, delivery, call):
                 self._tell_reused(route, call)
                 return
@@ -283,7 +285,7 @@ class Processor:
         """The request, or its body if the service has to read it in another process."""
         if call.size:
             return body
-        # One in a turn of the event loop: the requests of a long list of texts come together.
+        # One per turn of the event loop: the requests for a long list of texts come together.
         async with self._reading:
             await asyncio.sleep(0)
             return body if is_costly(body) else decode(route.spec.request, body)
@@ -315,7 +317,7 @@ class Processor:
             self._took(self._time() - begun)
             self._active.dec()
             del self._running[call.key], self.host.running[call.key]
-            # A second copy of the same publish may be too young to be confirmed; its answer must not follow this one.
+            # A second copy of the same publish may be too young to need confirmation: it must not be answered too.
             self.host.ended.add(call.key, ENDED_SECONDS)
 
     def _drop_unwanted(self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders) -> bool:
@@ -329,17 +331,17 @@ class Processor:
         return True
 
     def _tell_reused(self, route: Route[Any, Any], call: RequestHeaders) -> None:
-        """Tell a plain peer of a request that was dropped for its id.
+        """Tell a plain peer that its request was dropped because its id was used just before.
 
-        While the first request runs nothing is said: the error would end that one. Of a request that a broker has
-        stored twice, the peer has had the end, and waits for nothing under its id.
+        While the first request runs, the peer is told nothing: the error would end that one. If a broker has stored one
+        request twice, the peer has its answer already, and ignores the error.
         """
         if call.reply is None and call.key in self.host.ended and call.key not in self.host.running:
             self._reused.tell(route, call.key.stream)
 
     def _count(self, call: RequestHeaders) -> None:
         if call.queue is not None:
-            # Its queue time would say that the queue is short.
+            # A direct request has no queue time, and would make the queue look short.
             self._direct += 1
             return
         self._taken += 1

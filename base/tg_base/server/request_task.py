@@ -35,16 +35,16 @@ class RequestTask:
         service: answers the request.
         route: the service and flow that were asked.
         call: the request's headers.
-        slot: taken once the answer is known to be wanted, if it was not taken before.
+        slot: the request's slot, taken once the answer is known to be wanted, unless it was taken before.
         came: when it came, by the loop's clock.
-        patience: seconds for which that it is wanted stays true, from when it came or was asked. After that the
-            requestor may have asked another processor.
+        patience: seconds for which the answer counts as wanted, from the request's arrival or the last question. After
+            that the requestor may have asked another processor.
         bodies: fetches the body of a large request.
         processor: the id of the processor that runs it.
 
     Attributes:
         processor: as given.
-        unreadable: the body that is no request, and why; None = it is one, or not read yet.
+        unreadable: a body that is not a request, and why; None = it is one, or was not read yet.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class RequestTask:
         self._confirmed: asyncio.Event | None = None
         self._patience = patience
         self._bodies = bodies
-        # By number, when it was asked; most requests need none.
+        # The time of each question, by its number; most requests need no question.
         self._questions: dict[int, float] | None = None
         self.unreadable: tuple[bytes, str] | None = None
 
@@ -102,7 +102,7 @@ class RequestTask:
 
     @property
     def _is_stale(self) -> bool:
-        """Whether its requestor may have asked another processor since it was wanted; a plain peer asks nobody else."""
+        """Whether the requestor may have asked another processor meanwhile; a plain peer never does."""
         waited = asyncio.get_running_loop().time() - self._wanted_at
         return self._call.reply is not None and waited >= self._patience
 
@@ -201,7 +201,7 @@ class RequestTask:
             self._wanted = False
             await self._until_wanted(responder)
         try:
-            # One that waits for its requestor's permit comes so whatever its size; another process would take longer.
+            # A request that needs a permit comes this way even if it is small: then a worker process would take longer.
             if len(body) <= MAX_QUICK_BYTES:
                 return self._service.decode(body)
             return await self._service.read(body)
@@ -224,7 +224,7 @@ class RequestTask:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CONFIRM_INTERVAL_SECONDS):
                     await confirmed.wait()
-        # Dropped early: it has a deque of 0.7 KiB, and the answer may take long.
+        # Drop the queue early: its deque takes 0.7 KiB, and the answer may take long.
         self._confirmed = self._questions = None
 
     async def _fail(self, responder: Responder, error: TgError) -> None:
@@ -237,7 +237,7 @@ async def _forward(records: AsyncGenerator[Response, None], responder: Responder
     Raises:
         Internal: there was none.
     """
-    # A service may put those that come before its next one, without waking this task.
+    # Meanwhile the service may `put` responses directly, without waking this task.
     asked: AsyncGenerator[Response, Any] = records
     try:
         record = await anext(asked)
@@ -245,7 +245,7 @@ async def _forward(records: AsyncGenerator[Response, None], responder: Responder
             await responder.send(record)
             if record.last:
                 return
-            # While the next one is awaited, nobody needs this one.
+            # Do not keep this record while waiting for the next.
             del record
             record = await asked.asend(responder.put)
     except StopAsyncIteration:

@@ -1,4 +1,4 @@
-"""Processor -> requestor: what a request is answered through; that of a plain peer, on the flow's response topic."""
+"""Processor -> requestor: the interface that answers go through, and the one for plain peers (the response topic)."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -18,9 +18,9 @@ class Responder(Protocol):
 
     @property
     def put(self) -> Callable[[Response], bool] | None:
-        """Takes a response after the first without waiting; returns whether another one can be taken so.
+        """A function that takes any response but the first without waiting; it returns whether it can take another.
 
-        None = each must be waited for.
+        None = every response must go through `send`.
         """
         return None
 
@@ -35,7 +35,7 @@ class Responder(Protocol):
         """
 
     def tell_begun(self) -> None:
-        """Tell the requestor that work had begun, before an error that says nothing of it."""
+        """Tell the requestor that work had begun, because the error that follows does not say so."""
 
     def ask(self, question: int) -> None:
         """Ask whether the answer is still wanted. The reply is a `Confirmed` with the question's number."""
@@ -54,7 +54,7 @@ class Responder(Protocol):
 
 
 async def send_failure(responder: Responder, record: Response) -> None:
-    """Send the error that ends a stream. If the bus does not take it, nobody is left who could be told."""
+    """Send the error that ends a stream. If the bus does not take it, the log says so; nobody else can be told."""
     try:
         await responder.send(record)
     except TgError as error:

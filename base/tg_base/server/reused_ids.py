@@ -1,4 +1,4 @@
-"""Processor -> plain peer: the id of its request is that of one which has just ended. Nobody else would tell it."""
+"""Processor -> plain peer: the error for a request whose id was used by one that has just ended."""
 
 import asyncio
 from typing import Any, Final
@@ -10,12 +10,12 @@ from tg_base.server.responder import PlainResponder, send_failure
 from tg_schema.errors import BadRequest
 
 MAX_TOLD_AT_ONCE: Final = 64
-"""Plain peers that are told side by side; further ones are told nothing."""
+"""Plain peers that are told concurrently; any more are not told."""
 _REUSED: Final = BadRequest("a request with this id has just ended; give each request an id of its own").record
 
 
 class ReusedIds:
-    """Tells plain peers, each in a task of its own: a topic that takes nothing must not hold up the queue of others.
+    """Tells each plain peer in a task of its own, so that a topic that is full does not hold up the work queue.
 
     Args:
         bus: carries the errors.

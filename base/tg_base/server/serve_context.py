@@ -1,4 +1,4 @@
-"""Process -> its services: the configuration, the bus, and the edits of the file, as each kind of service gets them."""
+"""Process -> its services: the configuration, its edits and the bus, as each kind of service gets them."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -18,9 +18,9 @@ class ServeContext:
     """What a kind of service may use to run.
 
     Attributes:
-        config: what holds in this process: the file, with the changes of the command line.
+        config: the configuration of this process: the file with the overrides of the command line.
         bus: where the requests come from.
-        follow: has a function called at every edit of the file, until its block is left.
+        follow: registers a function to be called at every edit of the file, until its block is left.
         timing: the heartbeat interval, and when a silent requestor counts as dead; None = the default.
         host: what all processors of the process share; None = each has its own.
     """
@@ -33,11 +33,11 @@ class ServeContext:
 
     @classmethod
     def of(cls, file: ConfigWatcher, bus: Bus, timing: HeartbeatTiming | None = None) -> Self:
-        """Of a file that nothing changes but its edits."""
+        """The context of a file without overrides."""
         return cls(file.config, bus, file.follow, timing)
 
     def follow_part(self, read: Callable[[Config], Part], use: Callable[[Part], None]) -> AbstractContextManager[None]:
-        """At every edit of the file, have `use` called with what `read` makes of it; an error of `read` refuses it."""
+        """At every edit of the file, call `use` with the result of `read`; if `read` raises, the edit is refused."""
 
         def prepare(config: Config) -> Callable[[], None]:
             part = read(config)

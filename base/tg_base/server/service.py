@@ -12,11 +12,11 @@ from tg_schema.service_spec import Req, Resp
 
 
 class Unreadable(BadRequest):
-    """A message of the queue that is no request."""
+    """A message on the queue is not a request."""
 
 
 def _announce_nowhere() -> None:
-    """Of a service without a processor."""
+    """The default of `Service.announce`, until a processor sets it."""
 
 
 class Service(ABC, Generic[Req, Resp]):
@@ -33,12 +33,12 @@ class Service(ABC, Generic[Req, Resp]):
     features: frozenset[Feature] = frozenset()
     """Optional features; announced with its presence."""
     announce: Callable[[], None] = staticmethod(_announce_nowhere)
-    """Call it when what is announced has changed, so that it is told before the next heartbeat; its processor sets it.
+    """Set by the processor. Call it when what the service announces has changed, to announce it at once.
     """
 
     @property
     def loading(self) -> bool:
-        """Whether a request waits for more than its turn: the service has yet to load what it answers with."""
+        """Whether requests wait because the service is still loading what it needs, for instance a model."""
         return False
 
     @property
@@ -55,16 +55,16 @@ class Service(ABC, Generic[Req, Resp]):
         """
 
     async def read(self, body: bytes) -> Req:
-        """The record of a request that takes long to be read. Override it where another process can do that.
+        """Decode a large request. Override it to do so in another process.
 
         Raises:
-            Unreadable: it is no such record.
-            TgError: it is refused already; sent as the stream's last record.
+            Unreadable: the body is no such record.
+                        TgError: the request is refused; sent as the stream's last record.
         """
         return self.decode(body)
 
     def decode(self, body: bytes) -> Req:
-        """The record of a request. Raises Unreadable: it is no such record."""
+        """Decode a request. Raises Unreadable if the body is no such record."""
         try:
             record: Req = decode(self.spec.request, body)
         except BadRequest as error:

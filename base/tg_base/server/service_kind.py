@@ -1,4 +1,4 @@
-"""Configuration -> running processors: what a service says of itself, once, so that a process can run it."""
+"""Configuration -> running processors: the description by which a process can run a kind of service."""
 
 from abc import ABC
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -29,32 +29,32 @@ class ServiceKind(ABC):
     """
 
     table: ClassVar[type[ServiceConfig]]
-    """What a flow says of it; its `spec` says what the service is called and which records it takes."""
+    """Its table in a flow's configuration. The table's `spec` has the service's name and records."""
 
     async def open(self, context: ServeContext, stack: AsyncExitStack) -> AsyncGenerator[Opened, None]:
-        """Make ready what the flows bind, one service after the other; each begins to serve before the next one.
+        """Yield a ready service for each binding of the flows; each begins to serve before the next is opened.
 
         Override it or, where processors come and go with the edits of the file, `serve`.
 
         Args:
             context: what may be used.
-            stack: left when the last processor has ended; it closes what the services share.
+            stack: closes what the services share, when the last processor has ended.
 
         Raises:
-            TgError: one cannot be made ready; the message has its place in the file.
+            TgError: a service cannot be opened; the message names its place in the file.
         """
         for opened in tuple[Opened, ...]():
             yield opened
 
     async def rehearse(self, context: ServeContext, findings: Findings) -> None:  # noqa: B027 - most have nothing to rehearse
-        """Find all for which `open` would raise, without its costs; what a check of the configuration does."""
+        """Find all errors that `open` would raise, without opening; used by a check of the configuration."""
 
     def summarize(self, config: Config) -> str:
-        """What of it a process serves, in a few words; once it serves, also what of it has failed."""
+        """What a process serves of this kind, in a few words; while it serves, also what has failed."""
         return ", ".join(config.bound(self.table)) or "no flow has it"
 
     def routes(self, config: Config) -> tuple[Route[Any, Any], ...]:
-        """The flows' routes to it that are served by processors of ours."""
+        """The flows' routes to this service that our own processors serve (not plain peers)."""
         spec = self.table.spec
         return () if spec is None else tuple(route for route in config.routes(spec.name) if not route.plain)
 

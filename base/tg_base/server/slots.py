@@ -8,7 +8,7 @@ TURN_SECONDS = 0.05
 HOLD_SECONDS = 0.1
 """How long a request waits if the last slot was just taken; after that it is returned for another processor."""
 RESERVE_SECONDS = 1.0
-"""How long a slot is reserved for a request that its requestor must confirm: more than two ways across the world."""
+"""How long a slot is reserved for a request that its requestor must confirm: longer than a round trip to anywhere."""
 
 
 class Slots:
@@ -27,14 +27,14 @@ class Slots:
         self._free = asyncio.Semaphore(capacity)
         self._reserved: dict[Slot, object] = {}
         self._unreserved = asyncio.Event()
-        # The queues whose requests were returned, the first one first, and whether the others still wait for it.
+        # Queues whose request was returned, oldest first; the value says whether the others still wait for it.
         self._owed: dict[object, bool] = {}
         self._paid = asyncio.Event()
 
     async def wait(self, queue: object) -> None:
         """Return when a slot is free, not reserved, and it is this queue's turn to ask for a request. Takes no slot."""
         while True:
-            # Freed again at once: held here, while the queue may stay empty for hours, it would be lost to the others.
+            # Free it again at once: held for a queue that may stay empty for hours, it would be lost to the others.
             async with self._free:
                 pass
             if self.taken + len(self._reserved) < self._capacity:
@@ -46,7 +46,7 @@ class Slots:
             self._owed = dict.fromkeys(self._owed, False)
 
     async def _has_passed(self) -> bool:
-        """Wait for a queue that is owed a slot to get one; False if it has not within its turn."""
+        """Wait until a queue that is owed a slot has got it; False if it has not within `TURN_SECONDS`."""
         self._paid.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(TURN_SECONDS):

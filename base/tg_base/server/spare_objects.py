@@ -13,9 +13,9 @@ from contextvars import Context
 from typing import Any
 
 FREE_LIST_OBJECTS = 250
-"""The most objects that a free list of uvloop or aiohttp has."""
+"""Maximum length of a free list of uvloop or aiohttp."""
 FREE_AWAITS = 255
-"""The same for asyncio's iterators of futures."""
+"""Maximum length of asyncio's free list of future iterators."""
 FAR_SECONDS = 3600.0
 """Delay of the timers that are made here and cancelled at once."""
 CLOSING_TURNS = 3

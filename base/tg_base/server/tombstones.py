@@ -13,8 +13,8 @@ MAX_TOMBSTONES = 100_000
 class Tombstones(OrderedDict[StreamKey, float]):
     """Attempts that nobody may begin, each with the time until which it is remembered; `in` asks for one.
 
-    It is bounded. One is remembered until the next `sweep` after its time, which does no harm: no requestor uses the
-    number of an attempt again.
+    The number of attempts is bounded. Each is remembered until the first `sweep` after its time; later does no harm,
+    since no requestor reuses an attempt's number.
 
     Args:
         clock: monotonic seconds.
@@ -34,6 +34,6 @@ class Tombstones(OrderedDict[StreamKey, float]):
     def sweep(self) -> None:
         """Forget what has expired."""
         now = self._clock()
-        # In the order of their arrival, which is nearly that in which they expire: the first one is enough to look at.
+        # Ordered by arrival, which is nearly the order of expiry: checking the first one is enough.
         while self and next(iter(self.values())) < now:
             self.popitem(last=False)

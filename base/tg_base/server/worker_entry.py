@@ -1,4 +1,4 @@
-"""Pipe -> server: the whole life of one process of several that serve alike, which `WorkerServer` starts."""
+"""Pipe -> server: the main function of one worker process, which `WorkerServer` starts."""
 
 import os
 import pickle
@@ -13,13 +13,13 @@ from tg_schema import TgError
 
 def main() -> NoReturn:
     """Serve until told to end, or until the parent has ended."""
-    # What is printed goes to the log: the parent reads what it is told, and nothing else.
+    # Redirect prints to the log: on the original stdout the parent expects only our lines.
     parent = os.dup(1)
     os.dup2(2, 1)
     report = partial(_report, parent)
     # The pipe stays open: it ends with the parent.
     with os.fdopen(0, "rb", closefd=False) as pipe:
-        # The path first: what the work names is imported when it is read.
+        # The path comes first: unpickling the work imports the modules that it names.
         sys.path[:] = pickle.load(pipe)  # noqa: S301 - from the process that started us
         work: Work = pickle.load(pipe)  # noqa: S301 - as above
     try:
@@ -31,6 +31,6 @@ def main() -> NoReturn:
 
 
 def _report(parent: int, line: str) -> None:
-    # A parent that has ended hears nothing more.
+    # The parent may have ended already.
     with suppress(BrokenPipeError):
         os.write(parent, f"{line}\n".encode())

@@ -1,4 +1,4 @@
-"""Parent -> one process of several that serve alike: how it is started, told to end, and how it says that it serves."""
+"""Parent -> one worker process of several that serve alike: starts it, hears when it serves, and ends it."""
 
 import asyncio
 import pickle
@@ -15,9 +15,9 @@ from tg_schema.errors import Unavailable
 START_SECONDS: Final = 60.0
 """Seconds in which a worker must serve."""
 FAILED: Final = "failed: "
-"""Begins the line of a worker that cannot serve; why it cannot follows."""
+"""Prefix of the line that a worker writes if it cannot serve; the reason follows."""
 LEAVING: Final = "leaving"
-"""The line of a worker that serves no longer, and lets finish what runs."""
+"""The line of a worker that accepts nothing more and finishes what runs."""
 _NO_PROCESS: Final = "no further process can be started; raise the limits of processes, open files or memory"
 _PROGRAM: Final = "from tg_base.server.worker_entry import main; main()"
 
@@ -27,9 +27,10 @@ class Work:
     """What a worker is told, as a pickle.
 
     Attributes:
-        serve: called there, with this object and what is to be called with one line once it serves, and with `LEAVING`
-            once it is to end. It returns when it has ended, and raises TgError where it cannot serve.
-        order: what it serves; of `serve`.
+        serve: called in the worker with this object and a function `tell`. It calls `tell` with one line once it
+            serves, and with `LEAVING` once it begins to end. It returns when it has ended, and raises TgError if it
+            cannot serve.
+        order: an argument for `serve`: what to serve.
         number: which worker it is.
         sockets: descriptors of listening sockets, which it has inherited.
         metrics_sockets: the same, for its own page of metrics.
@@ -49,7 +50,7 @@ class WorkerServer:
 
     Attributes:
         pid: its id.
-        line: what it said when it served.
+        line: the line that it wrote once it served.
     """
 
     def __init__(self, process: Process) -> None:
@@ -59,7 +60,7 @@ class WorkerServer:
 
     @classmethod
     async def start(cls, work: Work) -> Self:
-        """Return once it serves. It ends with this process, however that ends.
+        """Start a worker and return once it serves. It ends with this process, however that ends.
 
         Raises:
             Unavailable: it cannot serve; the message is its own, if it has said why.
@@ -86,15 +87,15 @@ class WorkerServer:
         return worker
 
     def drain(self) -> None:
-        """End it, and all others with it: it refuses what is new, and lets finish what runs."""
+        """End it while all workers end: it refuses new requests and finishes what runs."""
         self._signal(signal.SIGINT)
 
     def hand_over(self) -> None:
-        """End it without refusing anything: others accept in its place."""
+        """End it without refusing requests, because other workers accept in its place."""
         self._signal(signal.SIGTERM)
 
     async def left(self) -> bool:
-        """Return once it serves no longer; whether it still lets finish what runs."""
+        """Wait until it no longer serves; returns whether it still finishes what runs."""
         line = await cast("asyncio.StreamReader", self._process.stdout).readline()
         return line.decode() == f"{LEAVING}\n"
 

@@ -23,7 +23,7 @@ from tg_schema.errors import Unavailable
 log = structlog.get_logger()
 
 PAUSES_SECONDS: Final = (0.0, 0.5, 1.0, 2.0, 4.0)
-"""Pauses before a worker is replaced that has ended; the next one for each that does not live long."""
+"""Pauses before an ended worker is replaced; each successor that is short-lived too gets the next pause."""
 STEADY_SECONDS: Final = 10.0
 """A worker that has served for so long was sound: if it ends, the pauses start anew."""
 LATE_SECONDS: Final = 15.0
@@ -36,10 +36,10 @@ class Crew:
 
     Attributes:
         work: of each of them; number and sockets are filled in.
-        count: how many they are.
+        count: the number of workers.
         host: where they listen.
         port: there; 0 = any free one.
-        drain: seconds that what runs gets to finish when a worker ends.
+        drain: seconds that running requests get to finish when a worker ends.
         metrics_host: where their pages of metrics listen.
         metrics_port: the first one's port, which those of the others follow; 0 = any free ones, None = no pages.
     """
@@ -57,9 +57,9 @@ class Workers:
     """Several servers on one port.
 
     Args:
-        crew: what they are.
-        pauses: seconds before each successor of a worker that ends by itself; the last one again and again while
-            another worker serves, otherwise all end after it.
+        crew: what they have in common.
+        pauses: seconds before each successor of a worker that ends by itself. The last pause repeats while another
+            worker serves; if none does, all end after it.
     """
 
     def __init__(self, crew: Crew, pauses: Sequence[float] = PAUSES_SECONDS) -> None:
@@ -99,7 +99,7 @@ class Workers:
         async with AsyncExitStack() as stack:
             await self._listen(stack)
             stack.push_async_callback(self._end)
-            # The first alone: what is wrong is mostly wrong for all, and is told once.
+            # Start the first alone: an error is mostly the same for all, and is then told once.
             first = await self._start(0)
             others = map(self._start, range(1, self._count))
             self._current = [first]
@@ -126,7 +126,7 @@ class Workers:
         return worker
 
     async def _listen(self, stack: AsyncExitStack) -> None:
-        """Open the sockets, which this process keeps, so that nothing that waits in them is lost with a worker."""
+        """Open the sockets. This process keeps them, so that no waiting connection is lost with a worker."""
         host, port = self._crew.host, self._crew.port
         try:
             shared = await asyncio.to_thread(open_listening_sockets, host, port)
@@ -143,7 +143,7 @@ class Workers:
             self._works.append(work)
 
     async def _open_metrics(self, number: int) -> tuple[socket.socket, ...]:
-        """What the page of a worker listens on: each has a port, since each counts for itself."""
+        """Open the sockets of a worker's metrics page. Each worker has a port, since each counts for itself."""
         if (first := self._crew.metrics_port) is None:
             return ()
         host, port = self._crew.metrics_host, first + number if first else 0
@@ -184,7 +184,7 @@ class Workers:
             log.info("worker.replaced", worker=number, pid=self._current[number].pid)
 
     async def _note_left(self, number: int, worker: WorkerServer, *, leaves: bool) -> None:
-        """Somebody else has told it to end, or it has died."""
+        """Log that a worker was told to end by somebody else, or has died."""
         if leaves:
             log.warning("worker.leaving", worker=number, pid=worker.pid)
             task = asyncio.create_task(self._wait_for_end(worker))
@@ -196,14 +196,14 @@ class Workers:
         log.warning("worker.ended", worker=number, pid=worker.pid, status=status)
 
     async def _start_again(self, number: int, failures: int) -> int:
-        """Start a worker's successor, and again if that fails; how often one has ended.
+        """Start a worker's successor, with retries; returns the number of attempts.
 
         Raises:
-            TgError: too often, `failures` counted, and no other worker serves.
+            TgError: there were too many attempts, `failures` included, and no other worker serves.
         """
         error: TgError = Unavailable(f"worker {number} ends again and again; its log says why")
         for count in itertools.count(1):
-            # A file with an error, or a crash that each successor repeats, must not end those that serve.
+            # An error in the file, or a crash that each successor repeats, must not end the workers that serve.
             if failures + count > len(self._pauses) and not self._serves_beside(number):
                 break
             await asyncio.sleep(self._pauses[min(failures + count, len(self._pauses)) - 1])
@@ -236,7 +236,7 @@ class Workers:
             except TgError as error:
                 log.error("worker.not_restarted", worker=number, reason=error.message)
                 return False
-            # The successor may end while the old one lets finish what runs.
+            # The successor may end while the old worker still finishes what runs.
             self._keepers[number].cancel()
             self._start_keeping(number)
         old.hand_over()
@@ -253,7 +253,7 @@ class Workers:
         self._alive.discard(worker)
 
     async def _end(self) -> None:
-        # Where all workers have stopped listening, told by somebody else, nobody must wait for them to accept.
+        # If somebody else told all workers to end, no client must wait for them to accept.
         for listener in self._listeners:
             listener.close()
         for worker in self._alive:
@@ -262,5 +262,5 @@ class Workers:
 
 
 def _count_cores() -> int:
-    """Those that this process may use, where the system tells."""
+    """The cores that this process may use, if the system says so; otherwise all."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
