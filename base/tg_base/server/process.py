@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import resource
 import signal
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -12,10 +13,14 @@ from typing import TypeVar
 from tg_base.runtime import running
 from tg_base.server.memory_return import return_memory_at_rest
 from tg_base.telemetry import TASKS
+from tg_schema.errors import Unavailable
 
 T = TypeVar("T")
 GC_THRESHOLD_OBJECTS = 20_000
 """Threshold of generation 0; Python's default of 700 cost a busy processor 10 % of its CPU time."""
+
+MIN_OPEN_FILES = 64
+"""With fewer descriptors no process is begun: a gateway with a model of its own has about 50 before it is asked."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +52,26 @@ def serve_process(
     A signal during entering cancels that. A second SIGTERM or SIGINT ends the process at once, unless a parent decides
     that. A process that was started with SIGHUP ignored, as under nohup, goes on ignoring it. Uses uvloop if it is
     installed.
-    Raises what `serving` and `ready` raise.
+    Raises what `serving` and `ready` raise, and Unavailable where the process may open too few files.
 
     Args:
         serving: the service.
         ready: told what it yields.
         events: what else may happen to it.
     """
+    _check_open_files()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_until_stopped(serving, ready, events))
+
+
+def _check_open_files() -> None:
+    # An event loop that gets no descriptor ends in tracebacks, of which the first is not the cause.
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < MIN_OPEN_FILES:
+        raise Unavailable(
+            f"this process may have {most} files open, and needs {MIN_OPEN_FILES}, besides one for each connection: "
+            "raise the limit before you start it, as with ulimit -n 1024"
+        )
 
 
 async def _until_stopped(
