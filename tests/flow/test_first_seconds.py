@@ -9,7 +9,8 @@ from aiohttp import ClientSession
 from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
-from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, QUEUES, QUICK, TEXTS
+from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, QUEUES, QUICK, TEXTS, open_gateway
+from tests.observed_calls import observe_calls
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.server import Processor
@@ -54,6 +55,15 @@ async def test_a_request_that_comes_before_its_model_is_known_is_read_by_what_th
     assert status == 200, text
     assert "0 1 2" in text
     assert [request.raw for request in llm.requests] == [False]
+
+
+async def test_a_request_whose_model_is_known_begins_no_wait() -> None:
+    waits: list[object] = []
+    async with open_gateway() as it:
+        assert (await _post(it.http, "/generate"))[0] == 200
+        with observe_calls(Requestor.until_served, waits.append):
+            assert (await _post(it.http, "/generate"))[0] == 200
+    assert not waits
 
 
 async def _post(http: ClientSession, path: str) -> tuple[int, str]:

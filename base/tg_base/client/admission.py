@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tg_base.client.membership import Membership
-from tg_base.protocol import Presence, Route
+from tg_base.protocol import EncodedRequest, Presence, Route
 from tg_base.telemetry import REFUSALS
-from tg_schema.errors import RateLimited
+from tg_schema.errors import BadRequest, RateLimited
+from tg_schema.features import describe_missing
+from tg_schema.service_spec import Req
 
 SLOTS_PER_WAITING_REQUEST = 8
 """Default queue bound: capacity // SLOTS_PER_WAITING_REQUEST, at least MIN_QUEUE_REQUESTS."""
@@ -46,6 +48,16 @@ class Announced:
     served: bool
     features: frozenset[str]
     request_bytes: int
+
+    def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
+        """Refuse a request that not every one of these processors can answer.
+
+        Raises:
+            BadRequest: it needs features that one of them lacks.
+        """
+        needed = request.features if isinstance(request, EncodedRequest) else route.spec.features(request)
+        if needed and (missing := needed - self.features):
+            raise BadRequest(describe_missing(missing))
 
 
 def round_up_to_milliseconds(seconds: float) -> float:

@@ -13,7 +13,7 @@ from typing import Any, Self
 import structlog
 
 from tg_base.bus import Bus, Delivery
-from tg_base.client.admission import AdmissionControl
+from tg_base.client.admission import AdmissionControl, Announced
 from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.beginnings import Beginnings
 from tg_base.client.body_sender import BodySender
@@ -39,7 +39,6 @@ from tg_base.runtime import running
 from tg_base.telemetry import ATTEMPTS, REFUSALS, new_id
 from tg_schema import TgError, decode
 from tg_schema.errors import BadRequest, BusError, TooLarge, Unavailable
-from tg_schema.features import describe_missing
 from tg_schema.service_spec import Req, Resp
 from tg_schema.topics import Topics
 
@@ -183,8 +182,12 @@ class Requestor:
     async def _open(
         self, route: Route[Any, Any], request: object, terms: tuple[Any, ...], *, bounded: bool
     ) -> AskedStream:
+        # Not `check`: each request comes by here, and hardly one has to wait.
         if not route.plain:
-            await self.check(route, request)
+            announced = self.admission.find(route.request)
+            if not announced.served:
+                announced = await self._find_first(route)
+            announced.check(route, request)
         if bounded:
             self.admission.check(route)
         stream = AskedStream(route, request, *terms)
@@ -214,19 +217,20 @@ class Requestor:
 
     async def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
         """Before queuing, refuse a request that no processor could serve, with `stream`'s BadRequest or Unavailable."""
+        (await self._find_first(route)).check(route, request)
+
+    async def until_served(self, route: Route[Any, Any]) -> bool:
+        """Wait for a first processor, as `Liveness.until_served`; returns whether it had to wait."""
+        return await self._liveness.until_served(route)
+
+    async def _find_first(self, route: Route[Any, Any]) -> Announced:
+        """What the queue's processors announce, once there is one."""
         try:
             await self.until_served(route)
         except Unavailable:
             REFUSALS.labels(route.spec.name, "deserted").inc()
             raise
-        announced = self.admission.find(route.request)
-        needed = request.features if isinstance(request, EncodedRequest) else route.spec.features(request)
-        if needed and (missing := needed - announced.features):
-            raise BadRequest(describe_missing(missing))
-
-    async def until_served(self, route: Route[Any, Any]) -> bool:
-        """Wait for a first processor, as `Liveness.until_served`; returns whether it had to wait."""
-        return not self.admission.find(route.request).served and await self._liveness.until_served(route)
+        return self.admission.find(route.request)
 
     async def _ask(self, stream: AskedStream) -> None:
         stream.asked_at = self._clock()

@@ -160,7 +160,9 @@ class HttpHandlers:
             asked = await self._ask_dialect(door, entry)
             if isinstance(asked, Ask):
                 route = asked.route
-                if asked.background is None and await self._relay.until_served(route):
+                # A look first: nobody is waited for but in our first seconds, and each request comes by here.
+                unknown = asked.background is None and not self._relay.is_served(route)
+                if unknown and await self._relay.until_served(route):
                     # A dialect that chooses by the model's features has read it before anybody announced them.
                     door.call.body = body
                     asked = await self._ask_dialect(door, entry)

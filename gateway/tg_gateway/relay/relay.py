@@ -265,10 +265,14 @@ class Relay:
         self._left = False
         self.draining = False
 
+    def is_served(self, route: Route[Any, Any]) -> bool:
+        """Whether a processor of a service is known; who speaks the plain protocol announces nothing, and counts."""
+        return route.plain or self._requestor.admission.find(route.request).served
+
     async def until_served(self, route: Route[Any, Any]) -> bool:
         """Wait for a first processor of a service, in our first seconds; whether one came. `ask` refuses otherwise."""
         try:
-            return not route.plain and await self._requestor.until_served(route)
+            return await self._requestor.until_served(route)
         except Unavailable:
             return False
 
