@@ -113,7 +113,7 @@ MUTANTS = (
         (
             Change(
                 "tg_base/client/requestor.py",
-                "elif stream.processor is not None and stream.link < self._over_below(stream.processor):",
+                "elif processor is not None and stream.link < self.presence.over_below(processor, self._inbox.topic):",
                 "elif False:",
             ),
         ),

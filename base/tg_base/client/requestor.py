@@ -169,11 +169,10 @@ class Requestor:
 
         Raises (on entering):
             BadRequest: the request needs features that not every processor of its queue announces.
-            Unavailable: no live processor serves this; `retry_after` is set.
+            Unavailable: no live processor serves this (`retry_after` is set), or one that does cannot keep a permit.
             RateLimited: too many requests wait for this; `retry_after` is set.
             BusError: the bus did not take the request.
             TooLarge: the request is over the limit of the bus, or of what every processor fetches in parts.
-            Unavailable: with a permit, a processor of the queue takes no requests in parts.
         """
         return EnteredStream(
             partial(self._open, route, request, (timeout, total, permit), bounded=bounded), self._close
@@ -346,24 +345,19 @@ class Requestor:
 
         The same holds for a stream on a link that its processor has closed, because it believed us dead.
         """
-        if stream.processor in lost:
+        processor = stream.processor
+        if processor in lost:
             self._abandon(stream, BusError("a part of the answer was lost on the bus; ask again"))
-        elif stream.processor in dead:
+        elif processor in dead:
             self._give_up(stream, Unavailable("the processor died in the middle of the answer; ask again"))
-        elif stream.processor is not None and stream.link < self._over_below(stream.processor):
-            self._give_up(
-                stream,
-                Unavailable("the processor lost contact with this process and stopped; ask again"),
-            )
-        elif stream.processor is None and stream.direct is not None:
+        elif processor is not None and stream.link < self.presence.over_below(processor, self._inbox.topic):
+            self._give_up(stream, Unavailable("the processor lost contact with this process and stopped; ask again"))
+        elif processor is None and stream.direct is not None:
             if self._warm.is_over(stream, dead, self._clock()):
                 self._cancel_queued(stream)
                 self._ask_queue(stream)
-        elif stream.processor is None and not stream.route.plain:
+        elif processor is None and not stream.route.plain:
             self._check_queued(stream, dead)
-
-    def _over_below(self, processor: str) -> int:
-        return self.presence.over_below(processor, self._inbox.topic)
 
     def _give_up(self, stream: AskedStream, error: TgError) -> None:
         """Ask another processor if none may have begun and attempts are left; otherwise fail the stream."""
