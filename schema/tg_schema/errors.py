@@ -30,11 +30,15 @@ import msgspec
 
 
 class Error(msgspec.Struct, frozen=True):
-    """An error on the wire. `type` is one of the table above; `retry_after` is in seconds."""
+    """An error on the wire. `type` is one of the table above; `retry_after` is in seconds.
+
+    `clock` is that of a `Timeout`; without one it is not there, as older peers never send it.
+    """
 
     type: str | None = None
     message: str | None = None
     retry_after: float | None = None
+    clock: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class TgError(Exception):
@@ -76,7 +80,10 @@ class TgError(Exception):
     def of(error: Error) -> "TgError":
         """The exception for a wire record; an unknown type (a plain peer's) becomes `PeerError`."""
         kind = _BY_TYPE.get(error.type or "", PeerError)
-        return kind(error.message or "no message was given", retry_after=error.retry_after)
+        made = kind(error.message or "no message was given", retry_after=error.retry_after)
+        if isinstance(made, Timeout):
+            made.clock = error.clock or None
+        return made
 
 
 def _restore(kind: type[TgError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> TgError:
@@ -115,11 +122,24 @@ class NotFound(TgError):
 
 
 class Timeout(TgError):
-    """A time limit passed."""
+    """A time limit passed.
+
+    Attributes:
+        clock: which of the clocks of an answer it was: "first_token", "idle" or "total"; None = none of them, or not
+            known.
+    """
 
     type = "timeout"
     status = 504
     retryable = True
+    clock: str | None = None
+
+    # The decorator `override` is not in this package's dependencies.
+    @property
+    def record(self) -> Error:  # type: ignore[explicit-override]
+        """This error's wire record, with the clock."""
+        made = super().record
+        return made if self.clock is None else msgspec.structs.replace(made, clock=self.clock)
 
 
 class TooLarge(TgError):

@@ -222,6 +222,16 @@ async def test_what_takes_longer_than_any_answer_may_is_not_asked_again() -> Non
         assert (ended.status, "took longer" in ended.error.message, it.llm.order) == ("failed", True, ["made"])
 
 
+async def test_what_takes_longer_than_its_model_may_is_not_asked_again() -> None:
+    bus, llm = MemoryBus(), BusyLlm()
+    llm.clocks = replace(llm.clocks, total=0.2)
+    async with serve(bus, llm), AsyncExitStack() as stack:
+        client = await Band(llm, bus, stack).open_gateway()
+        ended = await poll(client, (await ask(client, "made")).id)
+        assert (ended.status, "not finished within 0.2 s" in ended.error.message) == ("failed", True)
+        assert llm.order == ["made"]
+
+
 @pytest.mark.parametrize(("config", "asked"), [(FLEX, 3), (replace(FLEX, default_max_attempts=1), 1)])
 async def test_how_often_a_model_is_asked_by_default_says_the_operator(config: GatewayConfig, asked: int) -> None:
     bus, llm = MemoryBus(), CutLlm()

@@ -52,7 +52,7 @@ async def guard_stream(
     that of the last of `answers`, an error or a timeout ends the stream without being raised.
 
     Raises:
-        Timeout: a clock ran out; the message names it.
+        Timeout: a clock ran out; `clock` and the message name it.
         BadRequest: the request is nested too deep for the provider's SDK.
         ProtocolError: a number in a tool call or a token is out of range, or an answer was not asked for.
         IncompleteStream: the source ended, and an answer has no `finish_reason`.
@@ -248,11 +248,15 @@ class _Watch:
         # Only our own cancellation becomes a Timeout. One from elsewhere, before or at the same moment, must go on, or
         # a client that disconnects just then would leave a task that runs for nobody.
         if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise Timeout(f"the provider was too slow: {self._name_limit()}") from error
+            raise self._make_timeout() from error
 
-    def _name_limit(self) -> str:
+    def _make_timeout(self) -> Timeout:
         if self._limit >= self._clocks.total:
-            return f"not finished within {self._clocks.total:g} s"
-        if self._waiting_for_first:
-            return f"no first token within {self._clocks.first_token:g} s"
-        return f"no content for {self._clocks.idle:g} s"
+            clock, missed = "total", f"not finished within {self._clocks.total:g} s"
+        elif self._waiting_for_first:
+            clock, missed = "first_token", f"no first token within {self._clocks.first_token:g} s"
+        else:
+            clock, missed = "idle", f"no content for {self._clocks.idle:g} s"
+        timeout = Timeout(f"the provider was too slow: {missed}")
+        timeout.clock = clock
+        return timeout

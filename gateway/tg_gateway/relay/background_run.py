@@ -93,7 +93,9 @@ class BackgroundRun:
     def is_repeatable(self, error: TgError) -> bool:
         """Whether a model may be asked once more after this: the way to the last one was lost."""
         # A server whose machine vanishes closes no connection: it is silence that tells, and a clock that ends it.
-        lost = isinstance(error, (Unavailable, IncompleteStream, BusError, Timeout)) and not self.overran
-        if self.claim is None or self.cancelled or self.over or not lost:
+        lost = isinstance(error, (Unavailable, IncompleteStream, BusError, Timeout))
+        # What takes longer than any answer may, by our clock or by that of its model, would do so again.
+        too_long = self.overran or (isinstance(error, Timeout) and error.clock == "total")
+        if self.claim is None or self.cancelled or self.over or too_long or not lost:
             return False
         return self.claim.mine and self.claim.log.repeatable
