@@ -127,6 +127,28 @@ async def test_what_a_member_gives_back_and_leaves_is_not_lost(bus: Bus, kept: s
         assert await take(heir, 1) == [b"0"]
 
 
+async def test_what_a_member_gives_back_for_later_comes_later_and_others_meanwhile(bus: Bus, kept: str) -> None:
+    async with bus.subscribe(kept, "g", prefetch=0) as deliveries:
+        await publish_all(bus, kept, numbered(2))
+        first, loop = await take_one(deliveries), asyncio.get_running_loop()
+        began = loop.time()
+        first.nack(after=1.0)
+        first.nack()
+        first.ack()
+        assert await take(deliveries, 1) == [b"1"]
+        again = await take_one(deliveries)
+        assert (again.body, loop.time() - began >= 1.0) == (b"0", True)
+        again.ack()
+
+
+async def test_what_a_member_gives_back_for_later_is_not_lost_when_it_leaves(bus: Bus, kept: str) -> None:
+    await bus.publish(kept, b"0", {})
+    async with bus.subscribe(kept, "g", prefetch=0) as leaver:
+        (await take_one(leaver)).nack(after=3600.0)
+    async with bus.subscribe(kept, "g", prefetch=0) as heir:
+        assert await take(heir, 1) == [b"0"]
+
+
 async def test_without_a_group_there_is_nothing_to_give_back(bus: Bus, topic: str) -> None:
     async with bus.subscribe(topic, None) as deliveries:
         await publish_all(bus, topic, numbered(2))

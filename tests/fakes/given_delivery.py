@@ -34,5 +34,5 @@ class GivenDelivery:
         """Note it."""
         self.acknowledged = True
 
-    def nack(self) -> None:
+    def nack(self, after: float = 0.0) -> None:
         """Nobody to give it back to."""

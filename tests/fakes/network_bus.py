@@ -42,8 +42,8 @@ class _Delivery(Delivery):
         self._delivery.ack()
 
     @override
-    def nack(self) -> None:
-        self._delivery.nack()
+    def nack(self, after: float = 0.0) -> None:
+        self._delivery.nack(after)
 
 
 class NetworkBus(RemoteBus):

@@ -310,8 +310,8 @@ class SimulatedDelivery:
             self._done = True
             self._bus.acknowledge(self._seat, self._message)
 
-    def nack(self) -> None:
-        """Not for me."""
+    def nack(self, after: float = 0.0) -> None:
+        """Not for me; nobody simulates what comes later."""
         if not self._done:
             self._done = True
             self._bus._wire.outward.send(self._bus._broker.give_back, self._seat, self._message)

@@ -2,8 +2,10 @@
 
 import pytest
 
+from tests.fakes.given_delivery import GivenDelivery
+from tests.until import until
 from tg_base.protocol import Route
-from tg_gateway.relay.band_lane import PAUSED_TASK_BYTES, BandLane
+from tg_gateway.relay.band_lane import MAX_AWAY_BYTES, MAX_KEY_SHARE, PAUSED_TASK_BYTES, BandLane
 from tg_schema import TEXT_COMPLETION
 
 MOST = 1_000_000
@@ -12,7 +14,23 @@ MOST = 1_000_000
 @pytest.mark.parametrize(("size", "full"), [(MOST - PAUSED_TASK_BYTES, True), (1000, False)])
 async def test_what_pauses_is_bounded_in_bytes(size: int, full: bool) -> None:
     lane = BandLane(Route("f", TEXT_COMPLETION, "request", "response"), "band", 30.0, MOST)
-    with lane.count_paused(size):
+    with lane.count_paused("key", size):
         # Those behind their pause may begin all the same: else nobody would ever leave.
         assert (lane.is_full, lane.is_open) == (full, True)
     assert (lane.is_full, lane.paused) == (False, 0)
+
+
+async def test_what_one_key_may_hold_leaves_room_for_others() -> None:
+    lane = BandLane(Route("f", TEXT_COMPLETION, "request", "response"), "band", 30.0, MOST)
+    with lane.count_paused("one", int(MOST * MAX_KEY_SHARE)):
+        assert (lane.is_full, lane.is_crowded("one"), lane.is_crowded("other")) == (False, True, False)
+    assert not lane.is_crowded("one")
+
+
+async def test_what_is_given_back_for_a_while_is_bounded() -> None:
+    lane = BandLane(Route("f", TEXT_COMPLETION, "request", "response"), "band", 30.0, MOST)
+    lane.away = MAX_AWAY_BYTES - 1
+    assert lane.send_away(GivenDelivery(b"large", {}), 0.0)
+    assert not lane.send_away(GivenDelivery(b"large", {}), 0.0)
+    # The broker has it again.
+    await until(lambda: lane.away == MAX_AWAY_BYTES - 1)

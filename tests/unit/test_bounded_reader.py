@@ -30,7 +30,7 @@ class Item:
     def ack(self) -> None:
         """Nothing to do."""
 
-    def nack(self) -> None:
+    def nack(self, after: float = 0.0) -> None:
         """Nothing to do."""
 
 

@@ -190,8 +190,8 @@ class _Delivery:
     def ack(self) -> None:
         self._reader.ack(self._message)
 
-    def nack(self) -> None:
-        self._reader.nack(self._message)
+    def nack(self, after: float = 0.0) -> None:
+        self._reader.nack(self._message, after)
 
 
 class _Queue:
@@ -298,6 +298,7 @@ class _Reader(AsyncIterator[Delivery]):
         self._topic = topic
         self._queue = queue
         self._unacked: dict[int, _Message] = {}
+        self._returning: dict[int, _Message] = {}
         self._left = False
 
     @override
@@ -320,13 +321,15 @@ class _Reader(AsyncIterator[Delivery]):
         if self._unacked.pop(id(message), None) is not None:
             self._free(message)
 
-    def nack(self, message: _Message) -> None:
+    def nack(self, message: _Message, after: float) -> None:
         if self._unacked.pop(id(message), None) is not None:
-            asyncio.get_running_loop().call_later(NACK_DELAY_SECONDS, self._give_back, message)
+            self._returning[id(message)] = message
+            asyncio.get_running_loop().call_later(NACK_DELAY_SECONDS + after, self._give_back, message)
 
     def _give_back(self, message: _Message) -> None:
-        self._queue.take_back([message])
-        self._queue.changed.set()
+        if self._returning.pop(id(message), None) is not None:
+            self._queue.take_back([message])
+            self._queue.changed.set()
 
     def _free(self, message: _Message) -> None:
         self._queue.release(message)
@@ -341,6 +344,7 @@ class _Reader(AsyncIterator[Delivery]):
         self._left = True
         queue = self._queue
         queue.readers.discard(self)
-        queue.take_back(self._unacked.values())
+        queue.take_back((*self._unacked.values(), *self._returning.values()))
         self._unacked.clear()
+        self._returning.clear()
         queue.changed.set()

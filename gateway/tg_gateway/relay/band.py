@@ -179,6 +179,8 @@ class Band:
                 delivery.ack()
                 continue
             known = message.name in self._deliveries
+            if not known and self._send_away(lane, message, delivery):
+                continue
             # After a lost connection the broker delivers again what is not acknowledged; only the newest can be.
             self._deliveries[message.name] = delivery
             if not known:
@@ -190,6 +192,11 @@ class Band:
                 task = asyncio.create_task(self._take(lane, message), name="band")
                 self._tasks.add(task)
                 task.add_done_callback(self._on_done)
+
+    def _send_away(self, lane: BandLane, message: BandMessage, delivery: Delivery) -> bool:
+        """Give one back for a while if its key has its share of what waits in this process: others are behind it."""
+        left = message.until - self._clock()
+        return left > 0 and lane.is_crowded(message.key) and lane.send_away(delivery, min(lane.longest_pause, left))
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -266,7 +273,7 @@ class Band:
         """Let others start meanwhile; then wait for room again."""
         lane.starting.discard(message.name)
         lane.freed.set()
-        with lane.count_paused(len(message.body)), self._waiting():
+        with lane.count_paused(message.key, len(message.body)), self._waiting():
             await asyncio.sleep(max(min(seconds, message.until - self._clock()), 0.0))
             with suppress(TimeoutError):
                 # One looks for room, and the others behind it in their order: thousands may be behind their pause.
@@ -321,7 +328,7 @@ class Band:
             # Refused before the service was asked, by a limit of its key: the model has room for those of others.
             if isinstance(error, RateLimited) and name in lane.starting:
                 lane.starting.discard(name)
-                await lane.hold(error.retry_after)
+                await lane.hold(message.key, error.retry_after)
             else:
                 lane.pause(error.retry_after)
             return False

@@ -1,11 +1,13 @@
 """Band -> whether the next one may be taken: what of one model is in this gateway's hands, and what was refused."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tg_base.bus import Delivery
 from tg_base.protocol import Route
 from tg_base.telemetry import BAND
 
@@ -13,8 +15,12 @@ MIN_PAUSE_SECONDS: Final = 0.5
 """After a first refusal, unless the provider asks for more in `retry_after`; it doubles with each."""
 MAX_HELD_MESSAGES: Final = 64
 """Of one model, whose keys are over their limits: beyond it nothing more is taken until one is let go."""
+MAX_KEY_SHARE: Final = 0.5
+"""Of these, and of the bytes that pause, of one key: beyond it all of that key is given back to the band for a while, and others are taken."""
+MAX_AWAY_BYTES: Final = 256 * 1024 * 1024
+"""Of messages of one model that are given back so: the broker sends each of them again."""
 PAUSED_TASK_BYTES: Final = 16 * 1024
-"""That each one which pauses counts besides its message."""
+"""That each one which pauses, or is given back, counts besides its message."""
 
 
 @dataclass(slots=True)
@@ -28,7 +34,10 @@ class BandLane:
         most_paused: bytes from which on nothing more is taken, as `paused` counts them.
         starting: names of messages in hand for which no model has been asked yet.
         held: how many wait here until their keys may ask again.
+        held_keys: the same, by key.
         paused: bytes of those that wait here for the end of their pause, or for room behind it.
+        paused_keys: the same, by key.
+        away: bytes of those that are given back for a while.
         asked: names of those that a model was asked for and has neither ended nor refused.
         window: how many of them may be at a time, for a while after a refusal; None = as many as find room. A pool
             refuses what its servers have no room for, though its processor has.
@@ -46,7 +55,10 @@ class BandLane:
     starting: set[str] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
     held: int = 0
+    held_keys: Counter[str | None] = field(default_factory=Counter)
     paused: int = 0
+    paused_keys: Counter[str | None] = field(default_factory=Counter)
+    away: int = 0
     window: int | None = None
     refusals: int = 0
     refused_at: float = 0.0
@@ -62,6 +74,24 @@ class BandLane:
     def is_full(self) -> bool:
         """Whether as many wait in this process as may."""
         return self.held >= MAX_HELD_MESSAGES or self.paused >= self.most_paused
+
+    def is_crowded(self, key: str | None) -> bool:
+        """Whether as many of one key wait in this process as may, beside those of others."""
+        held = self.held_keys[key] >= MAX_HELD_MESSAGES * MAX_KEY_SHARE
+        return held or self.paused_keys[key] >= self.most_paused * MAX_KEY_SHARE
+
+    def send_away(self, delivery: Delivery, seconds: float) -> bool:
+        """Give one back for a while, if not too many are."""
+        if self.away >= MAX_AWAY_BYTES:
+            return False
+        size = PAUSED_TASK_BYTES + len(delivery.body)
+        self.away += size
+        asyncio.get_running_loop().call_later(seconds, self._expect, size)
+        delivery.nack(seconds)
+        return True
+
+    def _expect(self, size: int) -> None:
+        self.away -= size
 
     @property
     def is_open(self) -> bool:
@@ -90,20 +120,24 @@ class BandLane:
         self.resume_at = self.refused_at + min(wait, self.longest_pause)
         self.refusals = min(self.refusals + 1, 10)
 
-    async def hold(self, seconds: float | None) -> None:
-        """Wait with one message, while others are taken."""
+    async def hold(self, key: str | None, seconds: float | None) -> None:
+        """Wait with one message of a key, while others are taken."""
         self.held += 1
+        self.held_keys[key] += 1
         try:
             await asyncio.sleep(min(max(seconds or 0.0, MIN_PAUSE_SECONDS), self.longest_pause))
         finally:
             self.held -= 1
+            self.held_keys -= Counter([key])
 
     @contextmanager
-    def count_paused(self, size: int) -> Iterator[None]:
-        """One with a body of this size waits in this process inside the block."""
+    def count_paused(self, key: str | None, size: int) -> Iterator[None]:
+        """One of a key with a body of this size waits in this process inside the block."""
         size += PAUSED_TASK_BYTES
         self.paused += size
+        self.paused_keys[key] += size
         try:
             yield
         finally:
             self.paused -= size
+            self.paused_keys -= Counter({key: size})

@@ -36,8 +36,10 @@ class Delivery(Protocol):
     def ack(self) -> None:
         """Acknowledge the message: the bus need not deliver it again. Does not block."""
 
-    def nack(self) -> None:
+    def nack(self, after: float = 0.0) -> None:
         """Return the message: a member of the group, perhaps this one, gets it again within about half a second.
+
+        With `after`, so many seconds later, or as soon as this member leaves; its body leaves memory at once.
 
         Does nothing if the message was acknowledged or returned, or if the bus keeps none: without a group, or on a
         non-persistent topic. Does not block.

@@ -1,5 +1,6 @@
 """Broker -> deliveries: one subscription of the client, opened anew if the client has lost it."""
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -229,10 +230,14 @@ class _Delivery:
             (consumer, message), self._held = self._held, None
             consumer.acknowledge(message)
 
-    def nack(self) -> None:
+    def nack(self, after: float = 0.0) -> None:
         if self._held is not None:
             (consumer, message), self._held = self._held, None
-            consumer.negative_acknowledge(message)
+            if after:
+                # Until then the broker counts it as delivered; the consumer's end returns it.
+                asyncio.get_running_loop().call_later(after, consumer.negative_acknowledge, message)
+            else:
+                consumer.negative_acknowledge(message)
 
 
 def message_id_of(delivery: Delivery) -> "MessageId | None":

@@ -1,0 +1,60 @@
+"""Responses that wait, of keys that share a model: what one of them may not ask for now holds up none of the others."""
+
+import hashlib
+
+from msgspec.structs import replace
+
+from tests.flow.background_asking import poll
+from tests.flow.waiting_band import FLEX, ask, count_band, count_returned, open_band
+from tests.until import until
+from tg_base.config import ApiKey
+from tg_gateway.access import Limits
+from tg_gateway.relay.band_lane import MAX_HELD_MESSAGES, MAX_KEY_SHARE
+
+NARROW, WIDE = "narrow-token", "wide-token"
+
+
+def make_key(token: str, requests: int = 0) -> ApiKey:
+    """A key that may ask so often in a minute."""
+    return ApiKey(name=token, sha256=hashlib.sha256(token.encode()).hexdigest(), requests_per_minute=requests)
+
+
+async def test_a_key_over_its_limits_does_not_keep_others_waiting() -> None:
+    keys = (make_key(NARROW, 1), make_key(WIDE))
+    async with open_band() as it:
+        client = await it.open_gateway(replace(FLEX, keys=keys))
+        narrow, wide, before = client.with_options(api_key=NARROW), client.with_options(api_key=WIDE), count_returned()
+        work = await it.occupy(wide)
+        names = [await ask(narrow, "narrow") for _ in range(MAX_HELD_MESSAGES + 2)]
+        other = await ask(wide, "other")
+        for _ in range(3):
+            it.llm.steps.release()
+        await work
+        # It is behind all of them, and they wait for a minute.
+        assert (await poll(wide, other.id)).status == "completed"
+        assert it.llm.order == ["work", "narrow", "other"]
+        # No more of them were taken than one key may have here.
+        assert count_returned() - before <= MAX_HELD_MESSAGES * MAX_KEY_SHARE + 1
+        assert {(await narrow.responses.retrieve(each.id)).status for each in names[1:]} == {"queued"}
+
+
+async def test_what_was_given_back_for_a_while_comes_again() -> None:
+    async with open_band() as it:
+        client = await it.open_gateway(
+            replace(FLEX, keys=(make_key(NARROW, 1), make_key(WIDE))), Limits(band_pause=0.2)
+        )
+        narrow, wide, before = (
+            client.with_options(api_key=NARROW),
+            client.with_options(api_key=WIDE),
+            count_band("dropped"),
+        )
+        work = await it.occupy(wide)
+        names = [(await ask(narrow, "narrow")).id for _ in range(MAX_HELD_MESSAGES + 2)]
+        for _ in range(2):
+            it.llm.steps.release()
+        await work
+        assert (await poll(narrow, names[0])).status == "completed"
+        for name in names[1:]:
+            await narrow.responses.cancel(name)
+        # None is forgotten, wherever it was.
+        await until(lambda: count_band("dropped") - before == len(names) - 1)
