@@ -185,6 +185,20 @@ async def test_a_topic_that_was_terminated_says_what_to_do(pulsar: PulsarServer)
                 await bus.publish(topic, b"", {})
 
 
+@pytest.mark.parametrize("policy", ["producer_exception", "producer_request_hold"])
+async def test_a_full_backlog_is_named(pulsar: PulsarServer, policy: str) -> None:
+    async with ClientSession() as http, open_bus(pulsar.service_url) as first, open_bus(pulsar.service_url) as second:
+        namespace = Namespace(pulsar, http)
+        await namespace.create()
+        await namespace.limit("backlogQuota", {"limitSize": 100, "limitTime": -1, "policy": policy})
+        topic = f"persistent://{namespace.name}/x"
+        async with first.subscribe(topic, "g"):
+            pass
+        await first.publish(topic, bytes(1_000), {})
+        with pytest.raises(BusError, match=r"backlog is full; .* an operator must raise its quota or add processors"):
+            await second.publish(topic, b"", {})
+
+
 async def test_a_check_finds_that_the_namespace_is_missing(pulsar: PulsarServer, tmp_path: Path) -> None:
     """A start would end with it; and the check makes nothing that a second one would find."""
     file = tmp_path / "tokengrid.toml"
