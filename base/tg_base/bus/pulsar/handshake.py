@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tg_base.bus.pulsar.wire import connect_command, read_error, receive_reply
 
-_METADATA_ERROR, _AUTHENTICATION_ERROR, _NO_SUBSCRIPTION, _NOT_ALLOWED_ERROR = 1, 3, 12, 22
+_METADATA_ERROR, _PERSISTENCE_ERROR, _AUTHENTICATION_ERROR, _NO_SUBSCRIPTION, _NOT_ALLOWED_ERROR = 1, 2, 3, 12, 22
 """`ServerError` of PulsarApi.proto."""
 
 _UNAUTHENTICATED = "the broker asks for a token; set token_file or token_env of [bus.options]"
@@ -34,6 +34,7 @@ _UNSUBSCRIBED = (
 _UNENCRYPTED = (
     "the broker takes encrypted messages only, and ours are not; an operator must allow others (encryptionRequired)"
 )
+_UNSTORED = "the broker cannot store anything; an operator must look after its bookies and their disks"
 
 
 class Refusal(NamedTuple):
@@ -114,5 +115,7 @@ def _read_opened(reply: bytes) -> Refusal | None:
         return None
     if error.code == _NO_SUBSCRIPTION:
         return Refusal(_UNSUBSCRIBED, lasting=True)
+    if error.code == _PERSISTENCE_ERROR:
+        return Refusal(_UNSTORED, lasting=False)
     encrypted = error.code == _METADATA_ERROR and b"encrypt" in error.text.lower()
     return Refusal(_UNENCRYPTED, lasting=True) if encrypted else None
