@@ -1,4 +1,4 @@
-"""LlmChunks of one request -> its records: each chunk as it comes, then ends, whole answers, usage."""
+"""LlmChunks of one request -> its records: one for each chunk, then the endings, whole answers and usage."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ PassRecordOn = Callable[[TextCompletionResponse], bool]
 async def answer_request(
     request: TextCompletionRequest, plan: GenerationPlan, begin: Callable[[], Awaitable[Begun]], model: str
 ) -> AsyncGenerator[TextCompletionResponse, PassRecordOn | None]:
-    """All records of an answer. What is sent to the generator gets those that can be passed on before its next one.
+    """All records of an answer. A function sent to the generator gets those that come while the next is awaited.
 
     Args:
         request: what is asked.
@@ -36,7 +36,7 @@ async def answer_request(
     Raises:
         TgError: as the stream does; SchemaViolation as `AnswerBuilder.last_records`.
     """
-    # Most requests ask for none of these, and so for no form.
+    # Most requests have none of these fields, and so need no form.
     asks_form = request.response_format or request.schema is not None or request.tools
     answer = AnswerBuilder(request, plan, await AnswerForm.of(request) if asks_form else None)
     totals, streaming, several, edit = answer.totals, request.streaming, plan.generated > 1, answer.edit
@@ -44,7 +44,7 @@ async def answer_request(
     plain = streaming and not several and edit is None and keep is None
     try:
         chunk, rest = await begin()
-        # Behind the first chunk nobody asks again, and a prompt may be long.
+        # After the first chunk nothing is retried, and a prompt may be long: do not keep it.
         del request, plan, begin
         try:
             # One loop for the first chunk and the rest: a generator around both would cost time with each chunk.
@@ -58,7 +58,7 @@ async def answer_request(
                     answer.on_record = yield totals.make_record(chunk)
                 if several and chunk.finish_reason is not None and answer.streams_ends:
                     answer.on_record = yield answer.end(chunk.index)
-                # While the next one is awaited, nobody needs this one.
+                # Do not keep this chunk while waiting for the next.
                 del chunk
                 try:
                     # `anext` with a default would add a step to each wait.
@@ -75,13 +75,13 @@ async def answer_request(
 
 
 class AnswerBuilder:
-    """Of one request.
+    """Builds the records of one request.
 
     Attributes:
         totals: what all chunks add up to.
         edit: changes each chunk, before all else; None = nothing to change.
         keep: takes each chunk that is needed later; None = none is.
-        streams_ends: whether the end of each of several answers is told as soon as it comes.
+        streams_ends: whether the end of each of several answers is sent as soon as it comes.
         on_record: gets the records of the chunks that come while the next one is awaited; None = nobody does.
     """
 
@@ -126,11 +126,11 @@ class AnswerBuilder:
         return self.on_record is not None and self.on_record(self.totals.make_record(chunk))
 
     def end(self, index: int) -> TextCompletionResponse:
-        """The record of the end of one of several answers, whose text is told."""
+        """The record that ends one of several answers, whose text was sent before."""
         return self.totals.end_record(LlmChunk(index=index), ends=True, final=False)
 
     async def last_records(self) -> Sequence[TextCompletionResponse]:
-        """What is left to tell after the last chunk: whole answers if they are asked for, ends, and the usage.
+        """The records after the last chunk: whole answers if they were asked for, the endings, and the usage.
 
         Raises:
             SchemaViolation: an answer is not in its form.
@@ -206,7 +206,7 @@ class Totals:
 
     def add(self, chunk: LlmChunk) -> None:
         """Add a chunk."""
-        # None is unknown and 0 is counted: a count that nobody has told stays unknown.
+        # None is unknown and 0 is counted: a count that was never reported stays unknown.
         if chunk.in_token is not None:
             self.in_token = (self.in_token or 0) + chunk.in_token
         if chunk.out_token is not None:

@@ -64,7 +64,7 @@ def find_key(variables: tuple[str, ...], *, needed: bool = True) -> Key:
     for name in variables:
         value, file = (os.environ.get(variable, "").strip() for variable in (name, name + FILE_SUFFIX))
         if value and file:
-            raise ProviderAuth(f"{name} and {name}{FILE_SUFFIX} are both set; unset the one that does not hold")
+            raise ProviderAuth(f"{name} and {name}{FILE_SUFFIX} are both set; unset one of them")
         if file:
             return KeyFile(Path(file), f"the environment variable {name}{FILE_SUFFIX}")
         if value:

@@ -23,7 +23,7 @@ from tg_schema.errors import BadRequest, IncompleteStream, ProtocolError, Timeou
 log = structlog.get_logger()
 
 TOO_DEEP = "the request is nested too deep for this provider"
-"""Where an SDK can't write what could be read: it stands deeper on the stack, and walks through values in Python."""
+"""For an SDK that fails to encode what we could decode: it encodes in Python, on a deeper stack."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 _NO_ANSWERS: Final[frozenset[int]] = frozenset()
@@ -45,11 +45,11 @@ async def guard_stream(
     """Yield the chunks of `source`, and close it whatever happens.
 
     The clocks run only while we wait for the provider: a slow consumer does not count against it. Chunks without
-    content are forwarded, but reset no clock. What is sent to this generator gets the chunks that `source` can pass on
-    while it is waited for.
+    content are forwarded, but reset no clock. A function sent to this generator gets the chunks that `source` can pass
+    on while we wait for it.
 
-    A `finish_reason` completes the answer of its `index`. After it only the counts of its chunks are forwarded. After
-    that of the last of `answers`, an error or a timeout ends the stream without being raised.
+    A `finish_reason` completes the answer of its `index`. After that, only the counts of its chunks are forwarded. Once
+    all of `answers` are complete, an error or a timeout ends the stream without being raised.
 
     Raises:
         Timeout: a clock ran out; `clock` and the message name it.
@@ -73,7 +73,7 @@ async def guard_stream(
                     break
                 raise
             guard.on_chunk = yield guard.admit(chunk)
-            # While the next one is awaited, nobody needs this one.
+            # Do not keep this chunk while waiting for the next.
             del chunk
     finally:
         watch.close()
@@ -84,11 +84,11 @@ async def guard_stream(
 
 
 class _Guard:
-    """What is checked of each chunk of one stream, whether a task waits for it or not.
+    """Checks each chunk of one stream, whether or not a task waits for it.
 
     Attributes:
         finished: whether all answers have ended.
-        on_chunk: gets the chunks that come while the source is waited for; None = who waits does.
+        on_chunk: gets the chunks that come while the source is awaited; None = the waiting task gets them.
     """
 
     __slots__ = ("_answers", "_ended", "_watch", "finished", "on_chunk")
@@ -107,9 +107,9 @@ class _Guard:
         elif chunk.text or chunk.has_content:
             self._watch.saw_content = True
         if chunk.index and not 0 < chunk.index < self._answers:
-            raise ProtocolError(f"the provider sent an answer that is none of the {self._answers} asked for")
+            raise ProtocolError(f"the provider sent an answer beyond the {self._answers} asked for")
         chunk = check_numbers(chunk)
-        # Last: once all have ended, an error of the source is no error any more, and those above are.
+        # Set last: once `finished` is set, errors are ignored, but those above must still be raised.
         if chunk.finish_reason is not None:
             self._ended |= {chunk.index}
             self.finished = len(self._ended) >= self._answers
@@ -170,7 +170,7 @@ class _Watch:
         self._loop = asyncio.get_running_loop()
         self._clocks = clocks
         self.saw_content = False
-        # All in seconds of waiting so far: what passes between two waits is the consumer's.
+        # All in seconds spent waiting: the time between two waits belongs to the consumer.
         self._waited = 0.0
         self._limit = min(clocks.first_token, clocks.total)
         self._waiting_for_first = True
@@ -195,7 +195,7 @@ class _Watch:
         return self
 
     def go_on(self) -> None:
-        """Content has come while the task waits, and it goes on waiting: the idle clock restarts."""
+        """Restart the idle clock: content has come, and the task goes on waiting."""
         self._received_at, self.saw_content = self._loop.time(), False
         # From then on each restart makes the time later, so that the timer need not be moved for it.
         if self._waiting_for_first:

@@ -31,7 +31,7 @@ class KeyFile:
         self._unreadable = False
 
     async def read(self) -> str:
-        """The file's current key. While the file has none, the last one; the log says so once.
+        """The file's current key. While the file has none, the last key is used; the log says so once.
 
         Raises:
             ProviderAuth: it never had one. The message names the file's variable or option, never its content.

@@ -1,4 +1,4 @@
-"""JSON of a large request -> its record, decoded and checked in a worker process, which comes back in parts.
+"""JSON of a large request -> its record: a worker process decodes and checks it, and sends it back in parts.
 
 Between two parts the event loop has its turn: to unpickle 30,000 messages or two million token ids takes 50 ms.
 """
@@ -34,7 +34,7 @@ _LONG_FIELDS: Final = {
     "prompt_ids": PART_IDS,
     "scored": PART_IDS,
 }
-"""Fields that may have thousands of items, and how many of them make a part."""
+"""Fields that may have thousands of items, and the number of items in one part."""
 _ID_LISTS: Final = "id_lists"
 
 
@@ -58,7 +58,7 @@ class RequestParts(NamedTuple):
 
     Attributes:
         head: the request without its long fields.
-        parts: of the long fields: the name of each, and some of its items, pickled.
+        parts: the items of the long fields: in each part a field's name and some of its items, pickled.
         lengths: of `id_lists`, whose ids stand one after the other.
         bias: of `sampling.logit_bias`, which may have an entry for each token: some each, pickled.
     """
@@ -73,9 +73,9 @@ def read_request(data: bytes) -> TextCompletionRequest:
     """Decode and check a request; runs in a worker process, like all but `join_request`.
 
     Raises:
-        Unreadable: it is no request.
-        BadRequest: it is wrong in itself.
-        TooLarge: a schema is.
+        Unreadable: the JSON is not a request.
+        BadRequest: its fields contradict each other, or a range.
+        TooLarge: a schema is too large.
     """
     try:
         request = decode(TextCompletionRequest, data)
@@ -87,15 +87,15 @@ def read_request(data: bytes) -> TextCompletionRequest:
 
 
 def read_in_parts(data: bytes) -> RequestParts:
-    """The same, as it travels."""
+    """As `read_request`, split into parts to travel."""
     return split_request(read_request(data))
 
 
 def check_schemas(request: TextCompletionRequest) -> None:
-    """See that the schemas are no larger than any model takes, for they are compiled in this or that process.
+    """Refuse schemas that are larger than any model takes, since processes on the way compile them.
 
     Raises:
-        TooLarge: one is.
+        TooLarge: a schema is too large.
     """
     schemas = {"schema": request.schema} | {f"tools[{i}]": tool.parameters for i, tool in enumerate(request.tools)}
     for name, schema in schemas.items():
@@ -104,7 +104,7 @@ def check_schemas(request: TextCompletionRequest) -> None:
 
 
 def split_request(request: TextCompletionRequest) -> RequestParts:
-    """Make parts of a request that has been checked."""
+    """Split a checked request into parts."""
     fields = {name: getattr(request, name) for name in request.__struct_fields__}
     long = {name: fields.pop(name) for name in (*_LONG_FIELDS, _ID_LISTS)}
     parts = list(_cut(_ID_LISTS, tuple(chain.from_iterable(long[_ID_LISTS])), PART_IDS))
@@ -120,7 +120,7 @@ def split_request(request: TextCompletionRequest) -> RequestParts:
 
 
 async def join_request(request: RequestParts) -> CheckedRequest:
-    """Make the request of its parts, in the process that answers it."""
+    """Join a request's parts again, in the process that answers it."""
     found: dict[str, list[Any]] = {}
     for name, part in request.parts:
         found.setdefault(name, []).extend(pickle.loads(part))  # noqa: S301 - from a process that we started

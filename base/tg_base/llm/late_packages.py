@@ -21,7 +21,7 @@ def late_packages(*names: str) -> Iterator[None]:
     """Within the block, these packages, and the packages below them, are imported without running their `__init__`.
 
     A package's `__init__` runs when the package is first asked for a name that it does not have, from any thread; its
-    exceptions are raised there. The modules in these packages are imported as usual. A name that is not a package's has
+    exceptions are raised there. The modules in these packages are imported as usual. A name that names no package has
     no effect.
 
     None of these modules may ask its package for a name while it is imported: two threads, of which one imports the

@@ -46,5 +46,5 @@ async def merge_streams(sources: Sequence[AsyncGenerator[LlmChunk, None]], most:
     finally:
         for task in tasks:
             task.cancel()
-        # Also takes the errors of those that failed beside the first, which nobody else asks for.
+        # Also retrieves the errors of further sources that failed, which asyncio would log otherwise.
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -61,14 +61,14 @@ class Scores(msgspec.Struct, frozen=True):
 
 
 class Operator(Protocol):
-    """A provider, as far as operations ask it."""
+    """The methods of a provider that operations use."""
 
     model: str
     upstream_model: str
     clocks: Clocks
 
     async def models(self) -> tuple[ModelInfo, ...]:
-        """See `LlmService`, like the others."""
+        """See `LlmService`, as for the methods below."""
 
     async def count_tokens(self, request: TextCompletionRequest) -> int:
         """The prompt's tokens."""
@@ -89,11 +89,11 @@ class Operator(Protocol):
         """A further LoRA adapter."""
 
     async def unload_adapter(self, request: TextCompletionRequest) -> None:
-        """One less."""
+        """Forget a LoRA adapter."""
 
 
 async def operate(provider: Operator, request: TextCompletionRequest) -> Sequence[TextCompletionResponse]:
-    """The answer to a request that is checked already, in records that can travel.
+    """The answer to a checked request, in records small enough to travel.
 
     Raises:
         TgError: the provider's, or a Timeout: all operations must end within `clocks.first_token`.
@@ -167,7 +167,7 @@ async def _within(provider: Operator, task: str, result: Awaitable[Result]) -> R
             return await result
     except TimeoutError:
         raise Timeout(f"the provider did not {task} within {seconds:g} s") from None
-    # An SDK walks through nested values in Python, and reaches the end of the stack sooner than the reader did.
+    # An SDK walks through nested values in Python, and exhausts the stack sooner than our decoder did.
     except RecursionError:
         raise BadRequest(TOO_DEEP) from None
 

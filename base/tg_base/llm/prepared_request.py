@@ -1,4 +1,4 @@
-"""JSON of a large request -> what its provider is sent, made in a worker process; the processor keeps an outline.
+"""JSON of a large request -> the provider's request, made in a worker process; the processor keeps an outline.
 
 To decode a request of 10 MB, check it, write it in the provider's format and let an SDK encode it takes up to a second.
 """
@@ -33,7 +33,7 @@ class PreparedRequest(TextCompletionRequest, frozen=True):
 
 
 def prepare_request(kind: Any, model: str, options: Any, data: bytes) -> PreparedRequest | RequestParts:
-    """What is left to do for a request; runs in a worker process. A request for no answer is only read and checked.
+    """Prepare a request, in a worker process. One for another operation than an answer is only decoded and checked.
 
     Args:
         kind: the provider's class, an `SdkProvider`.
@@ -42,11 +42,11 @@ def prepare_request(kind: Any, model: str, options: Any, data: bytes) -> Prepare
         data: the JSON of the request.
 
     Raises:
-        Unreadable: it is no request.
+        Unreadable: the JSON is not a request.
         TgError: the provider refuses it.
     """
     request = read_request(data)
-    # Without a connection: nothing is sent from here.
+    # The provider has no connection here: a worker sends nothing.
     provider = kind(model, options, None)
     if request.operation == COUNT and COUNT_FEATURE in provider.native_features:
         request = provider.check(request)
@@ -70,7 +70,7 @@ def _record_all(
     options: Any,
     requests: Sequence[TextCompletionRequest],
 ) -> list[Any]:
-    """What is sent for these requests, of which `make` makes arguments of `post`."""
+    """What is sent for these requests; `make` turns each into an argument of `post`."""
     sent = [make(each) for each in requests]
     # Encoded already, alone or as the body of a call: no SDK encodes it.
     if all(isinstance(getattr(each, "body", each), bytes) for each in sent):
@@ -99,7 +99,7 @@ _opened: Final[dict[str, Any]] = {}
 
 
 def _stand_in(request: TextCompletionRequest) -> TextCompletionRequest:
-    """A small request to the same address. Of an API's own fields, which may be megabytes, only the headers stay."""
+    """A small request to the same address. Of an API's own fields, which may be large, it keeps only the headers."""
     foreign, sampling = request.foreign, request.sampling
     return msgspec.structs.replace(
         request, messages=(Message("user", "-"),), system=None, prompt=None, tools=(), tool_choice=None,
@@ -128,4 +128,4 @@ _KEPT: Final = (
     "adapter",
     "user",
 )
-"""Fields on which more depends than what the provider is sent."""
+"""Fields that matter beyond what the provider is sent, so that the outline keeps them."""

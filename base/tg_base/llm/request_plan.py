@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> what the provider is asked: it is checked, then planned by what the provider lacks.
+"""TextCompletionRequest -> the provider's requests: checks it, and plans what the base does for what is lacking.
 
 `check_completion` holds the invariants that every provider relies on. A `GenerationPlan` says what the base does in a
 provider's stead.
@@ -21,7 +21,7 @@ MAX_TEXTS = 2048
 """Most texts of one request to embed (OpenAI's limit)."""
 
 EMULATED_FEATURES: Final[frozenset[Feature]] = frozenset({"n", "strict_tools", "allowed_tools", "parallel_tool_calls"})
-"""What the base does for a provider that lacks it."""
+"""Features that the base supplies for a provider that lacks them."""
 
 _SEED_COUNT = 2**64
 _CHOICES = {None, "", "auto", "none"}
@@ -90,7 +90,7 @@ def check_completion(request: TextCompletionRequest) -> None:
     if sum(forms.values()) > 1:
         raise BadRequest(f"{', '.join(forms)}: an answer can have one form; leave out the others")
     if request.echo and any(forms.values()):
-        raise BadRequest("echo: an answer in a form cannot begin with the prompt; leave out one of them")
+        raise BadRequest("echo: an answer with a prescribed form cannot begin with the prompt; leave out one of them")
     if "" in request.choice:
         raise BadRequest("choice: each must be a text")
     if request.sampling is not None:
@@ -118,11 +118,11 @@ def _check_embedded(request: TextCompletionRequest) -> None:
     if not request.texts and not request.id_lists:
         raise BadRequest("texts is missing: a list of the texts to embed")
     if request.texts and request.id_lists:
-        raise BadRequest("id_lists are in place of texts; leave out one of them")
+        raise BadRequest("id_lists replace texts; leave out one of them")
     if len(request.texts or request.id_lists) > MAX_TEXTS:
         raise BadRequest(f"texts and id_lists: at most {MAX_TEXTS} can be embedded at a time; ask several times")
     if not all(request.texts or request.id_lists):
-        raise BadRequest("texts and id_lists: nothing cannot be embedded; leave out what is empty")
+        raise BadRequest("texts and id_lists: an empty text cannot be embedded; leave out what is empty")
 
 
 def _check_detokenized(request: TextCompletionRequest) -> None:
@@ -160,7 +160,7 @@ def _check_raw_prompt(request: TextCompletionRequest) -> None:
     if request.messages or request.system:
         raise BadRequest("raw and prompt_ids are the whole prompt; leave out messages and system")
     if request.prompt_ids and request.prompt:
-        raise BadRequest("prompt_ids are in place of prompt; leave out one of them")
+        raise BadRequest("prompt_ids replace prompt; leave out one of them")
     if not request.prompt_ids and not request.prompt:
         raise BadRequest("the prompt is empty; raw needs its text")
 
@@ -222,7 +222,7 @@ _PROMPTLESS: dict[str | None, Callable[[TextCompletionRequest], None]] = {
 
 
 def _numbered(sampling: Sampling, index: int) -> Sampling:
-    """The sampling of one of several answers: each has a seed of its own."""
+    """The sampling for one of several answers: each gets a seed of its own."""
     # Within a signed 64-bit number, as the record has it.
     seed = (
         None if sampling.seed is None else (sampling.seed + index + _SEED_COUNT // 2) % _SEED_COUNT - _SEED_COUNT // 2

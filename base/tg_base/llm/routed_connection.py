@@ -1,4 +1,4 @@
-"""SdkProvider -> one of an SDK's calls: requests for something else than an answer have a URL of their own."""
+"""SdkProvider -> one of an SDK's calls: requests other than for an answer go to URLs of their own."""
 
 from collections.abc import Awaitable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from tg_base.llm.http import HttpAnswer, PreparedConnection
 
 
 class RouteCall(msgspec.Struct, frozen=True):
-    """A request for something else than an answer; a body alone is one for an answer.
+    """A request for something other than an answer, for which the body alone is enough.
 
     Attributes:
         body: what is posted.

@@ -110,10 +110,10 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     @override
     async def open(cls, model: str, options: SdkOptions) -> Self:
         try:
-            # Before the import, which takes seconds: a wrong option is told at once.
+            # Check before the import, which takes seconds, so that a wrong option is reported at once.
             endpoint, key = options.endpoint(options.upstream_name(model)), options.key()
         except ProviderAuth:
-            # A package that is missing is told first: with the key alone it would be the next error.
+            # Report a missing package before a missing key: it would be the next error anyway.
             await start_daemon_thread(lambda: _import_client(cls.wire), f"import {cls.wire.client}")
             raise
         connection = await KeyedConnection[SdkConnection].open_in_thread(
@@ -134,7 +134,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         """A decoder for the answer to this request."""
 
     def needs_prompt(self, request: TextCompletionRequest) -> bool:
-        """Whether more is made of the request's prompt than `body`; then a large one is not prepared elsewhere."""
+        """Whether the provider needs the prompt beyond `body`; then large requests are not prepared elsewhere."""
         return False
 
     @override
@@ -152,12 +152,12 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         wire = self.wire
         frames = wire.frames() if wire.frames else None
         asked = _AskedBody(self._connection, ask, wire.error_detail)
-        # The reading loop itself: each chunk would also pass through a generator around it.
+        # Return the reading loop itself: each chunk would also pass a generator around it.
         return body_chunks(asked, self.decoder(request), self.usage_patience, frames, request.answers)
 
     @staticmethod
     def is_prepared(request: TextCompletionRequest) -> bool:
-        """Whether another process has written what the client's `post` is given; the request lacks its prompt then."""
+        """Whether another process has prepared the argument of `post`; then this request lacks its prompt."""
         return isinstance(request, PreparedRequest)
 
     def _sent(self, request: TextCompletionRequest) -> Any:
@@ -188,11 +188,11 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         """What the SDK would send, for another process to send it in place of `small`.
 
         Raises:
-            Unpicklable: this provider's connection cannot tell.
+            Unpicklable: this provider's connection cannot record requests.
         """
         async with self._connection.lend() as connection:
             if not isinstance(connection, CapturedConnection):
-                raise Unpicklable("its connection keeps its requests to itself")
+                raise Unpicklable("its connection cannot record requests")
             return await connection.record(sent, small)
 
     @override
@@ -282,7 +282,7 @@ class _AskedBody:
         read = None
         try:
             self._body = open_body(self._ask(lease.connection), self._error_detail)
-            # It has the request, whose prompt may be long; who asks again makes another body.
+            # It refers to the request, whose prompt may be long; a retry makes another body.
             del self._ask
             read = await self._body.__aenter__()
         finally:

@@ -31,7 +31,7 @@ from tg_schema.errors import BadRequest, NotFound, Timeout
 from tg_schema.features import Feature, describe_missing
 
 READING_FEATURES: frozenset[Feature] = frozenset({"developer", "reasoning_turns"})
-"""What every provider has by reading the parts that it knows and no others."""
+"""Features that every provider has, because it ignores the parts that it does not know."""
 CHECKED_OPERATIONS = frozenset({"count-tokens", "tokenize", "detokenize", "score", "embed"}) | EDITS
 """Operations whose requests are checked like those for an answer; a list of models has nothing to check."""
 MAX_RETRY_AFTER_SECONDS = 30.0
@@ -55,8 +55,8 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         tries: attempts per request; a request is retried only before its first chunk.
         native_features: features that the provider has itself.
         optional_features: what only some of its models have; the option `extra_features` says which do.
-        features: these and what the base does in its stead; a request for another one is refused before the provider
-            is called.
+        features: the native ones and those that the base supplies; a request that needs another one is refused before
+            the provider is called.
     """
 
     spec = TEXT_COMPLETION
@@ -93,7 +93,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
 
     @classmethod
     def find_features(cls, options: ProviderOptions) -> frozenset[Feature]:
-        """The features that it announces with these options, before it is known what its model lacks."""
+        """The features that it announces with these options, before it knows what its model lacks."""
         native = cls.find_native_features(options)
         ranked: frozenset[Feature] = frozenset({"best_of"} if "logprobs" in native else ())
         return native | EMULATED_FEATURES | ranked | (READING_FEATURES - options.without)
@@ -151,8 +151,8 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
     async def generate_content(self, request: TextCompletionRequest) -> LlmChunk:
         """Generate the whole answer, as one chunk with its `finish_reason`. `request.model` is always set.
 
-        One chunk cannot say what comes between the pieces of an answer that thinks again after text, nor several
-        answers: a provider that has them overrides `generate_content_stream`.
+        One chunk cannot hold several answers, nor thinking between pieces of text: a provider that has these overrides
+        `generate_content_stream`.
 
         Raises:
             TgError: one of `tg_schema.errors`; each provider translates the errors of its SDK.
@@ -224,7 +224,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         else:
             request = self.check(request)
             plan = GenerationPlan.of(request, self.native_features)
-        # Not a generator of our own: each chunk would pass through both.
+        # Return that generator: through one of our own each chunk would pass both.
         return answer_request(request, plan, partial(self._start, plan), self.model)
 
     async def _operate(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
@@ -245,7 +245,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         """The request, with its model.
 
         Raises:
-            BadRequest: it is in itself wrong, or needs what this provider lacks.
+            BadRequest: its fields are invalid, or it needs a feature that this provider lacks.
             NotFound: it is for another model.
         """
         if not isinstance(request, CheckedRequest):
@@ -276,16 +276,16 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         until = time() + self.clocks.first_token
         stream = self._guarded(request)
         try:
-            # What it raises, or a cancellation, has closed the stream.
+            # An error or a cancellation of it has closed the stream.
             return await anext(stream), stream
         except TgError as error:
-            # What is raised within a retry is a circle with its traceback, and keeps the request in memory.
+            # An error raised within a retry is in a cycle with its traceback, which keeps the request in memory.
             if _retry(error, until - time()) is False:
                 raise
             return await self._try_again(request, error, until)
 
     async def _try_again(self, request: TextCompletionRequest, failed: TgError, until: float) -> Begun:
-        """Retry until a loop time. `failed` ended the first attempt; it is raised again if it allows no other."""
+        """Retry until the loop time `until`. `failed` ended the first attempt; it is raised if it forbids a retry."""
         time = asyncio.get_running_loop().time
         async for attempt in stamina.retry_context(
             on=lambda error: _retry(error, until - time()),

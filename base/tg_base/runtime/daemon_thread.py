@@ -1,4 +1,4 @@
-"""Blocking function -> daemon thread: runs what may never return, and does not keep the process from ending."""
+"""Blocking function -> daemon thread: for a function that may never return, and must not keep the process alive."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Defect, ours or a third party's -> TgError: the log gets the traceback, and who waits for the work a sentence."""
+"""Defect, ours or a third party's -> TgError: the log gets the traceback, and the caller an error message."""
 
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -34,7 +34,7 @@ class DefectTranslation(AbstractContextManager[object]):
         if error is None or isinstance(error, self._passing) or not isinstance(error, Exception | SystemExit):
             return
         self._log.exception(self._event)
-        # Without its cause: a foreign exception may hold a key or a URL, and only the log hides those.
+        # Drop the cause: a foreign exception may hold a key or a URL, which only the log hides.
         raise self._kind(self._message) from None
 
 
@@ -48,14 +48,14 @@ def translate_defects(
 ) -> DefectTranslation:
     """Raise an error of ours in place of any exception of the block but a TgError or a cancellation.
 
-    Put it around work that must not take its surroundings with it: a task, a thread, or what somebody else has written.
+    Put it around work whose failure must not end its surroundings: a task, a thread, or foreign code.
     An attempt to end the process (`SystemExit`) is a defect too.
 
     Args:
-        kind: what the work ends with.
-        message: its sentence, which is shown to clients.
+        kind: the error that is raised.
+        message: the error's message, which clients see.
         event: the name of the line in the log that has the traceback.
-        log: writes that line; bind to it what the line should say.
-        known: other exceptions that are no defects, and pass.
+        log: writes that line; bind the line's fields to it.
+        known: further exceptions that are not defects; they pass unchanged.
     """
     return DefectTranslation(kind, message, event, log, (TgError, *known))

@@ -1,4 +1,4 @@
-"""Owner -> what runs while it is entered: the entering and leaving of everything with work in the background."""
+"""Base of everything that runs work in the background while it is entered."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ Follower = TypeVar("Follower")
 
 
 class Entered(ABC):
-    """Runs while it is entered. What `_start` has entered when it fails is left again."""
+    """Runs while it is entered. If `_start` fails, everything that it entered is left again."""
 
     def __init__(self) -> None:
         self._exit = AsyncExitStack()
 
     @abstractmethod
     async def _start(self, stack: AsyncExitStack) -> None:
-        """Enter into the stack what is to run; it is left in the opposite order."""
+        """Start everything by entering it into the stack, which leaves it in the opposite order."""
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:

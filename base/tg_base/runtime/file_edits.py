@@ -5,21 +5,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 POLL_SECONDS = 0.2
-"""Polling interval in seconds. An edit is told when two polls see the same files, so not while they are written."""
+"""Polling interval in seconds. An edit is reported once two polls see the same files, so not during a write."""
 MAX_UNSETTLED = 3
-"""Polls in a row that may see other files each time; then the edits are told that came until then. Who edits one of
-many files again and again would otherwise never be heard."""
+"""Polls in a row that may each see changed files; then the edits so far are reported. Otherwise a file that is
+edited again and again would hold up the report for ever."""
 
 _Signature = tuple[int, int, int] | None
 
 
 class FileEdits:
-    """Edits from now on: one before the first wait is told too.
+    """Reports edits from its creation on, also one before the first `wait`.
 
     Args:
         files: a missing one counts as a state of its own.
-        poll: polling interval in seconds; an edit is told after about two of them, and after twice as many while
-            others follow it. A file that grows is still being written, and told of when it no longer does.
+        poll: polling interval in seconds; an edit is reported after about two of them, or after twice as many while
+            others follow it. A growing file is still being written, and is reported when it has stopped growing.
     """
 
     def __init__(self, files: Sequence[Path], poll: float = POLL_SECONDS) -> None:
@@ -53,7 +53,7 @@ def _sign(file: Path) -> _Signature:
 
 
 def _grows(before: _Signature, now: _Signature) -> bool:
-    """Whether somebody writes on in a file, or perhaps in one that is new."""
+    """Whether a file has grown, or is new, so that it may still be being written."""
     if before is None or now is None:
         return now is not None
     return before[2] == now[2] and before[1] < now[1]

@@ -12,15 +12,15 @@ MAX_WAITING_CONNECTIONS: Final = 1024
 
 
 class SharedListener:
-    """Sockets that a server accepts on beside other processes of this host, its parent among them, which keeps them.
+    """Sockets that several processes of this host accept on; their parent keeps them open.
 
     Args:
-        sockets: they listen already. They are closed with the server, in this process alone; none = it has its own.
+        sockets: listening sockets, closed with the server in this process alone; empty = the server opens its own.
         processes: how many accept on them.
 
     Attributes:
-        handing_over: set before the server is left, for others to take over: it accepts nothing more, and answers for
-            a while what comes on the connections that it has, each for the last time.
+        handing_over: set before the server is left, if others take over: it accepts no more connections, and for a
+            while answers one last request on each that is open.
     """
 
     def __init__(self, sockets: Sequence[socket.socket] = (), processes: int = 1) -> None:
@@ -65,7 +65,7 @@ def open_listening_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
             try:
                 _listen(listener, (address, port, *rest))
             except OSError as error:
-                # A name may have an address of a network that this machine has not; another one is enough.
+                # A name may also have addresses of networks that this machine lacks; one usable address is enough.
                 if error.errno != errno.EADDRNOTAVAIL:
                     raise
                 continue
@@ -80,7 +80,7 @@ def open_listening_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
 def _listen(listener: socket.socket, address: tuple[str | int, ...]) -> None:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if listener.family == socket.AF_INET6:
-        # Otherwise "::" takes the port of all IPv4 addresses too, which may be the next one to listen at.
+        # Otherwise "::" also takes the port on IPv4, where the next socket may have to listen.
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     listener.setblocking(False)
     listener.bind(address)

@@ -1,17 +1,17 @@
-"""JSON -> whether reading it would hold up the event loop, told by its size, and how many objects and names it has."""
+"""JSON -> whether decoding it would block the event loop too long, judged by its size, objects and field names."""
 
 from typing import Final
 
 from tg_schema.occurrences import has_more_of
 
 MAX_QUICK_BYTES: Final = 64 * 1024
-"""Bytes up to which nobody need ask."""
+"""Bytes up to which a body is never costly; callers need not ask."""
 MAX_READ_HERE_BYTES: Final = 1024 * 1024
-"""Bytes up to which text is read in a few milliseconds."""
+"""Bytes of plain text that are decoded in a few milliseconds."""
 MAX_READ_HERE_OBJECTS: Final = 1000
-"""Objects up to which each is read in a few milliseconds: one costs up to 10 us to convert."""
+"""Objects that are decoded in a few milliseconds, at up to 10 us each."""
 MAX_READ_HERE_NAMES: Final = 8000
-"""Names of fields up to which all are read in a few milliseconds: one costs up to 2 us."""
+"""Field names that are decoded in a few milliseconds, at up to 2 us each."""
 _OPENINGS: Final = (b'{"', b"{}", b"{ ", b"{\n", b"{\t", b"{\r")
 """How an object begins. Within a string the quote and the line break are escaped, so code in a text counts little."""
 _NAME_ENDS: Final = (b'":', b" :", b"\n:", b"\t:", b"\r:")

@@ -1,7 +1,7 @@
-"""Stream -> what each of thousands has, in few bytes: alarms that share one timer of the loop, and short queues.
+"""Small parts for thousands of streams: alarms that share one timer of the loop, and short queues.
 
-A timer of uvloop takes 0.54 KiB with its callback, its context and what libuv keeps, and each stream has three: times
-at which something is late, which nearly never come. An empty deque takes 0.7 KiB.
+A timer of uvloop takes 0.54 KiB, with its callback, its context and libuv's part. Each stream has three deadlines,
+which are nearly never reached. An empty deque takes 0.7 KiB.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary, ref
 MIN_CANCELLED_ALARMS: Final = 64
 """Cancelled alarms that are kept until their time; any more are dropped once they are half of all."""
 TIMER_SECONDS: Final = 0.001
-"""The resolution of a loop's timers. Those of uvloop may come half of it too early, and so are set later by all of it:
-who is called too early would ask again, over and over, until its time has come."""
+"""The resolution of a loop's timers. uvloop's may fire half of it too early, so all are set this much later: a callback
+that comes too early would re-arm itself over and over until its time."""
 Item = TypeVar("Item")
 
 
@@ -25,7 +25,7 @@ class Alarm:
 
     Args:
         due: loop time.
-        ring: called without a context: it is nobody's request.
+        ring: called in an empty context, since it belongs to no request.
     """
 
     __slots__ = ("_alarms", "ring")
@@ -37,16 +37,16 @@ class Alarm:
         self._alarms.add(due, self)
 
     def cancel(self) -> None:
-        """Never call; it keeps nothing of the callback."""
+        """Never call `ring`, and drop the reference to it."""
         if self.ring is not None:
             self.ring = None
             if self._alarms is not None:
                 self._alarms.note_cancelled()
 
     def fall_due(self) -> None:
-        """Its time has come: call soon. Others have their turns before, and may still cancel."""
+        """Schedule the call, since its time has come. Tasks that run before it may still cancel."""
         self._alarms = None
-        # One that fails must not keep the others from being called.
+        # An alarm that fails must not keep the others from being called.
         asyncio.get_running_loop().call_soon(self._call, context=Context())
 
     def _call(self) -> None:
@@ -55,14 +55,14 @@ class Alarm:
             ring()
 
     def __lt__(self, other: object) -> bool:
-        """Of two for the same time, any may be first."""
+        """Compare alarms for the same time: any may come first."""
         return False
 
 
 class _Alarms:
-    """Those of one loop, kept by its timer and by each of them.
+    """The alarms of one loop. Only its timer and the alarms themselves refer to it.
 
-    Nothing else may keep it: a timer, and nearly all that is called, refers to the loop, which may have been closed.
+    Nothing else may: timers and callbacks refer to their loop, and would keep a closed one in memory.
     """
 
     def __init__(self) -> None:

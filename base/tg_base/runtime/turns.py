@@ -22,6 +22,6 @@ def finish(steps: Steps[T]) -> T:
 
 @types.coroutine
 def take_turns(steps: Steps[T]) -> Steps[T]:
-    """The same when it is awaited, with a pause after each step."""
+    """The same result when awaited, with a pause after each step."""
     # A bare `yield` is what `asyncio.sleep(0)` awaits.
     return (yield from steps)

@@ -1,4 +1,4 @@
-"""Pipe -> function -> pipe: the whole life of a worker process, which `WorkerProcess` starts and calls.
+"""Pipe -> function -> pipe: the main function of a worker process, which `WorkerProcess` starts and calls.
 
 It ends when its standard input does, so it never outlives the process that started it, however that ends.
 """
@@ -26,18 +26,18 @@ MAX_LINES: Final = 64
 NICENESS: Final = 5
 """Added to the process's niceness: the streams of everybody else come first."""
 SIZE_BYTES: Final = 8
-"""Of the number before each message, which is its size."""
+"""Bytes of the length that precedes each message."""
 
 
 class Unpicklable(Exception):
-    """What a function takes or returns cannot be pickled, or its module cannot be imported in another process.
+    """A function's argument or result cannot be pickled, or its module cannot be imported in another process.
 
     A function may raise it, too.
     """
 
 
 UNPICKLABLE: Final = (pickle.PickleError, AttributeError, ImportError, TypeError)
-"""What reading and writing a pickle raise for a value that cannot travel."""
+"""The exceptions of pickling or unpickling a value that cannot travel."""
 
 Line = tuple[str, dict[str, Any]]
 """A log line: its level and its fields, "event" among them."""
@@ -47,10 +47,10 @@ class Reply(msgspec.Struct, frozen=True):
     """What a worker says.
 
     Attributes:
-        kind: "returned" and "raised" end a call; "unpicklable" ends it too, before or after the function ran; "asked"
-            wants an answer first.
-        value: the error; why it cannot be pickled; the question. A result follows as a message of its own, pickled:
-            it may be large.
+        kind: "returned", "raised" and "unpicklable" (before or after the function ran) end a call; "asked" is a
+            question to the caller.
+        value: the error, the reason, or the question. A result may be large, so it follows as a pickled message of its
+            own.
         lines: what was logged.
     """
 
@@ -60,7 +60,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class _Channel:
-    """This process's two pipes. What is printed goes to the error stream: the output is for replies alone."""
+    """This process's two pipes. Prints are redirected to stderr, since stdout carries only replies."""
 
     def __init__(self) -> None:
         self._input: BinaryIO = os.fdopen(os.dup(0), "rb")
@@ -71,7 +71,7 @@ class _Channel:
         os.dup2(2, 1)
 
     def receive(self) -> bytes:
-        """The next message; the process ends where there is none."""
+        """The next message; at the pipe's end, the process exits."""
         head = self._input.read(SIZE_BYTES)
         size = int.from_bytes(head, "big")
         data = self._input.read(size)
@@ -108,14 +108,14 @@ def main() -> NoReturn:
     """Serve the calls that come."""
     channel = _Channel()
     _channels.append(channel)
-    # A supervisor may tell all processes of a service to end: what is being read may finish with the one that reads it.
+    # A supervisor may signal all processes of a service: the parent decides when this one ends, after its call.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(NICENESS)
     sys.path[:] = pickle.loads(channel.receive())  # noqa: S301 - as above
     lines: list[Line] = []
     structlog.configure(processors=[_keep_in(lines)])
-    # A call makes much and frees it at its end; what it leaves in circles is collected between calls. What survives is
-    # modules and caches, which would cost each following collection a tenth of a second.
+    # A call allocates much and frees it at its end; its cycles are collected between calls. Modules and caches survive,
+    # and would cost each later collection a tenth of a second.
     gc.disable()
     while True:
         reply, result = _serve(channel.receive())
@@ -151,11 +151,11 @@ def _read_call(pickled: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 def write_pickle(value: Any) -> bytes:
-    """A value as another process of this program reads it.
+    """Pickle a value for another process of this program.
 
     Raises:
         Unpicklable: see there.
-        BadRequest: nested too deep: a client's JSON is what can be so deep.
+        BadRequest: the value is nested too deep, as only a client's JSON can be.
     """
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)

@@ -18,7 +18,7 @@ IDLE_SECONDS: Final = 300.0
 
 
 async def _answer_nothing(question: Any) -> Any:
-    raise Internal("a worker process asked what nobody answers")
+    raise Internal("a worker process asked a question that has no handler")
 
 
 class WorkerPool:
@@ -36,9 +36,9 @@ class WorkerPool:
         self._closed = False
 
     async def call(self, function: Callable[..., Result], *arguments: Any, answer: Answer = _answer_nothing) -> Result:
-        """What a function of an importable module returns in another process.
+        """Call a function of an importable module in another process, and return its result.
 
-        A caller that is cancelled leaves at once; its call goes on to its end, for nobody.
+        A cancelled caller leaves at once; its call runs to its end, and the result is dropped.
 
         Args:
             function: called there. What it logs is logged here.
@@ -99,7 +99,7 @@ class WorkerPool:
             worker = self._free.pop()
             if worker.alive:
                 return worker
-            # It ended between two calls: the system had no memory left.
+            # It ended between two calls, for instance because the system had no memory left.
             await worker.aclose()
         return await WorkerProcess.start()
 
@@ -107,7 +107,7 @@ class WorkerPool:
         self._tasks.discard(task)
         self._turns.release()
         if not task.cancelled():
-            # Its caller may have left: asyncio would log an error that nobody has taken.
+            # Its caller may have left: asyncio would log an error that nobody has retrieved.
             task.exception()
 
     def _retire_idle(self) -> None:

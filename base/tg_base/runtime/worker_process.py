@@ -1,4 +1,4 @@
-"""Caller -> another process -> caller: calls one function at a time where it cannot hold up this process's event loop.
+"""Caller -> worker process -> caller: runs one call at a time outside of this process's event loop.
 
 Functions and values travel as pickles between processes of one program; nothing from outside is ever unpickled.
 """
@@ -31,7 +31,7 @@ class WorkerProcess:
     """One process, made by `start`. It makes one call at a time, and ends with the process that started it.
 
     Attributes:
-        busy: whether a call has begun and not ended. One whose call was broken off stays so, and must be closed.
+        busy: whether a call has begun and not ended. It stays so if a call was broken off; then close the process.
     """
 
     def __init__(self, process: Process) -> None:
@@ -45,7 +45,7 @@ class WorkerProcess:
         """Start it; it finds the same modules as this process.
 
         Raises:
-            Unavailable: the system has no room for it.
+            Unavailable: the system cannot start another process.
         """
         # A session of its own: Ctrl-C on the terminal is for the process that started it.
         arguments = (sys.executable, "-P", "-c", _PROGRAM)
@@ -63,7 +63,7 @@ class WorkerProcess:
         return self._process.returncode is None and not self._output.at_eof()
 
     async def call(self, function: Callable[..., Any], arguments: tuple[Any, ...], answer: Answer) -> Any:
-        """What the function returns there. It is imported there by its name.
+        """Call a function in the process, which imports it by its name, and return its result.
 
         Raises:
             TgError: of the function.
@@ -113,7 +113,7 @@ class WorkerProcess:
         pipe = self._output
         try:
             size = int.from_bytes(await pipe.readexactly(SIZE_BYTES), "big")
-            # It grows, for to join 20 MB of parts, or to clear as much memory, would take one turn of 10 ms.
+            # One growing buffer: joining 20 MB of parts, or zeroing as much memory, would block for 10 ms.
             message = bytearray()
             while len(message) < size:
                 part = await pipe.read(min(size - len(message), STEP_BYTES))

@@ -228,7 +228,7 @@ class Host:
         """Announce each processor in a record of its own, for requestors of an older version.
 
         These records state only the counts of links: streams are bound to the process, and its own record has the
-            links' states.
+        links' states.
         """
         counts = {link.inbox: self._count(link) for link in self.links if link.inbox in unreported}
         for service in self._announced.values():

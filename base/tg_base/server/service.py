@@ -59,7 +59,7 @@ class Service(ABC, Generic[Req, Resp]):
 
         Raises:
             Unreadable: the body is no such record.
-                        TgError: the request is refused; sent as the stream's last record.
+            TgError: the request is refused; sent as the stream's last record.
         """
         return self.decode(body)
 

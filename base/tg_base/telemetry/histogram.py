@@ -36,7 +36,7 @@ class Cells:
         self.total += sum(amounts)
 
     def cumulate(self) -> list[tuple[str, float]]:
-        """Prometheus' buckets: each counts all that are below it, too."""
+        """The counts as Prometheus' cumulative buckets."""
         buckets = []
         so_far = 0
         for bound, count in zip((*map(repr, map(float, self._bounds)), "+Inf"), self.counts, strict=True):

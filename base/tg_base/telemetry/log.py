@@ -117,7 +117,7 @@ def configure_log(
     Args:
         form: auto = text on a terminal, JSON lines otherwise.
         level: the lowest level that is written.
-        about: fields of every line, which say whose it is.
+        about: fields of every line, which name the process.
     """
     stream = LogStream(sys.stderr)
     terminal = stream.terminal
@@ -126,7 +126,7 @@ def configure_log(
         add_ids,
         structlog.processors.format_exc_info,
         Redaction(os.environ),
-        # Behind the search for secrets: it need not look at what is ours.
+        # After the redaction, which need not search our own fields.
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         *([_add(about)] if about else []),
@@ -135,7 +135,7 @@ def configure_log(
     structlog.configure(
         processors=[*before, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        # A line in one write: several workers write to the same stream, and PYTHONUNBUFFERED splits what is printed.
+        # One write per line: several workers share the stream, and with PYTHONUNBUFFERED `print` writes in pieces.
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", stream)),
         cache_logger_on_first_use=True,
     )

@@ -1,10 +1,10 @@
-"""Lines of the log -> stderr, which may be closed, or on a full disk."""
+"""Log lines -> stderr, which may be closed, or on a full disk."""
 
 from typing import TextIO
 
 
 class LogStream:
-    """A log that cannot be written is no failure of what is logged: such lines are lost, and the work goes on.
+    """Drops the lines that cannot be written, so that a full disk fails no request.
 
     Args:
         stream: standard error; None = this process was started without.
@@ -20,7 +20,7 @@ class LogStream:
             if self._stream is not None:
                 self._stream.write(text)
         except (OSError, ValueError):
-            # There is nobody to tell: this is where failures are told. A closed file object raises a ValueError.
+            # A failure of the log has nowhere to be reported. A closed file object raises a ValueError.
             return
 
     def flush(self) -> None:

@@ -13,7 +13,7 @@ from typing_extensions import override
 Item = TypeVar("Item")
 
 BLOCK_TOKENS = 16
-"""Tokens of a block, as the cache's size is told: vLLM's default."""
+"""Tokens per block in which the cache's size is reported: vLLM's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class AdapterLoad:
 
 @dataclass(frozen=True, slots=True)
 class ModelLoad:
-    """One look at a model.
+    """The load of a model at one moment.
 
     Attributes:
         model: its name here.
@@ -60,7 +60,7 @@ class ModelLoad:
 
 
 class ModelLoads(Collector):
-    """All models that are open in this process, and what this process has asked of them."""
+    """The models that are open in this process, and the requests that it has asked of them."""
 
     def __init__(self) -> None:
         self._models: dict[object, Callable[[], ModelLoad]] = {}
@@ -68,14 +68,14 @@ class ModelLoads(Collector):
         REGISTRY.register(self)
 
     def watch(self, look: Callable[[], ModelLoad]) -> Callable[[], None]:
-        """Show a model from now on; returns what ends that, and may be called more than once."""
+        """Show a model from now on. Returns a function that ends that, which may be called more than once."""
         return _add(self._models, look)
 
     def count(self, unanswered: Callable[[str], int]) -> Callable[[], None]:
         """Count the unanswered requests for a model from now on; returns as `watch`.
 
-        A processor takes no more requests than it has slots, so the others wait in its queue, where only those who
-        asked know of them.
+        A processor takes no more requests than it has slots. The others wait in its queue, where only their requestors
+        know of them.
         """
         return _add(self._counts, unanswered)
 

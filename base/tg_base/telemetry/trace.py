@@ -1,4 +1,4 @@
-"""Task -> request: one request id from the gateway through every hop, in every log line; where all ids come from.
+"""Task -> request: one request id from the gateway through every hop, in every log line; and the source of all ids.
 
 A request at the gateway has an id (`X-Request-Id`). Every further request made for it, in any process, is a stream with
 its own id, and carries the ids of the first request and of its parent stream. The W3C trace context travels beside it.

@@ -141,7 +141,7 @@ class Bus(Protocol):
         """Enter to read a log from after a position; iterate to get each entry, including those appended later.
 
         A wait that is cancelled loses no entry. The iteration ends when the log is erased or the bus closed. While the
-                broker cannot be reached, the iteration waits; `read` raises an error instead.
+        broker cannot be reached, the iteration waits; `read` raises an error instead.
 
         Args:
             topic: the log.

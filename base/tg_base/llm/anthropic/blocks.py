@@ -12,7 +12,7 @@ from tg_schema.conversation import CacheMark, ForeignPart, Part, ReasoningPart
 from tg_schema.text_completion import SYSTEM_ROLES
 
 DIALECT = "anthropic"
-"""Of the parts and fields that only this API knows."""
+"""The dialect of the parts and fields that only this API knows."""
 
 THINKING = "anthropic"
 """Origin of the signature of a block of thinking."""
@@ -92,7 +92,7 @@ class WireTurn(msgspec.Struct, frozen=True):
 
 
 def lacks_thinking(turns: Sequence[WireTurn]) -> bool:
-    """Whether the rounds of calls that are still open began without the thinking that this API wants before them."""
+    """Whether the open rounds of tool calls began without thinking, which this API requires before them."""
     asked = max((number for number, turn in enumerate(turns) if turn.role == "user" and not turn.results), default=-1)
     answer = next((turn for turn in turns[asked + 1 :] if turn.role == "assistant"), None)
     return answer is not None and not answer.thinks_first

@@ -49,7 +49,7 @@ _PARTLY_KNOWN = {
     "thinking": frozenset({"type", "budget_tokens"}),
     "output_config": frozenset({"effort", "format"}),
 }
-"""Fields of a body that hold more than our records say, with what those say."""
+"""Fields of a body that have more than our records express, each with the subfields that our records do express."""
 
 ANSWER_TOOL = "answer"
 """The forced tool that returns an answer as JSON; its input is the answer's text."""
@@ -129,7 +129,7 @@ def to_wire(request: TextCompletionRequest, model: str, defaults: Defaults) -> M
 
 
 def add_foreign_fields(own: dict[str, Any], request: TextCompletionRequest) -> dict[str, Any]:
-    """A body with Anthropic's own fields of its request, within its fields too; what our records say comes first."""
+    """A body merged with the request's Anthropic-only fields, nested ones too; the fields of our records win."""
     foreign = _foreign(request).fields
     body = {name: value for name, value in foreign.items() if name not in MessagesRequest.__struct_fields__} | own
     for outer, known in _PARTLY_KNOWN.items():

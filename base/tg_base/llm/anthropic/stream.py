@@ -185,7 +185,7 @@ class StreamDecoder:
         return self._convert_call(ToolCallDelta(call.index, block.id, block.name))
 
     def _end_block(self, index: int) -> LlmChunk | None:
-        """Tell a block's signature; complete a call without arguments, for which the API sends no delta."""
+        """Emit a block's signature; complete a call without arguments, for which the API sends no delta."""
         signature = self._signatures.pop(index, None)
         if signature is not None:
             return LlmChunk(signature=write_signature(THINKING, signature), model=self._model)

@@ -64,7 +64,7 @@ def decide_thinking(
         max_tokens: the request's limit; None = the configuration's, raised by the budget.
 
     Raises:
-        BadRequest: the API cannot think so.
+        BadRequest: the API does not support this way of thinking.
     """
     limit = max_tokens or defaults.max_tokens
     if asked is None:
@@ -74,7 +74,7 @@ def decide_thinking(
         return ThinkingFields(limit, {"type": "disabled"})
     effort = {} if asked.effort is None or defaults.effort_by_budget else {"effort": _name(asked.effort)}
     if forced:
-        # An effort says how much to spend on the whole answer, a budget that the model shall think.
+        # An effort limits the whole answer; only a budget makes the model think.
         if asked.budget is None and asked.effort is not None:
             return ThinkingFields(limit, None, effort)
         raise BadRequest("reasoning: this model can't think before a tool that it must call, or before JSON by a tool")

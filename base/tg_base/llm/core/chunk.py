@@ -32,15 +32,15 @@ class LlmChunk(Completion, frozen=True):
 
     @property
     def has_content(self) -> bool:
-        """Whether a client would see anything of it."""
+        """Whether a client would see anything of this chunk."""
         return bool(
             self.text or self.reasoning or self.tokens or self.tool_calls or self.signature or self.prompt_tokens
         )
 
 
 PassOn = Callable[[LlmChunk], bool]
-"""Takes a chunk without waiting; returns whether it can take another one. Sent to a generator of chunks, it may get
-those that come while the generator's next one is awaited."""
+"""Takes a chunk without waiting; returns whether it can take another one. A generator of chunks to which it was sent
+may call it with the chunks that arrive while the generator's next one is awaited."""
 
 
 def join_chunks(chunks: Sequence[LlmChunk]) -> tuple[LlmChunk, ...]:
@@ -48,8 +48,8 @@ def join_chunks(chunks: Sequence[LlmChunk]) -> tuple[LlmChunk, ...]:
 
     Only the counts of an answer's chunks after its `finish_reason` are used: it has no text after its end.
     """
-    # Under load nearly every read has a few texts of one answer, and the last read its end and counts. To group such
-    # chunks would cost more than all other work on them.
+    # Under load nearly every read has a few texts of one answer, and the last read has its end and counts. Grouping
+    # such chunks would cost more than all other work on them.
     if (joined := _join_texts(chunks)) is not None:
         return (joined,)
     if any(chunk.finish_reason is not None for chunk in chunks):

@@ -1,4 +1,4 @@
-"""Reasoning of a request -> what an API takes that knows only efforts, or only budgets. The steps are ours."""
+"""A request's reasoning -> an effort, or a budget, for an API that has only one of them. The steps are ours."""
 
 from tg_schema.text_completion import Effort, Reasoning
 

@@ -107,7 +107,7 @@ def status_error(status: int, code: str = "", wait: float | None = None, advice:
         status: the answer's.
         code: the provider's own for it; "" = none.
         wait: seconds before a retry.
-        advice: what this provider's sentence says besides.
+        advice: a clause that is added to the error's message.
     """
     known = _BY_CODE.get(code) if status < 500 and code != "invalid_request_error" else None
     # Some servers send "api_error" for a malformed request too; as an outage it would be retried in vain.
@@ -151,7 +151,7 @@ def _by_class(status: int) -> tuple[type[TgError], str]:
         return _DOWN
     if status >= 400:
         return _REFUSED
-    return ProtocolError, "the provider answered with something else than an answer; set base_url to its final address"
+    return ProtocolError, "the provider answered with a redirect; set base_url to its final address"
 
 
 def _number(text: str | None) -> float | None:

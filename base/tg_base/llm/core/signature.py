@@ -1,4 +1,4 @@
-"""Provider's proof of its thinking <-> the `signature` of a record: whose it is stands in front of it.
+"""Provider's proof of its thinking <-> the `signature` of a record, which begins with the proof's origin.
 
 The provider's decoder writes it, the doors pass it through, and only a provider that knows the origin sends it back.
 """

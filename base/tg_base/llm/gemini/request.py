@@ -23,7 +23,7 @@ OWN_CALL_PREFIX = "call-"
 """Prefix of the ids that we generate for calls without one; they are never sent to Gemini."""
 
 ORIGIN = "gemini"
-"""Of thought signatures, on calls and on text."""
+"""The origin of thought signatures, on calls and on text."""
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """The reference's placeholder for a call whose thought signature is unknown."""
@@ -251,7 +251,7 @@ _LEVELS: dict[Effort, str] = {"minimal": "MINIMAL", "low": "LOW", "medium": "MED
 
 
 def _thinking(asked: Reasoning | None, defaults: Defaults) -> _Thinking | None:
-    """The request's, or else the configuration's. The API takes a budget or a level: a request's budget goes first."""
+    """The request's thinking, else the configuration's. The API takes a budget or a level: a request's budget wins."""
     if asked is None:
         if not defaults.thoughts and defaults.thinking_budget is None:
             return None

@@ -155,7 +155,7 @@ def model_list(body: bytes) -> tuple[ModelInfo, ...]:
 
 
 def token_count(body: bytes) -> int:
-    """The tokens of a `countTokens`; no tokens are not written."""
+    """The tokens of a `countTokens` answer, which leaves out a count of 0."""
     return _decode_count(body).total_tokens
 
 
@@ -168,7 +168,7 @@ class _Embedded(msgspec.Struct, frozen=True):
 
 
 def read_embeddings(body: bytes) -> Embeddings:
-    """The vectors of a `batchEmbedContents`, which does not tell the tokens."""
+    """The vectors of a `batchEmbedContents` answer, which has no token counts."""
     answer = msgspec.json.decode(body, type=_Embedded)
     return Embeddings(tuple([each.values for each in answer.embeddings]))
 
@@ -245,7 +245,7 @@ class StreamDecoder:
             return None
         finish = _FINISH.get(reason)
         if finish is None and ("TOOL_CALL" in reason or "FUNCTION_CALL" in reason):
-            raise ProtocolError("the model wrote a tool call that makes no sense; ask again, or simplify the tools")
+            raise ProtocolError("the model wrote a malformed tool call; ask again, or simplify the tools")
         if finish is None:
             raise IncompleteStream("the provider stopped the answer for a reason of its own; ask again")
         # Without usage in the same response the reader goes on, since it may follow in another one.

@@ -29,7 +29,8 @@ class RecordedRequest(msgspec.Struct, frozen=True):
         url: as the SDK has encoded it.
         headers: all of them, the credentials included.
         content: the body.
-        small: an argument of `CapturedConnection.post`, in whose place it is sent.
+        small: an argument of `CapturedConnection.post` that stands for it: the SDK is called with `small`, and this
+            request is sent instead.
     """
 
     method: Method
@@ -40,7 +41,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 
     @override
     def __repr__(self) -> str:
-        # The headers have a key, and the content what somebody has said.
+        # No repr: the headers have a key, and the content has a user's prompt.
         return f"RecordedRequest({len(self.content)} bytes)"
 
 
@@ -48,8 +49,8 @@ class _Slot:
     """The answer to one call, or the error if there is none.
 
     Attributes:
-        instead: sent in place of what the SDK makes of the call.
-        records: whether nothing is sent, and `recorded` tells what would have been.
+        instead: the request to send in place of the SDK's.
+        records: whether to send nothing, and keep the request in `recorded`.
     """
 
     answer: HttpAnswer | None = None
@@ -64,9 +65,9 @@ class _Slot:
 
 
 class _Captured(BaseException):
-    """Leaves the SDK's call stack; carries no data that the SDK might log."""
+    """Raised to leave the SDK's call stack; carries no data that the SDK might log."""
 
-    # No Exception: an SDK wraps those in its own, and asks again after some of them.
+    # A BaseException: SDKs wrap an Exception in their own, and retry after some.
 
 
 # The answer bypasses the SDK, so a context variable links each call to its request within a shared client.
@@ -147,7 +148,7 @@ class CapturedConnection:
 
         Args:
             body: as for `post`.
-            small: another, with which the SDK is called when the recorded request is sent.
+            small: a small body, with which the SDK is called when the recorded request is sent.
         """
         slot = _Slot()
         slot.records = True

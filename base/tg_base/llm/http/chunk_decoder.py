@@ -13,7 +13,7 @@ TINY_BYTES = 16
 """Bytes of data below which a chunk is tiny."""
 
 MAX_TINY_CHUNKS = 64
-"""The most tiny chunks of one body that are read here; aiohttp's own reader counts chunks, and stops at too many."""
+"""Tiny chunks of one body that are read here; aiohttp's own reader counts chunks, and refuses too many."""
 
 _LINE_END = b"\r\n"
 _is_size = re.compile(rb"[0-9A-Fa-f]{1,%d}" % MAX_SIZE_DIGITS).fullmatch
@@ -48,7 +48,7 @@ class ChunkDecoder:
         """
         parts: list[bytes] = []
         at, left, end = 0, self._left, len(received)
-        # Nearly every read is of whole chunks, and of sizes that came before.
+        # Nearly every read consists of whole chunks, of sizes that were seen before.
         while not left and not self._held:
             start = at + 4
             size = _SIZES.get(received[at:start])

@@ -25,7 +25,7 @@ MAX_OFFERED_BYTES = 4 * 1024
 """The largest read that is offered to a body's listener: after one of `READ_BYTES` the loop may read again at once."""
 
 UPGRADE = 101
-"""The status of an answer after which the connection speaks something else; nobody asks for that."""
+"""The status by which a server switches to another protocol, which we never ask for."""
 
 _HEAD_PART_BYTES = 4 * 1024
 _HEAD_END = b"\r\n\r\n"
@@ -59,7 +59,7 @@ class _SmallReads(asyncio.BufferedProtocol):
         self._handler = handler
         self._room = room
 
-    # What seldom comes is passed on here, and not by methods of aiohttp's handler, which take 64 bytes each.
+    # Rare calls are forwarded here; bound methods of aiohttp's handler would take 64 bytes each.
 
     @override
     def pause_writing(self) -> None:
@@ -101,7 +101,7 @@ class Body(aiohttp.StreamReader):
     # A future of bytes; aiohttp's has no result.
     _waiter: Any
 
-    # They do nothing, and no Python function is called for that.
+    # Both do nothing; `bool` does so without calling a Python function.
     begin_http_chunk_receiving = staticmethod(bool)  # type: ignore[assignment]
     end_http_chunk_receiving = staticmethod(bool)  # type: ignore[assignment]
 
@@ -151,7 +151,7 @@ class Body(aiohttp.StreamReader):
     def listen(self, take: Take) -> None:
         """Offer small reads of plain chunks to `take` while `Body.take` waits."""
         protocol: Any = self._protocol
-        # The body may have ended, and the connection may have the next one.
+        # This body may have ended: then the connection belongs to the next one.
         if protocol._payload is self:  # noqa: SLF001
             protocol.listener = take
 
@@ -219,10 +219,10 @@ class _RestOfBody(aiohttp.StreamReader):
 
 
 class Handler(ResponseHandler):
-    """aiohttp's handler with a limit on headers. For bodies it pauses reading by itself when its buffer is full.
+    """aiohttp's handler with a limit on headers. For bodies, aiohttp itself pauses reading when its buffer is full.
 
-    A connection is used again only if the last request was sent whole and nothing came behind its answer: what is left
-    would be taken for the next customer's answer.
+    A connection is reused only if the last request was sent whole and nothing followed its answer: such bytes would be
+    taken for the next customer's answer.
 
     Attributes:
         in_use: whether an answer is awaited, or has not come whole.
@@ -260,7 +260,7 @@ class Handler(ResponseHandler):
             elif data:
                 self._refuse()
             return
-        # In small parts, because the parser tells only between two calls whether the headers have ended.
+        # In small parts: only between two calls can we see whether the headers have ended.
         while self._head_bytes is not None and data and self.exception() is None:
             end = data.find(_HEAD_END, 0, _HEAD_PART_BYTES)
             size = _HEAD_PART_BYTES if end < 0 else end + len(_HEAD_END)
@@ -300,7 +300,7 @@ class Handler(ResponseHandler):
                 self._parse_rest(chunks.rest)
 
     def _parse_rest(self, rest: bytes) -> None:
-        """Let aiohttp read what is unusual in a body: trailers, extensions, errors, or what comes behind its end."""
+        """Let aiohttp read what is unusual in a body: trailers, extensions, errors, or bytes after its end."""
         parser = self._parser = HttpResponseParser(
             self, self._loop, READ_BYTES, payload_exception=aiohttp.ClientPayloadError, auto_decompress=False
         )
@@ -319,7 +319,7 @@ class Handler(ResponseHandler):
 
     @override
     def resume_reading(self, resume_parser: bool = True) -> None:
-        # aiohttp calls it after each read of a body, and then parses once more what is not there: a tenth of a chunk.
+        # aiohttp calls it after each read and then parses an empty rest, a tenth of a chunk's cost.
         if self._reading_paused:
             super().resume_reading(resume_parser)
 
@@ -345,7 +345,7 @@ class Handler(ResponseHandler):
                 # The parser stays before the first chunk until it gets one that is not plain.
                 if message.chunked and self._whole_head and body.is_untouched():
                     self.chunks, self.listener = ChunkDecoder(), None
-                    # It keeps the whole head: 1.2 KiB with few headers, as long as the answer takes.
+                    # The message keeps the whole head, 1.2 KiB with few headers, until the answer's end.
                     self._parser = None
             self.in_use = not body.is_eof()
         elif message.code == UPGRADE:
@@ -361,7 +361,7 @@ class Handler(ResponseHandler):
 
     @override
     def is_connected(self) -> bool:
-        # aiohttp asks before it uses a connection again.
+        # aiohttp asks this before it reuses a connection.
         return super().is_connected() and (self.in_use or (not self.should_close and self._is_idle()))
 
     @property
@@ -371,7 +371,7 @@ class Handler(ResponseHandler):
 
     @override
     def close(self) -> None:
-        # A transport that closes first sends what it has: to a peer that never reads, for ever.
+        # `close` would first send what is buffered: to a peer that never reads, for ever.
         if self._sends():
             self.abort()
         else:
@@ -394,7 +394,7 @@ class Handler(ResponseHandler):
         return [event for _, event in self._poll.poll(0)] == [select.POLLOUT]
 
     def _refuse(self) -> None:
-        """Close a connection whose server says what nobody has asked for."""
+        """Close a connection whose server sends what nobody has asked for."""
         self.force_close()
         if self.transport is not None:
             self.transport.abort()

@@ -52,7 +52,7 @@ class PoolAnswer:
 
     Attributes:
         good: whether the status is 2xx.
-        content_type: without its parameters.
+        content_type: the media type without parameters.
         encoded: whether the body is compressed.
     """
 
@@ -64,7 +64,7 @@ class PoolAnswer:
         self.status = status
         self.headers = headers
         self.good = 200 <= status < 300
-        # Not aiohttp's own: it parses the parameters too, and keeps 1.5 KiB for as long as the answer takes.
+        # Not aiohttp's own, which parses the parameters too, and keeps 1.5 KiB until the answer's end.
         self.content_type = _media_type(headers.get("Content-Type", ""))
         self.encoded = "Content-Encoding" in headers and (
             headers["Content-Encoding"].strip().lower() not in {"", "identity"}
@@ -85,7 +85,7 @@ class PoolAnswer:
     @property
     def read(self) -> Callable[[], Awaitable[bytes]]:
         """See `HttpAnswer`."""
-        # The reader's own method, instead of a call for each read. aiohttp's empty body it keeps for itself.
+        # Return the reader's own awaitable, which saves a call per read. aiohttp's empty body has no `take`.
         return self._body.take if isinstance(self._body, Body) else self._body.readany
 
     def drop_head(self) -> None:
@@ -94,7 +94,7 @@ class PoolAnswer:
 
 
 class HttpTarget(msgspec.Struct, frozen=True, eq=False):
-    """Where requests go: all of them but their methods and bodies.
+    """Where requests go: everything of a request but its method and body.
 
     Attributes:
         url: of the server.
@@ -136,7 +136,7 @@ class HttpPool:
         return await self.send(method, self.target(url, headers), body)
 
     def target(self, url: str, headers: Iterable[tuple[str, str]]) -> HttpTarget:
-        """What many requests have in common; made once for them, since it costs a good part of sending one.
+        """The common part of many requests, made once: it is a good part of the cost of sending one.
 
         Args:
             url: already encoded, as an SDK does it.
@@ -189,7 +189,7 @@ class HttpPool:
         return answer
 
     async def _request(self, method: Method, target: HttpTarget, body: bytes | None) -> PoolAnswer:
-        """By aiohttp's session, which knows proxies, writes large bodies in steps, and asks again where it may."""
+        """Send by aiohttp's session, which knows proxies, writes large bodies in steps, and retries if that is safe."""
         response = await self._enter_session().request(
             method,
             target.url,
@@ -208,7 +208,7 @@ class HttpPool:
             await _SESSIONS.leave(self._tls)
 
     def _enter_session(self) -> aiohttp.ClientSession:
-        # It would stay open for good, because nobody leaves twice.
+        # Otherwise the session would stay open for good, because nobody leaves twice.
         if self._closed:
             raise Unavailable(_CLOSED)
         if self._session is None:

@@ -56,11 +56,11 @@ class HttpAnswer(Protocol):
     def read(self) -> Awaitable[bytes]:
         """The bytes that have arrived, at least one; b"" at the body's end. Raises IncompleteStream.
 
-        Who is cancelled while it waits closes the answer: bytes that were just handed over are lost.
+        A caller that is cancelled while it waits must close the answer, since bytes may have been lost.
         """
 
     def listen(self, take: Take) -> None:
-        """Offer what is small to `take` while `read` waits, if the connection can do that."""
+        """While `read` waits, offer small reads to `take` first, if the connection can do that."""
 
     def drop_head(self) -> None:
         """Forget the headers, which a stream need not keep until its end."""
@@ -75,7 +75,7 @@ class ErrorDetail(msgspec.Struct, frozen=True):
     Attributes:
         code: the provider's own for it; "" = none.
         wait: seconds to wait before a retry.
-        advice: what helps at this provider, a clause of a sentence; "" = nothing more is known.
+        advice: what helps at this provider, as a clause; "" = nothing is known.
     """
 
     code: str = ""

@@ -38,7 +38,7 @@ class SharedSessions(Generic[Settings, Session]):
         self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Settings, _Shared[Session]]] = WeakKeyDictionary()
 
     def enter(self, settings: Settings) -> Session:
-        """The session with these settings, which stays open until each who entered has left."""
+        """The session with these settings, which stays open until `leave` was called for each `enter`."""
         sessions = self._open.setdefault(asyncio.get_running_loop(), {})
         if settings not in sessions:
             sessions[settings] = _Shared(self._create(settings))

@@ -1,4 +1,4 @@
-"""SDK's way to make a TLS context -> one context for all models of a process that trust the same certificates."""
+"""An SDK's TLS context -> one shared by all models of a process that trust the same certificates."""
 
 import os
 import ssl
@@ -20,7 +20,7 @@ def share_tls(create: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
     Any thread may call it. Nobody may change the context.
     """
     looks = tuple(_look_at(os.environ.get(name)) for name in _VARIABLES)
-    # Models that open at the same time would each make one: the cache has it only once it is made.
+    # The lock keeps models that open at the same time from making one each.
     with _making:
         return _make(create, looks)
 

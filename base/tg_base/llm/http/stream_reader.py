@@ -21,7 +21,7 @@ USAGE_TIMEOUT_SECONDS = 5.0
 MAX_EVENT_BYTES = 1024 * 1024
 """Maximum bytes of one event."""
 
-_NO_EVENT = "the provider sent an event that is not of an answer; check that base_url is its API's"
+_NO_EVENT = "the provider sent an event that is not part of an answer; check that base_url is its API's"
 
 MAX_TURN_BYTES = 16 * 1024
 """Bytes parsed in one turn of the loop, so that a body of tiny or empty events delays other streams no longer."""
@@ -36,7 +36,7 @@ Read = Callable[[], Awaitable[bytes]]
 """Returns the bytes that have arrived, at least one; b"" at the body's end."""
 
 Take = Callable[[bytes], bytes]
-"""Gets bytes that arrive while a `Read` waits; returns what it is to return, or b"" if it goes on waiting."""
+"""Gets the bytes that arrive while a `Read` waits. What it returns is what the `Read` returns; b"" = go on waiting."""
 
 
 class Frames(Protocol):
@@ -78,7 +78,7 @@ class Opened(Protocol):
         """Close it."""
 
     def listen(self, take: Take) -> None:
-        """Once it is open, offer what is small to `take` while a read waits, if the connection can do that."""
+        """Once the body is open: while a read waits, offer small reads to `take` first, if the connection can."""
 
 
 class _Entered:
@@ -109,8 +109,8 @@ def event_chunks(
     """The chunks of an answer. The events of one read are joined, since none of them could have been shown earlier.
 
     The body consists of server-sent events unless `frames` says otherwise. The loop runs other tasks after each
-    `MAX_TURN_BYTES`. The answer is finished when `answers` of its choices have their `finish_reason`. What is sent to
-    the generator gets the chunks that come before its next one, if the body can be listened to.
+    `MAX_TURN_BYTES`. The answer is finished when `answers` of its choices have their `finish_reason`. A function sent
+    to the generator gets the chunks that arrive while the next is awaited, if the connection can do that.
 
     Raises:
         TgError: of the decoder, after the chunks before it. After the terminal marker nothing is raised any more.
@@ -136,7 +136,7 @@ async def body_chunks(
                 for chunk in chunks:
                     stream.on_chunk = yield chunk
                 if chunks:
-                    # While the next read is awaited, nobody needs them; nor the read itself, of up to 16 KiB.
+                    # Do not keep them, nor the read of up to 16 KiB, while waiting for the next read.
                     del chunk
                 if stream.error is not None and not stream.finished:
                     raise stream.error
@@ -152,8 +152,9 @@ class _Stream:
     """Bytes in, chunks out. An error after content is stored, so that the content is delivered first.
 
     Attributes:
-        on_chunk: gets the chunks that come while the reader waits for bytes; None = the reader does.
-        gone_on: whether the chunks of the last read have gone on; it only wakes the reader, for an end or an error.
+        on_chunk: gets the chunks that come while the reader waits for bytes; None = the reader gets them.
+        gone_on: whether `on_chunk` got the last read's chunks. Then that read only wakes the reader, for an end or
+            error.
     """
 
     __slots__ = (
@@ -170,11 +171,11 @@ class _Stream:
         self.on_chunk: PassOn | None = None
         self.gone_on = False
         self._failure: BaseException | None = None
-        # A socket calls in that of the request which opened its connection, and the log would have its ids.
+        # A socket's callbacks run in the context of the request that opened it, whose ids would be logged.
         self._context = copy_context()
 
     def pass_on(self, received: bytes) -> bytes:
-        """A `Take`. To wake the reader's task for each chunk would cost as much as all that is done with it."""
+        """A `Take`. Waking the reader's task for each chunk would cost as much as all other work on it."""
         return self._context.run(self._pass_on, received)
 
     def _pass_on(self, received: bytes) -> bytes:
@@ -197,7 +198,7 @@ class _Stream:
         return received
 
     def look(self) -> Sequence[LlmChunk]:
-        """Nothing more; raises what has been raised while the chunks went on."""
+        """No chunks, since `pass_on` has passed them on; raises the error that it met."""
         try:
             if self._failure is not None:
                 raise self._failure
