@@ -1,4 +1,4 @@
-"""Token, key, address -> may it, and how much: authentication, rate limits, permissions."""
+"""Token, key, address -> what a request may do, and how much: authentication, permissions, rate limits."""
 
 from tg_gateway.access.auth import ANYBODY, Authenticator, Principal, find_token
 from tg_gateway.access.large_bodies import LargeBodies

@@ -1,4 +1,4 @@
-"""Token -> who: the same check on every door. Tokens are known by their SHA-256 only, and compared in constant time."""
+"""Token -> principal: one check for all doors. Only SHA-256 digests are stored, and compared in constant time."""
 
 import hashlib
 import hmac
@@ -25,11 +25,11 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whose token it was.
+    """Who sent a request, by its token.
 
     Attributes:
-        name: of the key, for its limits and for logs.
-        digest: the token's SHA-256 in hex; "" where no token was asked for.
+        name: the key's name, for its limits and for logs.
+        digest: the token's SHA-256 in hex; "" if no token was required.
     """
 
     name: str
@@ -37,22 +37,22 @@ class Principal:
 
 
 ANYBODY = Principal("anybody")
-"""Who comes in where no token is asked for."""
+"""The principal of all requests while no token is required."""
 
 
 class Authenticator:
-    """Knows the keys, which may change while requests come.
+    """Checks tokens against the keys, which may be edited at any time.
 
     Args:
         config: `auth`, `keys` and the address that decides what "auto" means.
-        limits: how many wrong tokens an address may send.
+        limits: says how many wrong tokens an address may send.
         time: a monotonic clock, in seconds.
 
     Attributes:
-        required: whether a token is asked for now.
+        required: whether requests need a token now.
 
     Raises:
-        BadRequest: the configuration would open the door to the network, or to nobody; the message says what to write.
+        BadRequest: the configuration would let everybody on the network in, or nobody; the message says what to write.
     """
 
     def __init__(self, config: GatewayConfig, limits: Limits, time: Callable[[], float]) -> None:
@@ -61,10 +61,10 @@ class Authenticator:
         self._throttle = Throttle(limits.failures, limits.forget, time)
 
     def prepare(self, config: GatewayConfig) -> Callable[[], None]:
-        """Check edited keys, and return what puts them in force.
+        """Check edited keys, and return a function that puts them in force.
 
-        Tokens are asked for as soon as there is a key. That ends with a restart only: a file that was emptied by
-        mistake opens no door.
+        Tokens are required from the first key on, until a restart: a file that was emptied by mistake opens no
+        door.
 
         Raises:
             BadRequest: as at a start.
@@ -87,20 +87,19 @@ class Authenticator:
         return commit
 
     def name_of(self, principal: Principal) -> str | None:
-        """The name that a token's key has now; None = it was revoked since it was checked."""
-        # By digest and not by name: a key may get a new token under its old name, and the old one must not keep its
-        # rights.
+        """The current name of a token's key; None = the token was revoked since it was checked."""
+        # By digest, not by name: when a key gets a new token under its old name, the old token must lose its rights.
         return self._names.get(principal.digest) if self.required else principal.name
 
     def check(self, token: str | None, address: str) -> Principal:
-        """Whose token it is.
+        """The principal of a token.
 
-        An address that sent too many wrong tokens has to wait, except with a token that was right from there before:
-        behind one proxy a stranger's guesses must not lock out everybody.
+        An address that has sent too many wrong tokens must wait, unless it sends a token that was right from
+        there before: a stranger's guesses must not lock out everybody behind the same proxy.
 
         Raises:
-            Unauthorized: no token, or one that is not known.
-            RateLimited: too many wrong ones from this address; `retry_after` says when to come back.
+            Unauthorized: there is no token, or it is unknown.
+            RateLimited: too many wrong tokens came from this address; `retry_after` says when to come back.
         """
         if not self.required:
             return ANYBODY
@@ -108,14 +107,14 @@ class Authenticator:
         if not token:
             AUTH_FAILURES.inc()
             raise Unauthorized("send a bearer token: `Authorization: Bearer ...`")
-        # The server decodes headers with surrogates for what is not UTF-8; hashed are the bytes as they came.
+        # The server decodes what is not UTF-8 to surrogates; hash the bytes as they came.
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
-        # Before the comparison, so that who has to wait learns nothing about the token.
+        # Check before comparing, so that a client that must wait learns nothing about its token.
         wait = self._throttle.wait(address, digest)
         if wait > 0:
             raise RateLimited("too many wrong tokens from this address; wait", retry_after=wait)
         name = None
-        # No early exit: the time taken must not tell which key it was, or that it was one.
+        # No early exit: the time must not reveal which key matched, or whether one did.
         for known, known_name in self._names.items():
             if hmac.compare_digest(known, digest):
                 name = known_name
@@ -140,9 +139,7 @@ def _is_required(config: GatewayConfig) -> bool:
     if config.auth == "off" or (config.auth == "auto" and local and not config.keys):
         return False
     if not config.keys and local:
-        raise BadRequest('auth = "on" and no key: nobody could ask; add [[gateway.keys]], or write auth = "auto"').at(
-            "auth"
-        )
+        raise BadRequest('auth = "on" needs a key; add [[gateway.keys]], or write auth = "auto"').at("auth")
     if not config.keys:
         raise BadRequest(
             f"the gateway would listen on {config.host} without any key: "

@@ -1,4 +1,4 @@
-"""Key -> which groups of tools its requests to agents may name: their `group` is a wish, this is the permission."""
+"""Key -> the groups of tools that its requests to agents may name in `group`."""
 
 from tg_base.config import GatewayConfig
 from tg_base.telemetry import REFUSALS
@@ -7,17 +7,17 @@ from tg_schema.agent import ALL_GROUPS, DEFAULT_GROUP
 from tg_schema.errors import AccessDenied
 
 MAX_NAME_CHARACTERS = 64
-"""Of a group that an error repeats."""
+"""Characters of a group's name that an error repeats."""
 
 
 class KeyGroups:
-    """All keys that are limited to some groups.
+    """The keys that are limited to some groups.
 
     Args:
         config: the keys.
 
     Attributes:
-        allowed: the groups of each, by name; a gateway without such keys has nothing to check.
+        allowed: the groups of each limited key, by the key's name; empty = there is nothing to check.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
@@ -25,10 +25,10 @@ class KeyGroups:
         self.allowed = {name: groups for name, groups in limited.items() if ALL_GROUPS not in groups}
 
     def check(self, key: str | None, service: str, request: object) -> None:
-        """Let pass what the key may ask; only agents have groups.
+        """Check that the key may ask this; only requests to agents have groups.
 
         Raises:
-            AccessDenied: it asks for another group, by name, by "*", or by naming none.
+            AccessDenied: the request asks for another group: by name, by "*", or by naming none.
         """
         allowed = self.allowed.get(key or "")
         if allowed is None or not isinstance(request, AgentRequest):

@@ -1,4 +1,4 @@
-"""Key -> the bytes of its large bodies: what one key may have in this process at the same time."""
+"""Key -> its share of memory: how many bytes of large bodies one key may have in this process at a time."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,11 +9,11 @@ from tg_base.telemetry import REFUSALS
 from tg_schema.errors import RateLimited
 
 RETRY_AFTER_SECONDS: Final = 1.0
-"""Seconds to come back after: one of the key's large requests may have ended by then."""
+"""`retry_after` of a refusal, in seconds: one of the key's large requests may have ended by then."""
 
 
 class LargeBodies:
-    """Bounds what the large bodies of each key hold, from their first byte until their request is over.
+    """Bounds the bytes of each key's large bodies. A body counts from its first byte until its request is over.
 
     Args:
         small: bytes up to which a body is not counted.
@@ -27,9 +27,10 @@ class LargeBodies:
 
     @contextmanager
     def open(self, key: str | None) -> Iterator[Callable[[int], None]]:
-        """Count one body of this key, until the block is left; yields what is told how many bytes it has or will have.
+        """Count one body of this key until the block is left. Yields a function that takes the body's size in bytes.
 
-        That raises RateLimited where they are too many, together with the key's other large bodies.
+        That function raises RateLimited if this body and the key's other large ones have too many bytes
+        together.
         """
         owner, counted = key or "", 0
 
@@ -38,11 +39,11 @@ class LargeBodies:
             if size <= max(self._small, counted):
                 return
             held = self._held[owner]
-            # Only beside others: one body alone passes, or the largest that is allowed could never be sent.
+            # Refuse only beside other bodies: otherwise the largest body that is allowed could never be sent.
             if held > counted and held - counted + size > self._most:
                 REFUSALS.labels("gateway", "large-bodies").inc()
                 raise RateLimited(
-                    "this key has as many bytes of large requests running as it may; wait for one to end",
+                    "this key's running large requests have as many bytes as it may use; wait for one to end",
                     retry_after=RETRY_AFTER_SECONDS,
                 )
             self._held[owner] += size - counted

@@ -1,11 +1,11 @@
-"""Configuration -> every door: how long and how much a single client may take."""
+"""Configuration -> every door: the time and resources that one client may take."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds that keep one client from being everybody's trouble. Seconds, bytes and counts.
+    """Bounds that keep one client from harming all others, in seconds, bytes and counts.
 
     Attributes:
         head: until a connection has delivered a request's whole head, and how long it may stay idle between two.
@@ -24,11 +24,11 @@ class Limits:
         run: how long an answer in the background may take.
         waiting: answers of one key that wait on the bus for room.
         all_waiting: the same, of all keys.
-        band_pause: for how long at most nothing that waits for a model is taken after a refusal.
-        attempt_pause: for how long at most an answer that waited is not asked for again after its first lost attempt;
-            it doubles with each.
-        paused_bytes: of messages of one model that wait in this process after lost attempts: beyond it nothing more is
-            taken until one is let go.
+        band_pause: longest pause after a refusal before another waiting request of that model is taken.
+        attempt_pause: longest pause before a waiting answer is asked for again after its first lost attempt; it doubles
+            with each further one.
+        paused_bytes: of messages of one model that wait in this process after lost attempts. Beyond it nothing more is
+            taken until one of them goes on.
         followers: clients of one key that follow answers in the background side by side.
         all_followers: the same, of all keys.
         silence: how long such an answer's log may have no new entry before its gateway counts as dead.

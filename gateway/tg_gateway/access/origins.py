@@ -15,20 +15,20 @@ ALLOW_ORIGIN: Final = "Access-Control-Allow-Origin"
 ANY_ORIGIN: Final = "*"
 """Stands for pages of every origin."""
 REMEMBERED_HOSTS = 256
-"""Pairs of a host and an origin for which it is remembered what the rules say."""
+"""Pairs of host and origin whose decision by the rules is cached."""
 EXPOSED_HEADERS: Final = (
     "Retry-After", "WWW-Authenticate", "X-Request-Id", "X-Stream-Id", "X-Tokengrid-Ignored", "request-id",
     "x-should-retry",
 )  # fmt: skip
-"""What a page may read of an answer where credentials are allowed, besides what every page may."""
+"""Response headers that a page may read if credentials are allowed, besides those that every page may read."""
 PREFLIGHT_SECONDS = 600
-"""Seconds for which a browser may remember that it was allowed to ask."""
+"""Seconds for which a browser may cache the answer to a preflight."""
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s?#@]+")
 
 
 class Origins:
-    """Knows whose pages may use the gateway, which may change while requests come.
+    """Decides whose pages may use the gateway; the rules may be edited at any time.
 
     Args:
         config: `hosts`, `origins`, `allow_credentials` and the gateway's own `host`.
@@ -38,14 +38,14 @@ class Origins:
         headers: `OriginRules.headers` of the rules in force; nobody may change what it returns.
 
     Raises:
-        BadRequest: an origin of the configuration is none, or every one may send credentials.
+        BadRequest: a configured origin is malformed, or pages of every origin could send credentials.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
         self._enforce(OriginRules(config))
 
     def prepare(self, config: GatewayConfig) -> Callable[[], None]:
-        """Check edited hosts and origins, and return what puts them in force.
+        """Check edited hosts and origins, and return a function that puts them in force.
 
         Raises:
             BadRequest: as at a start.
@@ -53,13 +53,13 @@ class Origins:
         return partial(self._enforce, OriginRules(config))
 
     def _enforce(self, rules: "OriginRules") -> None:
-        # A gateway is asked by a few names and pages: what the rules say of one holds until the next edit.
+        # A gateway has few names and pages: cache the decision for each until the next edit.
         self.admits = lru_cache(REMEMBERED_HOSTS)(rules.admits)
         self.headers = lru_cache(REMEMBERED_HOSTS)(rules.headers)
 
 
 class OriginRules:
-    """What one configuration says; the same answer to the same question.
+    """The rules of one configuration; their decisions never change.
 
     Args:
         config: as for `Origins`.
@@ -74,31 +74,31 @@ class OriginRules:
         self._exposed = _exposed_headers(config)
 
     def admits(self, origin: str | None, host: str | None, *, keyed: bool) -> bool:
-        """Whether a request may come in that a browser may have sent for somebody's page.
+        """Whether to admit a request that a browser may have sent on behalf of a page.
 
-        A page may use what this very host has served, and a page of a configured origin may use everything. Where no
-        token is asked for, the host must also be a name of ours, with `Origin` and without: a page of a foreign name
-        that was made to point here (DNS rebinding) has the same origin, and sends no `Origin` when it only reads.
+        A page may ask the host that served it, and a page of a configured origin may ask any. If no token is required,
+        `Host` must also be a name of ours, with or without an `Origin`. This stops DNS rebinding: a page whose own name
+        was made to point here has the same origin, and sends no `Origin` when it only reads.
 
         Args:
             origin: the header, or None.
             host: the header, or None; every browser sends it.
-            keyed: whether a token is asked for.
+            keyed: whether requests need a token.
         """
-        # Without the scheme: behind a proxy that ends TLS, a page's is another one than ours.
+        # Compare without the scheme: behind a proxy that ends TLS, the page's scheme differs from ours.
         foreign = origin is not None and origin.partition("://")[2].lower() != (host or "").lower()
         if foreign and not self._allows(origin):
             return False
         return keyed or host is None or self._ours(_hostname(host), page=origin is not None and not foreign)
 
     def headers(self, origin: str | None) -> dict[str, str]:
-        """What every answer to this page carries, so that the browser lets the page read it.
+        """The headers of every answer to a page, by which the browser lets the page read it.
 
-        Where origins are configured, a cache has to know of every answer that another page's would differ.
+        If origins are configured, `Vary` tells caches that the answer to another page would differ.
         """
         if origin is None or not self._allows(origin):
             return {"Vary": "Origin"} if self._origins else {}
-        # Without the exposed ones a page reads none of our headers, not even the request's id.
+        # Without this header a page can read none of ours, not even the request's id.
         return {ALLOW_ORIGIN: origin, "Vary": "Origin", **self._exposed}
 
     def _allows(self, origin: str | None) -> bool:
@@ -107,14 +107,14 @@ class OriginRules:
         return origin.isascii() and (ANY_ORIGIN in self._origins or origin.lower() in self._origins)
 
     def _ours(self, name: str, *, page: bool) -> bool:
-        """A number is no name that could point elsewhere; nobody serves pages at the number of a gateway, though."""
+        """Whether a host is ours: a known name, or an address, which nobody can rebind, unless a page is from there."""
         return is_loopback(name) or name in self._hosts or (_is_number(name) and not page)
 
 
 def preflight_headers(asked: Mapping[str, str]) -> Mapping[str, str] | None:
-    """What the answer to a preflight request allows: the method and the headers that it asks for; None = it is none.
+    """The headers that answer a preflight: they allow what it asks for. None = it is no preflight.
 
-    Whether the path has that method, and whether the key is right, the request itself is told.
+    Whether the path has the method and the key is right, only the request that follows is told.
     """
     method = asked.get("Access-Control-Request-Method")
     if method is None:
@@ -150,7 +150,7 @@ def _hostname(host: str) -> str:
 
 
 def _exposed_headers(config: GatewayConfig) -> dict[str, str]:
-    """What a page may read. Where it sends credentials, browsers take `*` for the name of a header (Fetch, 3.3.2)."""
+    """The headers that a page may read. With credentials, browsers take `*` for a header's name (Fetch, 3.3.2)."""
     if not config.allow_credentials:
         return {"Access-Control-Expose-Headers": "*"}
     if ANY_ORIGIN in config.origins:

@@ -1,4 +1,4 @@
-"""Key -> what it may still use: requests and tokens a minute, and requests side by side, in this process alone."""
+"""Key -> what it may still use in this process: requests and tokens per minute, and concurrent answers."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -19,31 +19,31 @@ from tg_schema import TgError
 from tg_schema.errors import BadRequest, RateLimited, Unauthorized
 
 DEFAULT_RETRY_AFTER_SECONDS = 1.0
-"""Seconds to come back after, as long as no request of the key has ended."""
+"""`retry_after` until a request of the key has ended."""
 RECENT_REQUESTS = 8
-"""Requests over which the average of their times is taken, the newest counting most."""
+"""Weight of the moving average of request durations: a new one counts for 1 / RECENT_REQUESTS."""
 MAX_SIDE_BY_SIDE = 16
-"""Requests of one batch that are asked at the same time; the others wait for one of them to end."""
+"""Requests of one batch that run concurrently; the others wait for one of them to end."""
 
 
 _WORDS: Final = {
-    "streams": "this key has as many answers running as it may; wait for one to end",
-    "requests": "this key has sent as many requests as it may within a minute",
-    "tokens": "this key has used or reserved as many tokens as it may within a minute",
+    "streams": "this key has as many answers running as its limit allows; wait for one to end",
+    "requests": "this key has reached its limit of requests per minute",
+    "tokens": "this key has used or reserved all its tokens per minute",
 }
 
 
 @dataclass(slots=True)
 class Spending(AbstractContextManager["Spending"]):
-    """One admitted request. Leaving it settles on what it has used, however it ended.
+    """One admitted request. On leaving, its reservation is replaced by what it has used, however it ended.
 
     Attributes:
-        usage: what it has used so far; None where nobody counts it.
+        usage: what it has used so far; None if nobody counts that.
         reserved: tokens that were taken for it.
-        answers: how many it is answered with, which are generated side by side.
-        places: of a batch: how many of its requests are asked side by side.
+        answers: the number of its answers, which are generated concurrently.
+        places: for a batch, how many of its requests may run concurrently.
         begun: when it was admitted.
-        asked: whether it was passed on. What was refused behind this door costs its key nothing.
+        asked: whether it was passed on to a service. A request that was refused before that costs its key nothing.
         allowance: what is left of its key; None = it came without a key.
     """
 
@@ -121,7 +121,7 @@ class _Allowance:
         self._seconds = 0.0
 
     def change(self, key: ApiKey, reserve: int) -> None:
-        """Limit it as its key says from now on."""
+        """Apply the key's edited limits from now on."""
         self._requests = self._resize(self._requests, key.requests_per_minute)
         self._tokens = self._resize(self._tokens, key.tokens_per_minute)
         self._streams = key.streams
@@ -129,7 +129,7 @@ class _Allowance:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing runs and nothing is spent: a new one would be the same."""
+        """Whether nothing runs and nothing is spent, so that the allowance can be forgotten."""
         buckets = (bucket for bucket in (self._requests, self._tokens) if bucket)
         return not self._running and all(bucket.full for bucket in buckets)
 
@@ -140,7 +140,7 @@ class _Allowance:
         return bucket
 
     def take(self, service: str, requests: Sequence[object]) -> Spending:
-        """All that the requests may need or, raising RateLimited or BadRequest, nothing."""
+        """Reserve all that the requests may need; raises RateLimited or BadRequest, and then reserves nothing."""
         widest = max(map(_most_answers, requests))
         if self._streams and widest > self._streams:
             raise BadRequest(f"n: this key may have {self._streams} answers side by side; ask for fewer (n, best_of)")
@@ -156,7 +156,7 @@ class _Allowance:
             "requests": self._requests.wait(1) if self._requests else 0.0,
             "tokens": self._tokens.wait(most) if self._tokens else 0.0,
         }
-        # The longest wait: after a shorter one the same request would be refused again, for the other reason.
+        # The longest wait: after a shorter one, the request would be refused again for the other reason.
         reason = max(waits, key=lambda reason: waits[reason])
         if waits[reason] > 0:
             REFUSALS.labels(service, reason).inc()
@@ -166,7 +166,7 @@ class _Allowance:
 
     def settle(self, spending: Spending, *, failed: bool) -> None:
         """The request is over."""
-        # It was refused before any model had it, for instance by a full queue: it costs nothing.
+        # It was refused before any model got it, for instance by a full queue: it costs nothing.
         if not spending.asked:
             self._pay(-1, -spending.reserved, -spending.answers)
             return
@@ -186,7 +186,7 @@ class _Allowance:
 
 
 def _most_tokens(request: object) -> int | None:
-    """What the request says each of its answers may have at most."""
+    """The maximum of tokens that the request sets for each of its answers."""
     most: int | None = getattr(getattr(request, "sampling", None), "max_tokens", None)
     return most if most is None else max(most, 1)
 

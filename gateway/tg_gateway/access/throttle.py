@@ -1,4 +1,4 @@
-"""Wrong tokens -> waiting: counts failures by address, within bounds of its own."""
+"""Wrong tokens -> waiting time: counts failures by address, for a bounded number of addresses."""
 
 import ipaddress
 from collections.abc import Callable, Set
@@ -12,7 +12,7 @@ MAX_ADDRESSES = 10_000
 
 
 class Throttle:
-    """Too many failures from one address within a time, and it has to wait for the rest of it.
+    """Makes an address that fails too often within `forget` seconds wait for the rest of them.
 
     Args:
         failures: how many are too many.
@@ -51,7 +51,7 @@ class Throttle:
         _trim(self._right)
 
     def forget(self, digests: Set[str]) -> None:
-        """These tokens are right no more."""
+        """Forget tokens that are no longer right."""
         self._right = {pair: None for pair in self._right if pair[1] not in digests}
 
 
@@ -62,7 +62,7 @@ def _trim(remembered: dict[Key, Value]) -> None:
 
 
 def network_of(address: str) -> str:
-    """Who is meant by an address: the address, or for IPv6 its /64: one customer has all of that."""
+    """The network that counts as one client: the address itself, or for IPv6 its /64, which one customer owns."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

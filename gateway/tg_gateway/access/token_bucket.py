@@ -1,16 +1,16 @@
-"""So many a minute -> how long to wait: what is unused fills up again, and more than was there can be owed."""
+"""Limit per minute -> waiting time: a token bucket that may go negative, since reservations are settled later."""
 
 from collections.abc import Callable
 
 ROUNDING_TOKENS = 1e-6
-"""What is missing by rounding alone is not missing."""
+"""A shortage below this is a rounding error, and counts as none."""
 
 
 class TokenBucket:
-    """Full at first. Own, because amounts are reserved before they are known, and settled after.
+    """A token bucket, full at first. Amounts are reserved before they are known, and settled afterwards.
 
     Args:
-        per_minute: its size, and what flows in within a minute.
+        per_minute: its size, and its refill per minute.
         time: a monotonic clock, in seconds.
 
     Attributes:
@@ -25,18 +25,18 @@ class TokenBucket:
         self._at = time()
 
     def wait(self, amount: float) -> float:
-        """Seconds until so much may be taken; 0 = now. More than its size never may."""
+        """Seconds until `amount` may be taken; 0 = now. More than the bucket's size can never be taken."""
         self._fill()
         missing = amount - self._level
         return missing / self._rate if missing > ROUNDING_TOKENS else 0.0
 
     def take(self, amount: float) -> None:
-        """Take so much, be it more than there is: the rest is owed. A negative amount is given back."""
+        """Take `amount`, even if less is there: the rest is owed. A negative amount is given back."""
         self._fill()
         self._level -= amount
 
     def resize(self, per_minute: int) -> None:
-        """Another size and rate. What was taken stays taken; a smaller size alone makes nobody owe."""
+        """Change the size and the rate. What was taken stays taken; a smaller size alone creates no debt."""
         self._fill()
         level = self._level + per_minute - self.size
         self._level = max(level, min(self._level, 0.0))

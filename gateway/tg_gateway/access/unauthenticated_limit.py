@@ -1,4 +1,4 @@
-"""Connection -> counted until it has shown a right token: nobody can take all of the gateway before that."""
+"""Connection -> limit: counts each address's connections until they show a right token, so that none can take all."""
 
 import asyncio
 from collections import Counter
@@ -24,8 +24,8 @@ class UnauthenticatedLimit:
 
     Args:
         limit: how many of them one address (IPv6: one /64) may have; 0 = as many as it likes.
-        answer: to a connection that is one too many; whose protocol it would speak is not known yet.
-        required: whether a token is asked for now.
+        answer: what a connection over the limit gets; its protocol is not known yet.
+        required: whether requests need a token now.
     """
 
     def __init__(self, limit: int, answer: Answer, required: Callable[[], bool]) -> None:
@@ -40,7 +40,7 @@ class UnauthenticatedLimit:
         self._counts: Counter[str] = Counter()
 
     def on_connection(self, transport: asyncio.Transport) -> None:
-        """A connection was opened; one too many is answered with 429 and closed, before it has asked for anything."""
+        """Count a new connection. One over the limit is answered with 429 and closed before its first request."""
         if not self._limit or not self._required():
             return
         peer = transport.get_extra_info("peername")
@@ -55,7 +55,7 @@ class UnauthenticatedLimit:
         self._counts[network] += 1
 
     def forget(self, transport: asyncio.BaseTransport | None) -> None:
-        """It has shown a right token, or was closed."""
+        """Stop counting a connection, which has shown a right token or was closed."""
         network = self._networks.pop(transport, None) if transport is not None else None
         if network is not None:
             self._counts[network] -= 1

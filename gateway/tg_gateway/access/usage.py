@@ -1,14 +1,14 @@
-"""Records -> tokens: what a request has used, counted by its provider or, where nobody counted, estimated."""
+"""Records -> tokens: what a request has used, as its provider counted it, or else estimated."""
 
 import math
 from typing import Any
 
 CHARACTERS_PER_TOKEN = 4
-"""Characters of text for one token, where the provider told no usage: an answer that was left, a plain peer."""
+"""Characters per token, for estimates where no usage was reported (cancelled streams, plain peers)."""
 
 
 class Usage:
-    """Of one request; whatever its service is, its records have `in_token` and `out_token` or no counts at all.
+    """The usage of one request. Records of any service have `in_token` and `out_token`, or no counts at all.
 
     Attributes:
         request_bytes: bytes of the request.
@@ -20,7 +20,7 @@ class Usage:
         self._letters = 0
 
     def add(self, record: Any) -> None:
-        """A record was relayed. Counts are deltas."""
+        """Add a relayed record. Its counts are deltas."""
         text = getattr(record, "response", None) or getattr(record, "text", None) or getattr(record, "content", None)
         self._letters += len(text or "")
         for count in (getattr(record, "in_token", None), getattr(record, "out_token", None)):

@@ -1,4 +1,4 @@
-"""What every protocol of a door is made of; docs/adding-a-dialect.md uses nothing else."""
+"""The parts of every dialect: the interfaces and values that docs/adding-a-dialect.md describes."""
 
 from tg_gateway.dialects.abridged_body import abridge_body
 from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Answer, Keep, KeptAnswers

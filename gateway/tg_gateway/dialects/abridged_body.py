@@ -1,4 +1,4 @@
-"""A large body -> the little of it that a refusal reads: made where it is parsed, so that nobody reads it twice."""
+"""A large body -> the few fields that a refusal reads, cut out where the body is parsed, so that it is read once."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,15 +9,15 @@ from tg_schema import decode, encode
 from tg_schema.errors import BadRequest
 
 MAX_VALUE_BYTES: Final = 256
-"""Of a value that stays as it is."""
+"""Bytes of the largest value that is kept unchanged."""
 _EMPTY: Final = {b"[": msgspec.Raw(b"[]"), b"{": msgspec.Raw(b"{}")}
 _LONG: Final = msgspec.Raw(b'"..."')
 
 
 def abridge_body(body: bytes, names: Iterable[str]) -> bytes:
-    """An object with these fields alone, as far as the body has them; a long value is another one of its kind.
+    """An object with those of these fields that the body has; a long value is replaced by a short one of its type.
 
-    It is empty for an empty body alone, and no JSON object where the body is none.
+    The result is empty only for an empty body, and no JSON object if the body is none.
     """
     try:
         fields = decode(dict[str, msgspec.Raw], body)

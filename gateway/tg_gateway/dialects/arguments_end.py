@@ -8,10 +8,10 @@ _INSIDE: Final = re.compile(r'["\\]')
 
 
 class ArgumentsEnd:
-    """Looks at each character once.
+    """Finds the end of the object; looks at each character once.
 
     Attributes:
-        reached: whether an object has been closed that opened with the first character.
+        reached: whether the object that began with the first character is complete.
     """
 
     def __init__(self) -> None:

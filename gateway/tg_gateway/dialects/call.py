@@ -1,4 +1,4 @@
-"""HTTP request -> dialect -> what the gateway does about it: ask a service."""
+"""HTTP request -> dialect -> the service request that the gateway makes of it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ class Call:
     """One HTTP request, as its dialect reads it.
 
     Attributes:
-        operation: that of the mount; "" where no mount has this path and method.
-        catalogue: all that can be asked for.
-        headers: names in any case.
+        operation: the mount's operation; "" if no mount has this path and method.
+        catalogue: the services and models that can be asked.
+        headers: the request's headers; names in any case.
         path: the variables of the mount's path.
-        query: the parameters behind `?`; of several with one name the first.
-        request_id: the client's `X-Request-Id`, or ours; every answer has it in its head.
-        body: empty until it has been read.
-        route: the service, as soon as it is known; the dialect sets it, so that the log and the metrics of a refused
-            request can name it. That of an `Ask` need not be set.
-        kept: the answers that the request's key keeps; for what `parse` returns to be awaited.
+        query: the parameters after `?`; of several with one name, the first.
+        request_id: the client's `X-Request-Id`, or ours; every answer has it as a header.
+        body: the body; empty until it has been read.
+        route: the service. The dialect sets it as soon as it is known, so that the log and the metrics can name it even
+            if the request is refused. A request that becomes an `Ask` need not set it.
+        kept: the answers that are kept for the request's key; only an awaitable that `parse` returns uses it.
     """
 
     operation: str
@@ -42,11 +42,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Several requests for completions that one client's request is made of, asked side by side as there is room.
+    """Several completions that one client's request consists of, run concurrently as far as there is room.
 
-    The writer gets the records of all as they come, as if they were those of one answer: the `index` of a record is
-    raised by `answers` for each request before its own, and the last record of all ends the answer. One that fails
-    fails all, or, if they are `independent`, is told to the writer by a `FailedRequest` in place of its last record.
+    The writer gets all records as they come, as if they were of one answer: the `index` of a record is raised by
+    `answers` for each request before its own, and the last record of all ends the answer. If one request fails, all
+    fail. If they are `independent`, the writer gets a `FailedRequest` in place of its last record, and the others go
+    on.
 
     Attributes:
         requests: at least one.
@@ -61,12 +62,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class FailedRequest:
-    """One of the independent requests of a batch has failed; nothing more comes of it.
+    """One of a batch's independent requests has failed, and sends nothing more.
 
     Attributes:
-        index: that of its first answer.
-        error: why.
-        last: whether it was the last that had not ended.
+        index: the index of its first answer.
+        error: why it failed.
+        last: whether all other requests of the batch had ended before.
     """
 
     index: int
@@ -76,20 +77,20 @@ class FailedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A service has to be asked.
+    """A request to a service.
 
     Attributes:
-        route: which one.
+        route: the service.
         request: its request record, or a `Batch` of them.
-        writer: of the answer; made for this request alone.
+        writer: writes the answer; made for this request alone.
         streaming: whether the answer's bytes leave as they are written, or as one body with its length.
-        keep: over HTTP: the answer is kept before its last bytes leave; if that fails, so does the request.
-        background: the answer is made apart from the connection, and `streaming` and `keep` are ignored.
-        deadline: seconds until the answer must be complete, else it is stopped; None = the model's own limits. Like
-            `on_accepted`, for single requests.
+        keep: stores the answer before its last bytes leave (over HTTP only); if that fails, so does the request.
+        background: set if the answer is made apart from the connection; `streaming` and `keep` are then ignored.
+        deadline: seconds after which an incomplete answer is stopped; None = the model's own limits. Like
+            `on_accepted`, it is for single requests only.
         on_accepted: called once if a processor works on the request and has not answered yet.
         on_opening: called once before `on_accepted`, if the processor opens the model for the request.
-        fields: what the client calls the fields that a processor's error may name; None = as the record does.
+        fields: the client's names of the record's fields, for errors by processors; None = the same names.
     """
 
     route: Route[Any, Any]

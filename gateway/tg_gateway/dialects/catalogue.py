@@ -1,4 +1,4 @@
-"""Name -> route: which flow's which service a request means, by flow and service or by a model's name."""
+"""Name -> route: finds the service that a request means, by flow and service or by a model's name."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ DEFAULT_FLOW = "default"
 MAX_LISTED_MODELS = 20
 """Models that an error names."""
 MAX_NAME_CHARACTERS = 64
-"""Of a name that an error repeats."""
+"""Characters of a name that an error repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class FoundModel:
     """What a model's name means.
 
     Attributes:
-        route: the text completion of the flow that has it.
-        model: its own name, as the flow's processors know it; None where nobody has said it.
-        adapter: what stood behind the last colon, where the whole is no model's name.
+        route: the text completion of the flow that has the model.
+        model: its own name, as the flow's processors know it; None = no name was given.
+        adapter: the part after the last colon, if the whole is not a model's name.
         features: what all live processors of its queue announce (`tg_schema.features`); empty while there is none.
         loading: whether each of them has yet to load the model.
-        busy: whether none of them has room for a request.
-        processors: how many there are.
+        busy: whether no live processor has room for a request.
+        processors: the number of live processors.
     """
 
     route: Route[Any, Any]
@@ -47,9 +47,9 @@ class FoundAdapter:
     """A LoRA adapter that can be asked for now.
 
     Attributes:
-        name: under which it can be asked for, as a model.
-        base: the model that it is of.
-        root: where it is from, as its operator wrote it.
+        name: the name by which it can be asked for, like a model.
+        base: its base model.
+        root: where it was loaded from, as its operator wrote it.
     """
 
     name: str
@@ -58,11 +58,11 @@ class FoundAdapter:
 
 
 class Catalogue:
-    """All that can be asked for.
+    """The services, models and adapters that can be asked.
 
     Args:
         routes: every service of every flow.
-        serving: the live processors of a queue.
+        serving: returns the live processors of a queue.
         aliases: further names of models: name to model, or to `base:adapter`.
     """
 
@@ -80,7 +80,7 @@ class Catalogue:
         self._aliases = aliases
 
     def copy(self) -> "Catalogue":
-        """As it is now, and picklable: for a request that is read in another process."""
+        """A picklable copy of the current state, for a request that is parsed in another process."""
         served = {route.request: _strip(self._serving(route.request)) for route in self._completions}
         return Catalogue(self.routes, _Served(served), self._aliases)
 
@@ -111,8 +111,8 @@ class Catalogue:
     def find_model(self, name: str | None, preferred: str = "") -> FoundModel:
         """The route of a model: by its own name, an alias, `base:adapter` with either as base, or an adapter's name.
 
-        Where several flows have the model, it is the flow `preferred`, or the first that is served now. Without a name
-        it is the default flow's.
+        If several flows have the model, the flow `preferred` wins, else the first that is served now. Without a name,
+        the model is the default flow's.
 
         Raises:
             NotFound: no flow has such a model; the message lists those that there are.
@@ -129,14 +129,15 @@ class Catalogue:
         return found
 
     def choose_model(self, flow: str | None, route: Route[Any, Any], request: Any) -> tuple[Route[Any, Any], Any]:
-        """The route to ask and the request, whose model has its own name in place of an alias.
+        """The route to ask, and the request with the model's own name in place of an alias.
 
-        A model that nobody announces goes to `route` as it is: the processors of a plain peer announce none.
+        A request for a model that no processor announces goes to `route` unchanged, since plain peers announce
+        none.
 
         Args:
-            flow: the one that the client named; None = that of the model.
-            route: the service of that flow, or of the default one.
-            request: of any service; only a text completion has a model.
+            flow: the flow that the client named; None = that of the model.
+            route: the service of that flow, or of the default flow.
+            request: a request of any service; only a text completion has a model.
         """
         if not isinstance(request, TextCompletionRequest) or not request.model:
             return route, request
@@ -148,7 +149,7 @@ class Catalogue:
         )
 
     def models(self) -> tuple[str, ...]:
-        """The names that can be asked now: of models with a live processor, then aliases of them; each once."""
+        """The names that can be asked now: models with a live processor, then their aliases; each once."""
         live = dict.fromkeys(
             model for route in self._completions if self._is_served(route) for model in self._models_of(route)
         )
@@ -156,7 +157,7 @@ class Catalogue:
         return tuple(dict.fromkeys((*live, *aliases)))
 
     def adapters(self) -> tuple[FoundAdapter, ...]:
-        """The LoRA adapters that can be asked for by their name alone: those of live models, and no model's name."""
+        """The LoRA adapters of live models that can be asked for by name alone, unless a model has the same name."""
         models = set(self.models())
         found: dict[str, FoundAdapter] = {}
         for route in self._completions:
@@ -167,7 +168,7 @@ class Catalogue:
         return tuple(found.values())
 
     def find_served(self) -> dict[str, FoundModel]:
-        """Each of `models`, as `find_model` finds it, in one look at all routes."""
+        """Each of `models`, as `find_model` finds it, in one pass over all routes."""
         found: dict[str, FoundModel] = {}
         for route in filter(self._is_served, self._completions):
             for model in self._models_of(route):
@@ -206,7 +207,7 @@ class Catalogue:
         return self._find(having[0], next(iter(self._models_of(having[0])), None), adapter) if having else None
 
     def _adapters_of(self, route: Route[Any, Any]) -> dict[str, str]:
-        """Those that each live processor has: any of them may get the request."""
+        """The adapters that all live processors have, since any of them may get the request."""
         serving = self._serving(route.request)
         common = set.intersection(*(set(each.adapters) for each in serving)) if serving else set()
         return {name: root for name, root in serving[0].adapters.items() if name in common} if common else {}
@@ -215,7 +216,7 @@ class Catalogue:
         serving = self._serving(route.request)
         if not serving:
             return FoundModel(route, model, adapter)
-        # Any of them may get the request, so only what all can do counts.
+        # Any processor may get the request, so only what all of them can do counts.
         features = frozenset.intersection(*(frozenset(each.features) for each in serving))
         loading = all(each.loading for each in serving)
         return FoundModel(
@@ -235,7 +236,7 @@ class Catalogue:
         return having[0] if having else None
 
     def _models_of(self, route: Route[Any, Any]) -> tuple[str, ...]:
-        """Those that processors announce; until one has, that of the configuration."""
+        """The models that processors announce; before the first announcement, the model of the configuration."""
         announced = tuple(dict.fromkeys(model for each in self._serving(route.request) for model in each.models))
         return announced or ((route.model,) if route.model else ())
 
@@ -245,7 +246,7 @@ class Catalogue:
 
 
 class _Served:
-    """Who has served each queue, at one time."""
+    """The live processors of each queue at one moment."""
 
     def __init__(self, served: Mapping[str, Sequence[Presence]]) -> None:
         self._served = served
@@ -255,5 +256,5 @@ class _Served:
 
 
 def _strip(serving: Iterable[Presence]) -> tuple[Presence, ...]:
-    """Without the state of the links, which is as long as there are gateways."""
+    """The announcements without the links' states, whose size grows with the number of gateways."""
     return tuple(msgspec.structs.replace(presence, links={}) for presence in serving)

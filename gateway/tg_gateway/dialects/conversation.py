@@ -1,4 +1,4 @@
-"""WebSocket messages -> dialect -> requests: what a protocol of sockets does, and what its socket does for it."""
+"""WebSocket messages -> dialect -> requests: the interfaces of a protocol over sockets and of its socket."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from typing import Any, Protocol
@@ -11,14 +11,14 @@ from tg_gateway.dialects.output import Output
 from tg_schema import TgError
 
 Name = Hashable
-"""What tells the requests of one socket apart; the client's own word for it."""
+"""Identifies a request on its socket; chosen by the client."""
 
 
 class Socket(Protocol):
-    """One client's WebSocket. Nothing of it waits.
+    """One client's WebSocket. None of its methods waits.
 
     Attributes:
-        catalogue: all that can be asked for.
+        catalogue: the services and models that can be asked.
         max_name: characters that a request's name may have.
     """
 
@@ -31,21 +31,21 @@ class Socket(Protocol):
 
     @property
     def kept(self) -> KeptAnswers:
-        """What its key keeps of the answers that sockets have asked for."""
+        """The answers that are kept for its key, of those that sockets asked for."""
 
     def authenticate(self, token: str | None) -> None:
         """Check a token; until one is right, `key` is None.
 
         Raises:
-            Unauthorized: it is not known.
-            RateLimited: too many wrong ones came from this address.
+            Unauthorized: the token is unknown.
+            RateLimited: too many wrong tokens came from this address.
         """
 
     def check_size(self, size: int) -> None:
         """Refuse a request of this size if it is too large. `ask` checks it; a protocol may do so before it reads.
 
         Raises:
-            TooLarge: it has more bytes than the mount allows.
+            TooLarge: the request has more bytes than the mount allows.
         """
 
     def send(self, frames: Output) -> None:
@@ -64,25 +64,25 @@ class Socket(Protocol):
     ) -> None:
         """Ask a service; the writer's bytes, framed by it as WebSocket messages, go to the client as they come.
 
-        An `Ask` with a `Background` is made apart from the socket, and goes on when that is closed. The client gets
-        the parts of the background's answer.
+        An answer with a `Background` is made apart from the socket, and goes on when the socket is closed. The client
+        gets the parts of that answer.
 
         Args:
-            name: no running request has it.
-            route: what the log and the metrics name.
+            name: the request's name, which no running request has.
+            route: the service, for the log and the metrics.
             size: bytes of the request.
-            parse: reads the request, in steps if that takes long; what it raises is the request's answer.
+            parse: reads the request, in steps if that takes long; an error that it raises is the request's answer.
             fail: the frames that end a request which failed, at any time.
 
         Raises:
-            RateLimited: too many run on this socket.
-            TooLarge: the request.
+            RateLimited: too many requests run on this socket.
+            TooLarge: the request is too large.
         """
 
     def follow(
         self, name: Name, kept: str, parts: AsyncGenerator[bytes, None], fail: Callable[[TgError], bytes]
     ) -> None:
-        """Send what comes of an answer that is made in the background.
+        """Send the parts of an answer that is made in the background, as they come.
 
         Args:
             name: as for `ask`.
@@ -95,15 +95,15 @@ class Socket(Protocol):
         """
 
     def cancel(self, name: Name) -> None:
-        """Stop a request, also one that is made in the background; one that has ended is left alone."""
+        """Stop a request, also one in the background. Does nothing if it has ended."""
 
 
 class Conversation(Protocol):
     """One protocol on one socket."""
 
     def take(self, message: bytes) -> None:
-        """A message came. Whatever it is, it is answered, and disturbs no other request; nothing is raised."""
+        """Take a message. Even a malformed one is answered, and disturbs no other request. Raises nothing."""
 
     def drain(self) -> None:
-        """The gateway takes no more requests, and will close the socket when those that run have ended."""
+        """Refuse new requests from now on: the gateway will close the socket when those that run have ended."""
         return

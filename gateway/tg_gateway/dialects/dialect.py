@@ -15,12 +15,12 @@ from tg_schema import TgError
 
 
 class Dialect(ABC):
-    """One protocol: how it asks, answers and refuses. It has no state; that of a request is in its writer.
+    """One protocol: how requests are parsed, answered and refused. It has no state; a request's state is in its writer.
 
     Attributes:
-        descriptions: of its operations, for the gateway's OpenAPI document.
-        restarts: the name by which any gateway finds it again for the answers that wait (`Waiting.dialect`); "" where
-            none waits.
+        descriptions: descriptions of its operations, for the gateway's OpenAPI document.
+        restarts: the name by which any gateway finds this dialect for answers that wait (`Waiting.dialect`); ""
+            = none of its answers wait.
     """
 
     restarts: ClassVar[str] = ""
@@ -35,7 +35,7 @@ class Dialect(ABC):
         return self
 
     def check_head(self, call: Call) -> None:  # noqa: B027 - most protocols need nothing of it
-        """Refuse what can be told before the body is read. `call.body` is empty.
+        """Refuse what the head alone shows to be wrong. `call.body` is still empty.
 
         Raises:
             TgError: as `parse`.
@@ -43,24 +43,24 @@ class Dialect(ABC):
 
     @abstractmethod
     def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer | StreamedAnswer]:
-        """What a request wants; to be awaited where that depends on what is kept (`call.kept`).
+        """What a request asks for; an awaitable of it if that depends on kept answers (`call.kept`).
 
         Raises:
-            TgError: it is wrong; the message names what. `refuse` makes it this protocol's answer.
+            TgError: the request is wrong; the message says how. `refuse` turns it into this protocol's answer.
         """
 
     def restart(self, call: Call) -> Ask:
-        """The same ask again, of an answer that has waited; `call.body` is that of its `Waiting`.
+        """Make the request of an answer that has waited once more; `call.body` is the body of its `Waiting`.
 
         Raises:
-            TgError: it cannot be asked any more.
+            TgError: it can no longer be asked.
         """
         raise NotImplementedError
 
     def abridge(self, body: bytes) -> bytes:
-        """What `refuse` reads of a body, in place of a large one, which is not kept; nothing where it reads none.
+        """The part of a large body that `refuse` needs, since the body is not kept; empty if it needs none.
 
-        It is called where that body was parsed. Most refusals do not depend on the body.
+        Called in the process that parsed the body. Most refusals do not depend on it.
         """
         return b""
 
@@ -69,14 +69,15 @@ class Dialect(ABC):
         """The answer to a request that failed before its first byte.
 
         Args:
-            error: why. Its `retry_after` is already on its way as a header.
-            status: what HTTP has for it: 401 without a right key, 404 for an unknown path, 405 and 413 among others.
-            call: what is known of the request. Its body is empty where it was refused unread; a large one that has been
-                parsed is what `abridge` made of it.
+            error: the reason. The caller sends its `retry_after` as a header.
+            status: the HTTP status: 401 without a right key, 404 for an unknown path, 405 and 413 among
+                others.
+            call: what is known of the request. Its body is empty if it was refused unread; for a large body
+                that was parsed, it is what `abridge` returned.
         """
 
     def converse(self, socket: Socket) -> Conversation:
-        """The conversation of a new WebSocket, on the mounts that are sockets.
+        """The conversation of a new WebSocket, for mounts that are sockets.
 
         Raises:
             NotImplementedError: the protocol has no WebSocket.
@@ -84,26 +85,26 @@ class Dialect(ABC):
         raise NotImplementedError
 
     def describe(self, operation: str) -> tuple[Description, ...]:
-        """What an operation takes and answers; several where several kinds of requests share it, none if unknown."""
+        """Descriptions of an operation's requests and answers: one for each kind of request; empty if it is unknown."""
         found = self.descriptions.get(operation)
         return () if found is None else (found,)
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A row of the table of mounts: requests of this method and path are this dialect's.
+    """A row of the table of mounts: requests with this method and path belong to this dialect.
 
-    Where rows have the same method and path, the first with a header that the request has takes it; otherwise the
-    first without. Paths that no row has are refused by the dialect whose rows have most of the path's segments.
+    If several rows have the same method and path, the first whose `header` the request has wins, else the first
+    without one. An unknown path is refused by the dialect whose rows share most of its segments.
 
     Attributes:
         path: `{name}` stands for one segment.
         operation: which of the dialect's operations, as `Call.operation`.
-        header: the row is for requests with this header alone.
+        header: the row is only for requests that have this header.
         socket: the path opens WebSockets.
         large: bodies may have `large_body_limit` bytes in place of `body_limit`, and requests on a WebSocket four
             times `body_limit`.
-        keyless: nobody has to show a key. A socket whose key comes in a message has `keyless`; its session asks for it.
+        keyless: requests need no key. Set also for a socket whose key comes in a message; its session then requires it.
     """
 
     method: str

@@ -1,4 +1,4 @@
-"""An error with a record's field names -> the same with the protocol's: processors know only the record's names."""
+"""A processor's error, which has the record's field names -> the same error with the protocol's field names."""
 
 import re
 from collections.abc import Mapping
@@ -20,20 +20,21 @@ _SAMPLING: Final = re.compile(r"\bsampling\.(?P<name>[a-z_]+)")
 
 @dataclass(frozen=True, slots=True)
 class FieldNames:
-    """What a protocol calls the fields of our record for completions.
+    """A protocol's names for the fields of our completion record.
 
     Attributes:
-        own: the record's field to the protocol's; those of the record's `sampling` by their name alone.
-        prefix: in front of the fields of `sampling` that `own` does not have, such as `options.`.
+        own: maps the record's field names to the protocol's; fields of `sampling` stand without that prefix.
+        prefix: put before the fields of `sampling` that `own` lacks, such as `options.`.
     """
 
     own: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     prefix: str = ""
 
     def translate(self, error: TgError) -> TgError:
-        """The error that names the protocol's field where a bad request begins with the record's; else the same.
+        """The error with the protocol's field name if its message begins with the record's; otherwise the same error.
 
-        What the model cannot do is named by both where they differ: `GET /v1/models` lists features by the record's.
+        An error about a missing feature has both names if they differ, since `GET /v1/models` lists the
+        record's.
         """
         if type(error) is not BadRequest:
             return error

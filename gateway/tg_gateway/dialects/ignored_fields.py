@@ -1,4 +1,4 @@
-"""Fields that a request's model cannot use -> a header of the answer, and a line in the log for each name."""
+"""Fields of a request that have no effect -> a header of the answer, and one log line per name."""
 
 import re
 from collections.abc import Iterable
@@ -14,16 +14,16 @@ IGNORED_HEADER: Final = "X-Tokengrid-Ignored"
 MAX_LISTED_FIELDS = 32
 """Fields that the header names."""
 MAX_READ_FIELDS = 1024
-"""Fields of a request that are looked at: no client has more, but a hostile body may."""
+"""Fields of a request that are checked: only a hostile body has more."""
 MAX_LOGGED_FIELDS = 1024
-"""Names that are logged in the life of a process: whoever makes up new ones must not fill the log."""
+"""Names that a process logs in its life, so that a client with made-up names cannot fill the log."""
 _logged: Final[set[tuple[str, str]]] = set()
 _NAME: Final = re.compile(r"[\w.\[\]-]{1,64}", re.ASCII)
-"""A name that can stand in a header and in a log; any other is nobody's field."""
+"""A name that is safe in a header and in a log; no real field has any other."""
 
 
 def show_ignored(dialect: str, fields: Iterable[str]) -> dict[str, str]:
-    """The header of an answer whose request, in this dialect, had these fields; empty if there are none."""
+    """The header that lists these fields, which the request had in vain; empty if there are none."""
     shown = [name for name in sorted(set(islice(fields, MAX_READ_FIELDS))) if _NAME.fullmatch(name)][:MAX_LISTED_FIELDS]
     for name in shown:
         _log_once(dialect, name)

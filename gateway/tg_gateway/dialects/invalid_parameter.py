@@ -1,4 +1,4 @@
-"""A wrong field of a client's -> a refusal that the client's program can read: the field apart from the sentence."""
+"""A wrong field -> an error that names the field apart from its message, for the client's program."""
 
 from tg_schema.errors import BadRequest
 
@@ -9,7 +9,7 @@ class InvalidParameter(BadRequest):
     Args:
         message: what is wrong, and what to do.
         param: the field, such as `messages[0].role`.
-        code: OpenAI's word for it, such as `unsupported_value`.
+        code: OpenAI's error code, such as `unsupported_value`.
     """
 
     def __init__(self, message: str, param: str, code: str | None = None) -> None:

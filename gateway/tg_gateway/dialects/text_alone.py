@@ -1,12 +1,12 @@
-"""Record of an answer -> whether a writer may take the short way: nearly all records have text, and nothing else."""
+"""Record of an answer -> whether a writer may take its fast path: nearly all records have text and nothing else."""
 
 from tg_schema import TextCompletionResponse
 
 
 def is_text_alone(record: TextCompletionResponse) -> bool:
-    """Whether it has text, and nothing else that any protocol tells, now or at the end of the answer.
+    """Whether it has text, and nothing else that any protocol sends, now or at the end of the answer.
 
-    It runs for each chunk. What is set most often beside text is asked first.
+    It runs for each chunk. The fields that are set most often beside text are checked first.
     """
     return bool(
         record.response

@@ -1,4 +1,4 @@
-"""Records of one answer -> its bytes, in one protocol: a writer is made for each request, and has its state."""
+"""Records of one answer -> its bytes in one protocol: a writer is made for each request, and holds its state."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -20,19 +20,19 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Writer(ABC, Generic[Record]):
-    """Is fed the records of one answer, one by one, and gives the bytes of each. Server-sent events, unless it says so.
+    """Takes the records of one answer, one by one, and returns the bytes of each; by default server-sent events.
 
-    Nothing of it waits. It is called from where records arrive: what takes long here holds up everybody's chunks.
+    It never waits. It is called as records arrive: slow work here delays the chunks of all streams.
 
     Attributes:
         content_type: the header of a good answer.
         headers: further headers of a good answer; names and values without line breaks. Read when the head is written:
             before the first byte of a stream, after the last record of a whole answer.
-        keep_alive: what is sent in silence; empty = nothing.
-        cut_after_failure: whether the connection is cut after the bytes of `fail`, for protocols whose clients take
-            every orderly end for a whole answer.
-        events_apart: whether each server-sent event is a chunk of HTTP of its own, for clients that take what one read
-            gives them for one event.
+        keep_alive: bytes that are sent during silence; empty = none.
+        cut_after_failure: whether the connection is cut after the bytes of `fail`, for protocols whose clients
+            take every orderly end for a whole answer.
+        events_apart: whether each server-sent event is an HTTP chunk of its own, for clients that take the data
+            of one read for one event.
     """
 
     content_type: str = "text/event-stream; charset=utf-8"
@@ -46,16 +46,16 @@ class Writer(ABC, Generic[Record]):
         """The bytes of one record, framed as the protocol wants it: none, one event or several."""
 
     def end(self) -> Output:
-        """What follows the last record."""
+        """The bytes after the last record."""
         return b""
 
     @abstractmethod
     def fail(self, error: TgError) -> Output:
-        """What ends an answer that failed after its first byte; on a WebSocket, also before."""
+        """The bytes that end an answer which failed after its first byte; on a WebSocket, also before."""
 
 
 class WholeWriter(Writer[Record]):
-    """Gathers the records, within the bound of what one record may have, and writes them as one body.
+    """Collects the records, up to the size limit of one record, and writes them as one body.
 
     Args:
         record: the type of the records.
@@ -70,7 +70,7 @@ class WholeWriter(Writer[Record]):
 
     @override
     def write(self, record: Record) -> bytes:
-        """Keep one more.
+        """Collect a record.
 
         Raises:
             TooLarge: the answer is larger than any record may be.
@@ -88,5 +88,5 @@ class WholeWriter(Writer[Record]):
 
     @override
     def fail(self, error: TgError) -> bytes:
-        """Over HTTP nothing has been written yet: the dialect's `refuse` answers."""
+        """Nothing: over HTTP no byte was written yet, so the dialect's `refuse` answers."""
         return b""

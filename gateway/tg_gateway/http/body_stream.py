@@ -1,7 +1,7 @@
 """A writer's bytes -> one HTTP client: the body of a streaming answer, written without waiting.
 
-The head leaves together with the first bytes, in one write: on its own it would cost a packet, and a status that can
-no longer be changed.
+The head is sent together with the first bytes, in one write: sent earlier, it would cost a packet and fix the status
+before anything is known of the answer.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ END_OF_BODY = b"0\r\n\r\n"
 
 
 class BodyHead(Protocol):
-    """What the head of a body says: a writer, or a streamed answer."""
+    """What determines a body's head: a writer, or a streamed answer."""
 
     @property
     def content_type(self) -> str:
@@ -57,14 +57,14 @@ class BodyHead(Protocol):
 
 
 class BodyStream(web.StreamResponse, Sink):
-    """Enter it to keep the connection alive while nothing comes; leave it when nothing more will.
+    """Enter it to keep the connection alive while no bytes come; leave it after the last.
 
     Args:
-        request: who asked. An HTTP/1.0 client gets the same body unchunked, ended by the end of the connection.
-        head: says the content type, and what keeps the connection alive.
+        request: the client's request. An HTTP/1.0 client gets the same body unchunked, ended by the connection's end.
+        head: has the content type, and what to send in silence.
         headers: further headers; names and values are ours, free of line breaks.
         keep_alive: seconds of silence after which the head's `keep_alive` is sent; the first also sends the head.
-        patience: seconds that the client may leave what waits for it unread.
+        patience: seconds for which the client may read nothing of the waiting bytes.
         events_apart: whether each server-sent event is a chunk of its own, as far as bodies are chunked.
 
     Attributes:
@@ -104,7 +104,7 @@ class BodyStream(web.StreamResponse, Sink):
         self._unwritten: deque[bytes | memoryview] | None = None
 
     def __enter__(self) -> "BodyStream":
-        # The server's timer is for connections that wait for a request; it makes another one behind the answer.
+        # The server's timer is for connections that wait for a request; it starts a new one after the answer.
         self._protocol.keep_alive(True)
         self._timer = Alarm(self._wrote_at + self._silence, self._silent)
         return self
@@ -124,7 +124,7 @@ class BodyStream(web.StreamResponse, Sink):
         if last:
             self._ended = True
             data += END_OF_BODY if self._chunked else b""
-        # Also where nothing but the end comes: an answer without any event still needs its head.
+        # Also for an empty answer: one without any event still needs its head.
         if not self.started and (data or last):
             data = self._head() + data
             self.started = True
@@ -137,7 +137,7 @@ class BodyStream(web.StreamResponse, Sink):
         self._write(self._head())
 
     def _send_large(self, data: Output, *, last: bool) -> None:
-        """The same for what takes several turns to be written: `drain` goes on with it."""
+        """As `send`, for bytes that take several turns of the event loop; `drain` writes the rest."""
         size, head = measure_output(data), b""
         if not self.started:
             head, self.started = self._head(), True
@@ -172,7 +172,7 @@ class BodyStream(web.StreamResponse, Sink):
 
     @override
     def hold(self, size: int) -> None:
-        """Nobody shares this connection; the stream's own bound holds."""
+        """Do nothing: no other stream shares this connection, and the stream's own buffer is bounded."""
 
     @override
     async def drain(self) -> None:
@@ -198,10 +198,11 @@ class BodyStream(web.StreamResponse, Sink):
         headers["Date"] = _date(int(time.time()))
         self._more_headers = _NO_HEADERS
         if (door := self._request.get(DOOR)) is not None:
-            # For refusals in the dialect's shape alone, and there can be none any more.
+            # Only refusals in the dialect's shape need it, and none can follow now.
             door.call.body = b""
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        # A writer may repeat in a header what its client sent. A line break would let that client write the rest of the
+        # A writer may repeat in a header what its client sent. With a line break, that client could write the rest of
+        # the
         # head.
         if not lines.count("\n") == lines.count("\r") == len(headers):
             raise ValueError("a header of the writer has a line break")
@@ -212,13 +213,13 @@ class BodyStream(web.StreamResponse, Sink):
         now = self._loop.time()
         due = self._wrote_at + self._silence
         if now >= due:
-            # A client that does not read needs no sign of life: it would only add to what waits for it.
+            # A client that does not read needs no keep-alive: it would only add to the waiting bytes.
             if not self.full:
                 self.send(self._answer_head.keep_alive, last=False)
             due = now + self._silence
         self._timer = Alarm(due, self._silent)
 
-    # What the server asks of a response: this one has written itself.
+    # The server calls this on every response; here the response was written already.
 
     @override
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
@@ -235,7 +236,7 @@ class BodyStream(web.StreamResponse, Sink):
 
 
 def _frame_events(data: bytes) -> bytes:
-    """A chunk for each of the whole events."""
+    """Frame each of the whole events as a chunk of its own."""
     size = len(END_OF_EVENT)
     events = data.split(END_OF_EVENT)[:-1]
     return b"".join([b"%x\r\n%b%b\r\n" % (len(event) + size, event, END_OF_EVENT) for event in events])

@@ -31,12 +31,12 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class BodyReader:
-    """Reads the bodies of requests that have passed the checks: nothing is asked for or inflated before.
+    """Reads the bodies of admitted requests: before the checks no body is requested (`Expect`) or inflated.
 
     Args:
         limit: maximum bytes of a body, as it comes and inflated.
         limits: how long a body may take.
-        count: is told how many bytes a body has; what it raises refuses the request.
+        count: called with the body's size in bytes; an error that it raises refuses the request.
     """
 
     def __init__(self, limit: int, limits: Limits, count: Callable[[int], None] | None = None) -> None:
@@ -51,12 +51,12 @@ class BodyReader:
             RateLimited: its key has too many large bodies already.
             TooLarge: it has more bytes than the limit.
             BadRequest: its transfer or content encoding is broken.
-            web.HTTPException: an expectation or encoding that we do not know, or a body that does not come in time.
+            web.HTTPException: an unknown expectation or encoding, or a body that does not come in time.
         """
         encoding = request.headers.get("Content-Encoding", "").strip().lower()
         if encoding not in ("", "identity", *WINDOWS):
             raise web.HTTPUnsupportedMediaType(text="the body's Content-Encoding must be gzip, deflate or identity")
-        # The server has refused what is no number of 64 bits, but for zeros before it, of which `int` takes 4,300.
+        # The server has refused numbers over 64 bits, but not leading zeros, of which `int` accepts only 4,300.
         announced = int(request.headers.get("Content-Length", "").lstrip("0") or 0)
         if announced > self._limit:
             raise too_large(self._limit)
@@ -74,7 +74,7 @@ class BodyReader:
             raise web.HTTPRequestTimeout(text=f"the body did not come within {self._limits.body:g} s") from None
 
     async def _receive(self, request: web.Request) -> bytes:
-        """The body as it comes; not the server's own reading, whose one limit is that of all mounts."""
+        """The body as it comes. Not by the server's own reading, which has one limit for all mounts."""
         pieces, size = list[bytes](), 0
         while piece := await request.content.readany():
             size += len(piece)
@@ -82,13 +82,13 @@ class BodyReader:
                 raise too_large(self._limit)
             self._count(size)
             pieces.append(piece)
-        # Nothing more comes, and an empty deque would stay as long as the answer takes.
+        # Free the empty deque, which would otherwise stay until the answer's end.
         request.content._buffer = FewItems()  # type: ignore[assignment]  # noqa: SLF001 - there is no public way
         return b"".join(pieces)
 
 
 class HttpHandlers:
-    """What answers on every mount that is no socket."""
+    """The handlers of all mounts that are not sockets."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class HttpHandlers:
         self._large_bodies = LargeBodies(config.body_limit, config.large_bodies)
 
     async def answer(self, request: web.Request, reader: BodyReader | None = None) -> web.StreamResponse:
-        """Read, ask, and write the answer; an error before its first byte is the caller's to answer."""
+        """Read, ask, and write the answer. Raises errors that come before its first byte, for the caller to answer."""
         entry, mount = request[ENTRY], request[DOOR].mount
         if reader is None and mount is not None and mount.large:
             with self._large_bodies.open(entry.key) as count:
@@ -137,14 +137,14 @@ class HttpHandlers:
                 return await streaming
             whole = await exchange.write_whole(asked.writer)
         if asked.keep is not None:
-            # Before the answer, since its client may go on from it at once.
+            # Keep it before sending it, since the client may continue from it at once.
             await self._store.keep(entry.key, asked.keep)
         load = self._make_load_headers(request, asked)
         headers = {"X-Stream-Id": exchange.responses.id, **load, **asked.writer.headers}
         return make_response(Answer(join_output(whole), 200, asked.writer.content_type, headers))
 
     async def _begin(self, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
-        """Let the answer wait for room, or have it made at once."""
+        """Queue the answer until there is room, or begin it now."""
         if self._band is not None and background.waiting is not None and self._band.takes(asked):
             await self._band.put(asked, background, background.waiting, entry)
         else:
@@ -160,10 +160,11 @@ class HttpHandlers:
             asked = await self._ask_dialect(door, entry)
             if isinstance(asked, Ask):
                 route = asked.route
-                # A look first: nobody is waited for but in our first seconds, and each request comes by here.
+                # A look first: nobody waits except in our first seconds, and each request passes here.
                 unknown = asked.background is None and not self._relay.is_served(route)
                 if unknown and await self._relay.until_served(route):
-                    # A dialect that chooses by the model's features has read it before anybody announced them.
+                    # The dialect has parsed the request before any processor had announced the model's features: parse
+                    # it again.
                     door.call.body = body
                     asked = await self._ask_dialect(door, entry)
         finally:
@@ -181,7 +182,7 @@ class HttpHandlers:
         headers = {"X-Request-Id": entry.request, **cors}
         opening = BodyStream(request, answer, headers, self._config.keep_alive, self._limits.write)
         with opening as body, _CutOnError(body, request):
-            # Closed here, and not whenever the garbage collector comes: it may hold a subscription.
+            # Close it now, not at some garbage collection: it may hold a subscription.
             async with aclosing(answer.parts) as parts:
                 if request.method == "HEAD":
                     body.send_head()
@@ -211,7 +212,7 @@ class HttpHandlers:
         keep: Keep | None,
         more_headers: Mapping[str, str],
     ) -> web.StreamResponse:
-        """Relay; an error before the first byte is the caller's to answer with a real status."""
+        """Relay the answer. Raises errors that come before its first byte, for the caller to answer with a status."""
         entry = request[ENTRY]
         entry.door = "sse"
         headers = {"X-Request-Id": entry.request, "X-Stream-Id": exchange.responses.id, **request[CORS_HEADERS]}
@@ -230,7 +231,7 @@ class HttpHandlers:
                     raise
                 entry.end(200, error.type)
                 body.fail(writer, error)
-            # The last bytes may be many, and be told after the relay has ended.
+            # There may be many last bytes, written after the relay has ended.
             if body.full:
                 await body.drain()
         return body
@@ -247,7 +248,7 @@ class HttpHandlers:
 
 
 class _CutOnError:
-    """Cuts the body after an error that the protocol could not tell, or a defect: it has no proper end then.
+    """Cuts the body after a defect, or an error that the protocol cannot express, since it has no proper end then.
 
     Raises:
         TgError: nothing has been written yet; the caller answers with a real status.
@@ -274,7 +275,7 @@ class _CutOnError:
     def _cut(self, error: TgError) -> bool:
         if not self._body.started:
             return False
-        # A status line of the middleware's would be read as a part of this body.
+        # The middleware's status line would be read as a part of this body.
         self._request[ENTRY].end(200, error.type)
         self._body.abort()
         return True
@@ -288,9 +289,9 @@ async def _meet_expectation(request: web.Request) -> None:
     if expected != "100-continue":
         raise web.HTTPExpectationFailed(text="the header Expect may only be 100-continue")
     await request.writer.write(_CONTINUE)
-    # The server counts these bytes as the beginning of its answer.
+    # The server counts these bytes as sent, as if the answer had begun.
     request.writer.output_size = 0
 
 
 def _ignore(size: int) -> None:
-    """Nobody counts."""
+    """Count nothing."""

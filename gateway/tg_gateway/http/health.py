@@ -1,4 +1,4 @@
-"""Orchestrator -> gateway: whether it lives, and whether it is of use."""
+"""Orchestrator -> gateway: the liveness probe `/health` and the readiness probe `/ready`."""
 
 import asyncio
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from tg_gateway.relay import Relay
 from tg_schema import TgError, encode
 
 FRESH_SECONDS = 0.5
-"""Seconds for which the bus's answer is good, so that nobody can make us flood it."""
+"""Seconds for which the bus's answer is reused, so that clients cannot make us flood the bus."""
 
 
 class Alive(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class Health:
         return (*missing, *map(_describe, deserted))
 
     async def _bus_answers(self) -> bool:
-        # One question at a time: whoever comes meanwhile is told its answer.
+        # One question at a time: requests that come meanwhile get its answer.
         async with self._asking:
             now = asyncio.get_running_loop().time()
             if now - self._checked_at > FRESH_SECONDS:
@@ -81,7 +81,7 @@ class Health:
                     self._bus_is_there = True
                 except (TgError, TimeoutError):
                     self._bus_is_there = False
-                # Read anew: the answer may have taken its time.
+                # Read the clock anew: the answer may have taken long.
                 self._checked_at = asyncio.get_running_loop().time()
             return self._bus_is_there
 

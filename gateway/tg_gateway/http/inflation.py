@@ -8,7 +8,7 @@ from typing import Final
 from tg_schema.errors import BadRequest, TooLarge
 
 INFLATE_STEP_BYTES = 64 * 1024
-"""Maximum bytes that are inflated, and that are fed to be inflated, before the event loop has its turn."""
+"""Maximum input, and maximum output, in bytes of one step; between steps the event loop has its turn."""
 ENCODING_BROKEN: Final = "the body's transfer or content encoding is broken"
 _GZIP: Final = 16 + zlib.MAX_WBITS
 WINDOWS: Final = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
@@ -32,7 +32,7 @@ async def inflate(packed: bytes, encoding: str, limit: int, count: Callable[[int
     decoder, body = zlib.decompressobj(window), bytearray()
     for start in range(0, len(packed), INFLATE_STEP_BYTES):
         rest, made = packed[start : start + INFLATE_STEP_BYTES], b""
-        # A step that is full may have left some in the decoder.
+        # A full step may have left data in the decoder.
         while rest or len(made) == INFLATE_STEP_BYTES:
             if decoder.eof and rest:
                 # A gzip body may have several members (RFC 1952, section 2.2).
@@ -50,7 +50,7 @@ async def inflate(packed: bytes, encoding: str, limit: int, count: Callable[[int
 
 
 def too_large(limit: int) -> TooLarge:
-    """The error of a body above this limit, as it comes or inflated."""
+    """The error for a body above this limit, compressed or inflated."""
     return TooLarge(
         f"the body may have at most {limit} bytes: send less, or raise body_limit and large_body_limit of [gateway]"
     )

@@ -1,4 +1,4 @@
-"""An answer's service -> the header that tells its load in ORCA's format, if the request has asked for that.
+"""An answer's service -> a header with its load in ORCA's format, if the request asked for it.
 
 https://github.com/envoyproxy/envoy/issues/6614; the names of the metrics are vLLM's.
 """
@@ -13,7 +13,7 @@ from tg_base.telemetry import MODEL_LOADS
 
 
 class LoadHeaders:
-    """Headers of what this process knows of a queue's processors.
+    """Makes headers from what this process knows of a queue's processors.
 
     Args:
         requestor: knows them, once it is entered.
@@ -23,7 +23,7 @@ class LoadHeaders:
         self._requestor = requestor
 
     def make(self, form: str, route: Route[Any, Any]) -> dict[str, str]:
-        """The header; none if the form is none that we have.
+        """The header; empty if the form is unknown.
 
         Args:
             form: the request's `LOAD_REQUEST_HEADER`: `text` or `json`.
@@ -43,7 +43,7 @@ class LoadHeaders:
         models = dict.fromkeys(model for presence in serving for model in presence.models)
         here = [load for load in map(MODEL_LOADS.look, models) if load is not None]
         if here:
-            # Of this moment; announcements are up to a second old.
+            # Our own count is current; announcements are up to a second old.
             usage = sum(load.cached for load in here) / max(1, sum(load.cache for load in here))
             return {
                 "kv_cache_usage_perc": round(min(1.0, usage), 6),

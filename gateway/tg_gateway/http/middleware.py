@@ -1,4 +1,4 @@
-"""HTTP request -> handler -> answer: who may come in, every error in the shape of its mount, one log line."""
+"""HTTP request -> handler -> answer: admission, errors in the shape of the mount's protocol, one log line."""
 
 import re
 from dataclasses import replace
@@ -33,23 +33,23 @@ from tg_schema.errors import BadRequest, Cancelled, Internal, NotFound, TooLarge
 log = structlog.get_logger()
 
 ENTRY: Final = web.RequestKey("line", AccessLogEntry)
-"""Where a handler finds the request's line in the log."""
+"""Key under which a handler finds the request's line of the access log."""
 CORS_HEADERS: Final = web.RequestKey("cors", dict[str, str])
-"""Where a handler finds the headers by which a browser lets a foreign page read the answer."""
+"""Key under which a handler finds the CORS headers of the answer."""
 OPEN_PATHS: Final = frozenset(
     {"/health", "/ready", "/openapi.json", "/docs", "/docs/", "/docs/page.js", "/docs/page.css"}
 )
-"""Paths without a token beside the mounts that are `keyless`: what an orchestrator asks, and the documentation, which
-tells nothing of this gateway's models or users, and which a browser asks for before anybody can type a key."""
+"""Paths that need no token, beside the `keyless` mounts: the probes, and the documentation, which reveals nothing of
+this gateway's models or users, and which a browser loads before anybody can type a key."""
 _MONITORED_PATHS: Final = frozenset({"/health", "/ready", "/metrics"})
-"""What orchestrators, scrapers and pickers ask for many times a second, beside the mounts that are `keyless`."""
+"""Paths that orchestrators, scrapers and pickers poll often, beside the `keyless` mounts."""
 
 _DEFECTS: Final = translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log, known=(web.HTTPException,))
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 _KINDS: Final[dict[int, type[TgError]]] = {403: Unauthorized, 404: NotFound, 413: TooLarge, 500: Internal}
 _STRANGE_PAGE: Final = (
-    "pages of another origin may not use this gateway, except those of the configuration's gateway.origins; where it "
-    "is called by a name of its own, that stands in gateway.hosts"
+    "pages of another origin may not use this gateway: add the page's origin to gateway.origins, or, if the page is "
+    "the gateway's own, the gateway's name to gateway.hosts"
 )
 _STRANGE_HOST: Final = (
     "the request's Host is no name of this gateway: ask by its address, or add the name to the configuration's "
@@ -65,12 +65,12 @@ class Middleware:
     """The outermost middleware.
 
     Args:
-        authenticator: the check of tokens.
-        origins: the check of what pages send.
-        unauthenticated: who has not passed it yet.
-        router: whose request it is.
+        authenticator: checks tokens.
+        origins: checks requests that browsers send for pages.
+        unauthenticated: counts the connections that have not shown a right token yet.
+        router: finds each request's mount and dialect.
         limits: how long a client may take to read its answer.
-        shared: says when each connection closes after its next answer.
+        shared: listening sockets that other processes share; says when connections must close after their next answer.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Middleware:
         return response
 
     def _check(self, request: web.Request, entry: AccessLogEntry) -> web.StreamResponse | None:
-        """The answer to a preflight; None = the handler may answer."""
+        """Check a request. Returns the answer to a preflight; None = the handler may answer."""
         self._check_origin(request)
         preflight = self._answer_preflight(request)
         if preflight is None:
@@ -133,7 +133,7 @@ class Middleware:
             raise web.HTTPForbidden(text=_STRANGE_HOST if origin is None else _STRANGE_PAGE)
 
     def _answer_preflight(self, request: web.Request) -> web.Response | None:
-        """The answer to a browser that asks whether a page may ask; it shows no key."""
+        """The answer to a browser's preflight request, which never has a key."""
         headers = preflight_headers(request.headers) if request.method == "OPTIONS" else None
         if headers is None or ALLOW_ORIGIN not in request[CORS_HEADERS]:
             return None
@@ -159,7 +159,7 @@ class Middleware:
             response.force_close()
         patience: float | None = self._limits.write
         if isinstance(response.body, bytes) and len(response.body) > MAX_WRITE_BYTES:
-            # It has a deadline for each slice instead.
+            # A sliced body has a deadline for each slice instead.
             response.body, patience = SlicedBody(response.body, self._limits.write), None
         await write_in_time(request, response, patience)
 
@@ -177,7 +177,7 @@ def make_response(answer: Answer) -> web.Response:
 
 
 def _refuse(door: Door, error: TgError, status: int) -> web.Response:
-    """In the dialect's shape, with the headers that HTTP has for it."""
+    """Refuse in the dialect's shape, with the matching HTTP headers."""
     answer = door.dialect.refuse(error, status, door.call)
     headers = {}
     if error.retry_after is not None:
@@ -188,7 +188,7 @@ def _refuse(door: Door, error: TgError, status: int) -> web.Response:
 
 
 def _refuse_http(door: Door, error: web.HTTPException, method: str) -> web.Response:
-    """The server's own refusals: no such path, method not allowed."""
+    """Translate the server's own refusals: no such path, method not allowed."""
     known = _MESSAGES.get(error.status)
     message = known.format(method=method) if known else error.text or error.reason
     kind = _KINDS.get(error.status, BadRequest)
@@ -199,9 +199,9 @@ def _refuse_http(door: Door, error: web.HTTPException, method: str) -> web.Respo
 
 
 class DefectJudge:
-    """Raises Internal in place of an exception of its block that nobody expected, whose traceback is logged.
+    """Raises Internal in place of an unexpected exception of its block, and logs the traceback.
 
-    It is Cancelled if the client has gone, as where a handshake is reset: that is no defect.
+    If the client has gone, for instance by resetting a handshake, it raises Cancelled: that is no defect.
 
     Args:
         request: the client's.
@@ -216,7 +216,7 @@ class DefectJudge:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        # That a client resets its connection is no defect; where it is still there, the error is ours.
+        # A connection that the client has reset is no defect; if the client is still there, the error is ours.
         if isinstance(error, ConnectionError) and (
             self._request.transport is None or self._request.transport.is_closing()
         ):

@@ -1,4 +1,4 @@
-"""HTTP request -> mount -> dialect: who reads it, and in whose shape it is refused."""
+"""HTTP request -> mount -> dialect: finds the dialect that parses a request, or in whose shape it is refused."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
@@ -13,12 +13,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Door(msgspec.Struct, frozen=True):
-    """What a request has come to.
+    """The mount and the dialect of a request.
 
     Attributes:
-        dialect: whose refusals it gets.
-        mount: None where the path or the method is nobody's.
-        call: what the dialect reads.
+        dialect: writes the request's refusals.
+        mount: None if no mount has this path and method.
+        call: the request as the dialect reads it.
     """
 
     dialect: Dialect
@@ -27,15 +27,15 @@ class Door(msgspec.Struct, frozen=True):
 
 
 DOOR: Final = web.RequestKey("door", Door)
-"""Where a handler finds what its request has come to."""
+"""Key under which a handler finds the `Door` of its request."""
 
 
 class Router:
     """The table of mounts.
 
     Args:
-        mounts: the first row's dialect refuses what is near to nobody's path.
-        catalogue: all that can be asked for.
+        mounts: the table. The first row's dialect refuses paths that resemble no mount's.
+        catalogue: the services and models that can be asked.
     """
 
     def __init__(self, mounts: Sequence[Mount], catalogue: Catalogue) -> None:
@@ -48,17 +48,17 @@ class Router:
 
     @property
     def default(self) -> Dialect:
-        """Who answers for all that is nobody's."""
+        """The dialect for requests that no mount resembles."""
         return self._mounts[0].dialect
 
     def routes(self, http: Handler, socket: Handler) -> list[web.RouteDef]:
-        """Each method and path once; GET is for HEAD too, unless HEAD has its own row or all of GET's are sockets."""
+        """Each method and path once. GET serves HEAD too, unless HEAD has its own row or all GET rows are sockets."""
 
         async def choose(request: web.Request) -> web.StreamResponse:
             mount = request[DOOR].mount
             return await (socket if mount is not None and mount.socket else http)(request)
 
-        # Most rows have no choice, and so no coroutine for it, which would last as long as the answer.
+        # Most paths have a single row, and need no coroutine to choose one, which would last as long as the answer.
         handlers = {(True, False): socket, (False, True): http, (True, True): choose}
         return [
             self._route(method, path, handlers[any(row.socket for row in rows), any(not row.socket for row in rows)])
@@ -73,7 +73,7 @@ class Router:
         return web.route(method, path, answer, expect_handler=defer_expectation)
 
     def find(self, request: web.Request, request_id: str) -> Door:
-        """What a request has come to; its path was matched by the server already."""
+        """The `Door` of a request, whose path the server has matched already."""
         resource = request.match_info.route.resource
         path = resource.canonical if resource is not None else ""
         rows = self._rows.get((request.method, path)) or (
@@ -86,11 +86,11 @@ class Router:
         return Door(dialect, mount, call)
 
     def refuse_connection(self, error: TgError) -> Answer:
-        """To a connection that was refused before it asked anything."""
+        """The answer to a connection that is refused before its first request."""
         return self.default.refuse(error, error.status, Call("", self._catalogue, {}, {}, {}, ""))
 
     def _nearest(self, path: str) -> Dialect:
-        # A path that is nobody's is refused in the shape of the protocol whose paths are most like it: its client can
+        # An unknown path is refused in the shape of the protocol whose paths resemble it most: its client can
         # read that.
         segments = path.strip("/").split("/")
         best = max(self._segments, key=lambda row: _count_common(row[1], segments), default=None)
@@ -98,7 +98,7 @@ class Router:
 
 
 async def defer_expectation(request: web.Request) -> None:
-    """What the server calls for an `Expect` header before any check: `BodyReader` meets it after them."""
+    """The server calls this for `Expect`, before any check. Does nothing: `BodyReader` answers it later."""
 
 
 def _choose(rows: Sequence[Mount], headers: Mapping[str, str]) -> Mount:
@@ -109,7 +109,7 @@ def _choose(rows: Sequence[Mount], headers: Mapping[str, str]) -> Mount:
 
 
 def _count_common(mounted: Sequence[str], asked: Sequence[str]) -> tuple[int, bool]:
-    """How many segments from the first on are the same, and whether those are all."""
+    """The number of leading segments that agree, and whether all segments do."""
     common = 0
     for ours, theirs in zip(mounted, asked, strict=False):
         if ours != theirs and not ours.startswith("{"):

@@ -1,4 +1,4 @@
-"""A whole answer -> its connection, in slices: what is written at once is copied at once, and holds up everybody."""
+"""A whole answer -> its connection, in slices: one large write would copy it all at once and block the event loop."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ class SlicedBody(Payload):
     """The body of an answer.
 
     Args:
-        body: all of it.
+        body: the whole body.
         patience: seconds that the client may leave a slice unread.
     """
 
@@ -28,7 +28,7 @@ class SlicedBody(Payload):
 
     @override
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Write it; others get their turns in between.
+        """Write the body; other tasks get their turns between slices.
 
         Raises:
             TimeoutError: the client did not read a slice in time.

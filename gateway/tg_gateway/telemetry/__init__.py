@@ -1,4 +1,4 @@
-"""What the doors tell: their metrics, and one line of the log for each request; plain answers, written in time."""
+"""Doors -> operator: metrics, and one log line per request; also plain answers that are written within a deadline."""
 
 from tg_gateway.telemetry.access_log import AccessLogEntry
 from tg_gateway.telemetry.metrics import (

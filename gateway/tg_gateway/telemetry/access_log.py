@@ -1,4 +1,4 @@
-"""Request -> log: one line for each, and what the doors' metrics count. Never a prompt, never a token."""
+"""Request -> log: one line for each request, and the doors' metrics. Never a prompt, never a token."""
 
 import time
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ class AccessLogEntry:
 
     Attributes:
         door: "http", "sse" or "socket".
-        request: the id in the `X-Request-Id` header; on a socket that of the handshake, and a number.
+        request: the id in the `X-Request-Id` header; on a socket, the handshake's id and a number.
         traceparent: the client's, as it came.
         key: the name of the API key that asked.
-        stream: the stream's id, which every hop behind the gateway logs as well.
+        stream: the stream's id, which every later hop logs as well.
         records: how many were relayed.
         first: seconds to the first of them.
         status: HTTP's, or what it would have been.
-        outcome: "ok", or the type of the error that ended it; as long as nobody says, the client has left.
-        routine: whether it is asked for many times a second: where it succeeds, its line is for debugging.
+        outcome: "ok", or the type of the error that ended it; until `end` is called, that of a client that left.
+        routine: whether such requests come often; if one succeeds, its line has the level "debug".
     """
 
     door: str
@@ -47,7 +47,7 @@ class AccessLogEntry:
         self.status, self.outcome = status, outcome
 
     def write(self) -> None:
-        """The request is over."""
+        """Write the line; the request is over."""
         self.outcome = self.outcome or Cancelled.type
         find_request_counter(self.door, self.service or "none", self.outcome).inc()
         say = log.debug if self.routine and self.outcome == "ok" and self.status < BadRequest.status else log.info

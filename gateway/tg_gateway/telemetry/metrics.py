@@ -1,4 +1,4 @@
-"""What the doors count, beside `tg_base.telemetry.metrics`; and the page that shows all of it."""
+"""Metrics of the doors, beside those of `tg_base.telemetry.metrics`, and the page that shows all of them."""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 REQUESTS = Counter("tg_gateway_requests_total", "Requests ended, by door and outcome", ["door", "service", "outcome"])
-# The client library takes a lock to find a counter, which costs more than to count.
+# Looked up once: to find a counter, the client library takes a lock, which costs more than counting.
 find_request_counter = cache(REQUESTS.labels)
 SOCKETS = Gauge("tg_gateway_sockets", "WebSockets open now")
 STREAMING = Gauge("tg_gateway_streams", "Requests relayed now")
@@ -28,7 +28,7 @@ models have 4,000; the distributions of a pool with 1,000 adapters have 15,000 e
 
 
 class _Family(Collector):
-    """One metric, as it was read."""
+    """The samples of one metric at one moment."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -39,7 +39,7 @@ class _Family(Collector):
 
 
 async def render_metrics() -> bytes:
-    """All metrics of this process. They are read on the event loop, in turns; what is long is written in a thread."""
+    """All metrics of this process. They are read on the event loop, in turns; long ones are formatted in a thread."""
     parts: list[bytes] = []
     quick = 0
     for metric in REGISTRY.collect():
@@ -59,7 +59,7 @@ class MetricsPage:
     """The metrics of this process; one page is made at a time.
 
     Args:
-        fresh: seconds for which a page is good.
+        fresh: seconds for which a page is reused.
     """
 
     def __init__(self, fresh: float = 0.0) -> None:

@@ -1,4 +1,4 @@
-"""A page or another plain answer -> its client, which reads it in time or is cut off."""
+"""A page or another plain answer -> its client, which is cut off if it does not read in time."""
 
 import asyncio
 
@@ -9,9 +9,9 @@ async def write_in_time(request: web.Request, response: web.Response, seconds: f
     """Write an answer, and cut off a client that has not read it in time.
 
     Args:
-        request: what is answered.
+        request: the request that is answered.
         response: the answer.
-        seconds: for all of it; None = its body bounds the time itself.
+        seconds: time for the whole answer; None = its body bounds the time itself.
     """
     try:
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""Bytes that wait for a client -> a bound for its whole socket: who holds most of them ends first."""
+"""Bytes that wait for a client -> a bound for its whole socket: beyond it, the streams that hold most are ended."""
 
 from typing import Protocol
 
@@ -9,11 +9,11 @@ class Holder(Protocol):
     __slots__ = ()
 
     def shed(self) -> None:
-        """End now, and let go of what waits. Called once."""
+        """End now, and drop the waiting bytes. Called once."""
 
 
 class BufferBudget:
-    """What the streams of one socket hold together, while its client does not read.
+    """The bytes that all streams of one socket hold while its client does not read.
 
     Args:
         limit: bytes.
@@ -34,6 +34,6 @@ class BufferBudget:
             self._held[holder] = size
         while self.total > self._limit:
             largest = max(self._held, key=lambda holder: self._held[holder])
-            # Before it is told: its end lets go of what it holds, which must not be taken off twice.
+            # Subtract before calling `shed`, which drops the bytes and would subtract them again.
             self.total -= self._held.pop(largest)
             largest.shed()

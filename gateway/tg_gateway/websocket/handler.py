@@ -1,4 +1,4 @@
-"""WebSocket door: the handshake, the messages that come, in whatever protocol, and the ways a socket can end."""
+"""WebSocket door: the handshake, incoming messages of any protocol, and the ways in which a socket can end."""
 
 import asyncio
 from typing import Any, Literal
@@ -18,18 +18,18 @@ from tg_schema.errors import BadRequest, SlowConsumer, Unavailable
 CLOSE_TIMEOUT_SECONDS = 2.0
 """Seconds that a client may take to answer our close."""
 LARGE_MESSAGE_FACTOR = 4
-"""Times `body_limit` that a request may have on mounts that are `large`."""
+"""On `large` mounts, the limit of a request's size as a multiple of `body_limit`."""
 TAKING_SECONDS = 0.01
-"""Seconds of work on one socket's messages after which everybody else gets a turn."""
+"""Seconds of work on one socket's messages after which other tasks get a turn."""
 CUT_MESSAGE_FACTOR = 4
-"""Times its limit that a request may have before it ends its socket, instead of being refused."""
+"""Multiple of its limit above which a request ends its socket, instead of being refused."""
 
 
 _NO_HANDSHAKE = "this path is a WebSocket: open it with the handshake of RFC 6455, by a ws:// or wss:// URL"
 
 
 class _Socket(web.WebSocketResponse[Literal[False]]):
-    """A WebSocket that never closes without a word to those who wait for an answer."""
+    """A WebSocket that tells every running request of its end before it closes."""
 
     # Apart from aiohttp's own attributes: with two more its dict would no longer be compact, and take 1.5 KiB.
     __slots__ = ("conversation", "session")
@@ -87,11 +87,11 @@ class WebSocketHandler:
         socket = _Socket(
             timeout=CLOSE_TIMEOUT_SECONDS,
             heartbeat=self._config.keep_alive,
-            # A deflate window for each socket would take more memory than all the rest of it.
+            # No compression: a deflate window per socket would take more memory than all else of it.
             compress=False,
-            # A request over the limit is refused in its own envelope; only far beyond it the whole socket ends.
+            # A request over the limit is refused in its own envelope; only one far beyond it ends the whole socket.
             max_msg_size=CUT_MESSAGE_FACTOR * max_request,
-            # Parsers read bytes: a text would be decoded here and encoded there.
+            # Receive bytes, as the parsers want: text would be decoded here only to be encoded again.
             decode_text=False,
         )
         socket.headers["X-Request-Id"] = entry.request
@@ -102,7 +102,7 @@ class WebSocketHandler:
         except ValueError:
             raise BadRequest("the handshake's Sec-WebSocket-Key is no Base64 text") from None
         writer = SocketWriter(request, limits.write, limits.socket_bytes)
-        # Only now: a socket whose handshake failed cannot be closed.
+        # Registered only now: a socket whose handshake failed cannot be closed.
         self._sockets.add(socket)
         SOCKETS.inc()
         try:
@@ -136,7 +136,7 @@ class WebSocketHandler:
                 self._unauthenticated.forget(transport)
                 until = None
             else:
-                # One deadline until a right token comes: other messages in between must not extend it.
+                # One deadline for a right token: other messages in between must not extend it.
                 until = until or time() + self._config.auth_timeout
                 patience = until - time()
             try:
@@ -149,11 +149,11 @@ class WebSocketHandler:
             began = time()
             conversation.take(message.data)
             taking += time() - began
-            # The next message may have come with this one; then `receive` does not wait, and nobody else would run.
+            # If the next message has come too, `receive` does not suspend, and no other task would run.
             if taking > TAKING_SECONDS:
                 taking = 0.0
                 await asyncio.sleep(0)
-            # Who does not read the answers is not read either.
+            # Do not read from a client that does not read its answers.
             if writer.full:
                 try:
                     await writer.drain()

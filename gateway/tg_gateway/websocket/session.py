@@ -1,4 +1,4 @@
-"""Conversation -> streams: what one WebSocket has going, in any protocol, each request as a task of its own."""
+"""Conversation -> streams: the running requests of one WebSocket, of any protocol, each in a task of its own."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -28,13 +28,13 @@ from tg_schema.errors import Cancelled, Internal, RateLimited, SlowConsumer, Too
 log = structlog.get_logger()
 
 CANCEL_SECONDS = 2.0
-"""That a socket's end waits for the cancels that its client sent before."""
+"""Seconds that a socket's end waits for the cancels that its client sent before."""
 _DEFECTS: Final = translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log)
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What all sockets share: what stands behind the door."""
+    """What all sockets share of the gateway."""
 
     authenticator: Authenticator
     catalogue: Catalogue
@@ -51,9 +51,9 @@ class _Running:
         task: runs it.
         stream: its answers.
         entry: its line in the log.
-        begun: of an answer that is made apart from the socket: done once `cancel` is set, or is known to stay None.
+        begun: for an answer that is made apart from the socket: done once `cancel` is set, or is known to stay None.
         cancel: stops the making of the answer.
-        cancelling: the client has asked for that, and once is enough.
+        cancelling: whether the client has asked to cancel it; further cancels have no effect.
     """
 
     task: asyncio.Task[None]
@@ -68,7 +68,7 @@ class _Running:
         self.begun = asyncio.get_running_loop().create_future()
 
     def begin(self, cancel: Callable[[], Awaitable[object]]) -> None:
-        """The answer can be found, and cancelled."""
+        """Note that the answer can now be found, and cancelled by `cancel`."""
         if self.begun is None:
             self.set_apart()
         self.cancel = cancel
@@ -80,29 +80,29 @@ class _Running:
             self.begun.set_result(None)
 
     def stop(self) -> None:
-        """The client does not read, and this request has to make room."""
+        """End the request to make room, because the client does not read."""
         self.entry.end(SlowConsumer.status, SlowConsumer.type)
         self.task.cancel()
 
     def end(self) -> None:
-        """However its task ended, even one that was cancelled before it began."""
+        """Clean up after the task, however it ended, even if it was cancelled before it began."""
         self.settle()
         self.stream.fail(Cancelled("the request was cancelled"))
-        # A task that was cancelled keeps its traceback, which has the stream: without this, a circle.
+        # A cancelled task keeps its traceback, which refers to the stream: break the cycle.
         self.stream.stop = ignore_stop
         self.entry.write()
 
 
 class Session(Socket):
-    """One client on one socket. Enter it to serve; leave it to stop everything that it has going.
+    """One client on one socket. Enter it to serve; leave it to stop all its requests.
 
     Args:
         backend: what all sockets share.
         writer: the way to the client.
         entry: the handshake's line in the log.
-        address: where the client is.
-        principal: whose token the handshake had.
-        max_request: bytes of a request.
+        address: the client's address.
+        principal: the principal of the handshake's token.
+        max_request: maximum bytes of a request.
     """
 
     def __init__(
@@ -125,7 +125,8 @@ class Session(Socket):
         self._max_request = max_request
         self._asked = 0
         self._running: dict[Name, _Running] = {}
-        # Not a TaskGroup: it raises a cancellation again from frames that have it, a circle with all of the socket.
+        # Not a TaskGroup: it re-raises a cancellation from frames that refer to it, a cycle that holds the whole
+        # socket.
         self._tasks: set[asyncio.Task[None]] = set()
         self._cancels: set[asyncio.Task[None]] = set()
 
@@ -158,7 +159,7 @@ class Session(Socket):
             raise asyncio.CancelledError
 
     async def _leave(self) -> None:
-        """Return once all requests have ended, and what the client has cancelled before, if that is not late."""
+        """Wait for all requests to end and, for `CANCEL_SECONDS` at most, for cancels that the client sent before."""
         try:
             if self._cancels:
                 await asyncio.wait(self._cancels, timeout=CANCEL_SECONDS)
@@ -172,17 +173,17 @@ class Session(Socket):
     def end(self, error: TgError) -> None:
         """Tell every running request that it has ended, and end it."""
         for running in self._running.values():
-            # Told before its task ends, which would only say that the request was cancelled.
+            # Send the error before the task ends, which would only report a cancellation.
             running.stream.fail(error)
-            # What is cancelled may only be beginning, and without its task nobody would know what to cancel.
+            # A cancelled background answer may only be beginning; its task must go on until `cancel` is known.
             if not running.cancelling:
                 running.task.cancel()
-        # Now: the socket may be closed before this turn of the event loop is over.
+        # Send now: the socket may be closed before this turn of the event loop is over.
         self._writer.flush()
 
     @override
     def authenticate(self, token: str | None) -> None:
-        # First of all: a wrong token must not leave the rights of the one before.
+        # Reset first: after a wrong token, the rights of the one before must be gone.
         self._principal = None
         self._principal = self._backend.authenticator.check(token, self._address)
 
@@ -206,7 +207,7 @@ class Session(Socket):
         if running is None:
             return
         if running.begun is not None:
-            # Each one reads the log and adds to it.
+            # Each of them reads the log and appends to it.
             if not running.cancelling:
                 running.cancelling = True
                 self._start(self._cancel_kept(running), self._cancels)
@@ -237,7 +238,7 @@ class Session(Socket):
         self._begin(name, lambda: self._send(parts, stream), stream, entry).begin(lambda: answers.cancel(kept))
 
     def _make_entry(self, service: str) -> AccessLogEntry:
-        """The line of one more request in the log.
+        """A log entry for one more request.
 
         Raises:
             RateLimited: too many run on this socket.
@@ -254,20 +255,20 @@ class Session(Socket):
     def _begin(
         self, name: Name, work: Callable[[], Coroutine[None, None, None]], stream: SocketStream, entry: AccessLogEntry
     ) -> _Running:
-        # A span for each request; the socket's own task keeps that of the handshake.
+        # Each request has a span of its own; the socket's task keeps the handshake's.
         context = copy_context()
         context.run(trace.enter, trace.Span.at_door(entry.request, entry.traceparent))
         task = self._start(self._serve(work, stream, entry), self._tasks, context)
         running = self._running[name] = _Running(task, stream, entry)
         stream.stop = running.stop
-        # In the request's own context, so that its line in the log has its ids.
+        # Run in the request's own context, so that its log line has its ids.
         task.add_done_callback(partial(self._end, name), context=context)
         return running
 
     def _start(
         self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]], context: Context | None = None
     ) -> asyncio.Task[None]:
-        """One more of the tasks for which the socket's end waits."""
+        """Start a task that the socket's end waits for."""
         task = asyncio.create_task(work, context=context)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
@@ -283,7 +284,7 @@ class Session(Socket):
         try:
             with _DEFECTS:
                 working = work()
-                # It has the request, whose prompt may be long; the answer may take minutes.
+                # Drop it: it refers to the request, whose prompt may be long, and the answer may take minutes.
                 del work
                 await working
             entry.end(200, "ok")
@@ -332,8 +333,8 @@ class Session(Socket):
         stream.send(b"", last=True)
 
     async def _cancel_kept(self, running: _Running) -> None:
-        """Stop the making of an answer. What ends its stream comes by the answer's log, like all of it."""
-        # Not the future itself, which others may wait for too.
+        """Stop the making of an answer. The end of its stream comes from the answer's log, like all its parts."""
+        # Wait without cancelling the future itself, which others may wait for too.
         if running.begun is not None:
             await asyncio.wait([running.begun])
         if running.cancel is None:

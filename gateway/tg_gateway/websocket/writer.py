@@ -1,4 +1,4 @@
-"""Many streams -> one socket: frames that are ready together leave in one write, and no reader sleeps for ever."""
+"""Many streams -> one socket: joins frames that are ready together, and cuts off a client that does not read."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tg_schema import TgError
 from tg_schema.errors import Cancelled, SlowConsumer
 
 MAX_UNSENT_BYTES = 64 * 1024
-"""Bytes of frames that may come together within a turn of the event loop, before the rest waits for the next."""
+"""Bytes of frames that are collected within a turn of the event loop before they are written."""
 
 
 class SocketWriter:
@@ -21,7 +21,7 @@ class SocketWriter:
 
     Args:
         request: the handshake.
-        patience: seconds that the client may leave what waits for it unread, before its socket is cut.
+        patience: seconds for which the client may read nothing of the waiting bytes, before its socket is cut.
         limit: bytes that all its streams together may hold for a client that does not read.
     """
 
@@ -60,10 +60,10 @@ class SocketWriter:
         """Return once the client has caught up.
 
         Raises:
-            SlowConsumer: it did not, for too long; its socket is cut.
+            SlowConsumer: the client read nothing for too long; its socket is cut.
         """
         if self._draining is None or self._draining.done():
-            # One task for all who wait: the server's own `drain` shares a future, which one waiter's cancellation
+            # One task for all waiters: the server's own `drain` shares a future, which one waiter's cancellation
             # would cancel for the others too.
             self._draining = asyncio.create_task(self._drain())
         if not await asyncio.shield(self._draining):
@@ -88,7 +88,7 @@ class SocketStream(Sink, Holder):
         fail: the frames that end a request which failed.
 
     Attributes:
-        stop: called where the stream has to end because its client does not read.
+        stop: called if the stream must end because its client does not read.
     """
 
     __slots__ = ("_ended", "_fail", "_writer", "stop")
@@ -101,13 +101,13 @@ class SocketStream(Sink, Holder):
 
     @override
     def hold(self, size: int) -> None:
-        # A stream that has ended still lets go of what it holds, and never takes more.
+        # A stream that has ended may release what it holds, but never hold more.
         if not self._ended or not size:
             self._writer.budget.hold(self, size)
 
     @override
     def shed(self) -> None:
-        self.fail(SlowConsumer("too much waits for the client of this socket, and this stream holds most of it"))
+        self.fail(SlowConsumer("the client reads this socket too slowly, and this stream holds most of what waits"))
         self.stop()
 
     async def deliver(self, frames: bytes) -> None:
@@ -144,4 +144,4 @@ class SocketStream(Sink, Holder):
 
 
 def ignore_stop() -> None:
-    """Nothing of the stream runs."""
+    """The default of `stop`, for a stream with nothing to stop."""
