@@ -13,17 +13,17 @@ from tg_schema.errors import BadRequest
 from tg_schema.occurrences import has_more_of
 
 MAX_SENTENCE_CHARACTERS = 400
-"""Of what is said about a wrong field."""
+"""Characters of an error's message about a wrong field."""
 # Python's own limit is no measure: up to 3.13 it is about 1000 levels, from 3.14 on the size of the thread's stack,
 # some 20,000 levels, at which a library without a limit of its own ends the process.
 MAX_DEPTH: Final = 500
-"""Levels of lists and objects in each other, of a request on the bus and of a value in JSON text."""
+"""Maximum nesting of lists and objects, in a request on the bus and in a value in JSON text."""
 _BRACKETS: Final = (b"[", b"{")
 _SIGNS: Final = b'"[]{}'
 _OTHERS: Final = bytes(byte for byte in range(256) if byte not in _SIGNS)
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _MAX_DEPTH_READ: Final = MAX_DEPTH + 20
-"""What the fields of a door, an envelope or a kept record stand around the deepest request."""
+"""The same, with the levels that a door's fields, an envelope or a kept record add around the deepest request."""
 _TOO_DEEP: Final = "nested too deep"
 
 T = TypeVar("T")
@@ -36,9 +36,9 @@ _decoders: dict[object, tuple[msgspec.json.Decoder[Any], bool]] = {}
 
 
 def _make_decoder(kind: type[T]) -> tuple[msgspec.json.Decoder[T], bool]:
-    """The decoder, and whether the text is an envelope: what it holds is read, and asked for its depth, later."""
+    """The decoder, and whether the text is an envelope, whose content is decoded, and checked for its depth, later."""
     envelope = get_origin(kind) is list or kind == dict[str, msgspec.Raw]
-    # Kept: to make a decoder takes much longer than to use it.
+    # Cached: making a decoder takes much longer than using it.
     made = _decoders[kind] = (msgspec.json.Decoder(kind), envelope)
     return made
 
@@ -62,7 +62,7 @@ def decode(kind: type[T], data: bytes | str) -> T:
         raise BadRequest("not valid JSON: the text is not UTF-8") from None
     except RecursionError:
         raise BadRequest(f"not valid JSON: {_TOO_DEEP}") from None
-    # Short text is not asked at all: each chunk comes here.
+    # Short text is not checked at all, since each chunk comes here.
     if len(data) > _MAX_DEPTH_READ and not envelope and is_too_deep(data, _MAX_DEPTH_READ):
         raise BadRequest(f"not valid JSON: {_TOO_DEEP}")
     return record
@@ -84,10 +84,10 @@ def decode_json(text: bytes | str, kind: type[T] = Any) -> T:  # type: ignore[as
 
 
 def encode_request(record: object) -> bytes:
-    """A record that a client's request was made of, which may be what can be read and not be written.
+    """Encode a record that was made of a client's request, in which decodable values may not be encodable.
 
     Raises:
-        BadRequest: nested deeper than MAX_DEPTH, or text that is not UTF-8.
+        BadRequest: the record is nested deeper than MAX_DEPTH, or has text that is not UTF-8.
     """
     try:
         data = encode(record)
@@ -101,7 +101,7 @@ def encode_request(record: object) -> bytes:
 
 
 def _shorten(sentence: str) -> str:
-    """The sentence repeats a word of the client, however long it is; its place stands at the end."""
+    """Shorten a message that repeats a client's word of any length; keep its end, which has the field's place."""
     if len(sentence) <= MAX_SENTENCE_CHARACTERS:
         return sentence
     half = MAX_SENTENCE_CHARACTERS // 2
@@ -109,14 +109,14 @@ def _shorten(sentence: str) -> str:
 
 
 def is_too_deep(text: bytes | str, limit: int = MAX_DEPTH) -> bool:
-    """Whether lists and objects stand in each other more than `limit` times; what has no end counts as far as it goes.
+    """Whether lists and objects are nested deeper than `limit`; an incomplete text counts as far as it goes.
 
     Nearly all texts are short or have few brackets, and cost about 1 us per KB, and 0.05 us above 128 KB. With many
     brackets it is 4 us per KB of text, and 30 ns for each bracket.
     """
     if len(text) <= limit:
         return False
-    # Of a part of another text, which msgspec calls Raw, too.
+    # Also accepts a part of another text, msgspec's Raw.
     data = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
     if not has_more_of(_BRACKETS, data, limit):
         return False

@@ -25,7 +25,7 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
         logprob: its natural-log probability.
         top: (id, log-probability) of the alternatives, the most probable first.
         top_texts: the text of each of `top`; empty = unknown.
-        raw_bytes: exactly what it stands for, where `text` cannot say it.
+        raw_bytes: the token's exact bytes, if `text` cannot express them.
         special: whether it is a control token, which is no part of the text.
     """
 
@@ -143,12 +143,12 @@ def join_completions(whole: Joined, pieces: Sequence[Completion]) -> Joined:
 
 
 def _besides_text(pieces: Sequence[Completion]) -> dict[str, Any]:
-    """What pieces say besides their text, their model and their index: the fields that are set, joined."""
+    """The joined fields of pieces, besides text, model and index; only those that are set."""
     by_field: dict[str, list[Any]] = {}
     for piece in pieces:
         for name in _BESIDES_TEXT:
             value = getattr(piece, name)
-            # None and () are what is not set; 0 and "" are told.
+            # None and () mean "not set"; 0 and "" are values.
             if value is not None and value != ():
                 by_field.setdefault(name, []).append(value)
     return {name: _JOINS.get(name, _take_last)(values) for name, values in by_field.items()}

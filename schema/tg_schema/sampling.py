@@ -13,7 +13,7 @@ Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Base64 = Annotated[str, msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})]
-"""Left as it is written until the bytes are needed: nobody on the way reads them."""
+"""Base64 text, decoded only where the bytes are needed."""
 Choices = Annotated[int, msgspec.Meta(ge=1, le=MAX_CHOICES)]
 
 _SAYS_NOTHING: Final[tuple[tuple[str, object], ...]] = (
@@ -76,7 +76,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     """`logit_bias` as a 32-bit float, little-endian, for each token of the vocabulary, in the order of the ids."""
 
     def __post_init__(self) -> None:
-        """Forget what says nothing: no feature names it, and an older processor refuses every field that is new."""
+        """Drop values without effect, which have no feature: an older processor would refuse the unknown field."""
         if self.best_of == 1 and self.n in {None, 1}:
             msgspec.structs.force_setattr(self, "best_of", None)
         for name, nothing in _SAYS_NOTHING:

@@ -28,7 +28,7 @@ class ServiceSpec(msgspec.Struct, Generic[Req, Resp], frozen=True):
     """One kind of service: its name in topics and URLs, and its two record types.
 
     `features` says which optional features a request needs. A requestor refuses those that no processor announces.
-    `summarize` makes one record of a whole answer that `Response.join` leaves in several.
+    `summarize` turns a whole answer into one record, if `Response.join` leaves several.
     """
 
     name: str

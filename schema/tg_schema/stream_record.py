@@ -23,7 +23,7 @@ AnyRecord = TypeVar("AnyRecord", bound=_Fields)
 
 
 class StreamRecord:
-    """What such records have in common. A record says in `join_whole` how two or more without an error become one.
+    """The base of such records. A subclass defines in `join_whole` how several records without an error become one.
 
     It has no fields: their order is that of the wire, so each record declares its own.
     """

@@ -38,7 +38,7 @@ Purpose = Literal["query", "document"]
 
 
 _TOKENS: Final = frozenset({"tokenize", "detokenize", "count-tokens"})
-"""Operations for which a raw text and ids are no features: they are about nothing else."""
+"""Operations that always work on raw text or ids, so that these need no feature."""
 
 
 class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,7 +50,7 @@ class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Foreign(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What only one vendor's API knows of a request, passed on as it came to the providers that announce it.
+    """The parts of a request that only one vendor's API knows, passed on unchanged to providers that announce it.
 
     Attributes:
         dialect: the wire format, such as "anthropic".
@@ -72,7 +72,7 @@ def _nothing() -> None:
 class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plain peer sends only `system`, `prompt` and `streaming`; the rest is optional, and written if it is set."""
 
-    # From a factory: such a default is written although it is one, and stock readers need these three fields.
+    # Defaults by a factory are always written; stock readers need these three fields.
     system: str | None = msgspec.field(default_factory=_nothing)
     prompt: str | None = msgspec.field(default_factory=_nothing)
     streaming: bool | None = msgspec.field(default_factory=bool)
@@ -134,7 +134,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     max_prompt_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
     """Tokens of a `raw` prompt, or of `prompt_ids`, that the model gets: the last ones, after its begin token."""
     sheddable: bool = False
-    """Whether it may be refused while others need the servers: who asks waits, and asks again. A hint."""
+    """Whether it may be refused while others need the servers; the requestor then waits and retries. A hint."""
     adapter_path: str | None = None
     """The file of "load-adapter", where its processor runs."""
 
@@ -160,7 +160,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def features(self) -> frozenset[Feature]:
         """The features that a provider needs to answer this."""
-        # Each request passes here twice, and nearly all have a few fields: what is not set costs a comparison.
+        # Each request passes here twice, and nearly all set few fields: a field that is not set costs a comparison.
         needed: set[str] = set()
         if _feature_values(self) != _UNSET:
             fields = zip(_FEATURE_FIELDS, _UNSET, strict=True)
