@@ -13,7 +13,7 @@ from tg_schema.errors import Unavailable
 _PROBE_SECONDS = 1.0
 """Seconds in which a gateway on this machine takes a connection."""
 _EMBEDDED = "tokengrid.embedded"
-"""Group of entry points: who offers a pipeline that runs in this process. A command depends on no server."""
+"""Group of entry points for pipelines that run in this process; so commands need not depend on a server."""
 
 _TO_DO = 'name one with -u, or install one that runs here: pip install "tokengrid-serve[demo]"'
 

@@ -10,7 +10,7 @@ class LineReader(Protocol):
     """Where the user's messages come from.
 
     Attributes:
-        interactive: whether somebody types them: then a failure does not end the chat.
+        interactive: whether a user types the messages; then a failure does not end the chat.
     """
 
     interactive: bool

@@ -16,7 +16,7 @@ def parse_line(line: str) -> tuple[str | list[int], dict[str, Any]]:
     words = line.strip().split(" ")
     parameters: dict[str, Any] = {}
     while words and (found := _PARAMETER.fullmatch(words[-1])):
-        # From the last word to the first: of two with one name the last counts.
+        # From the last word to the first, so that the last of two with one name wins.
         parameters.setdefault(found[1], _read_value(found[2]))
         words.pop()
     prompt = " ".join(words)

@@ -42,7 +42,7 @@ async def run_lmtp(url: str | None, timeout: float, model: str) -> None:
 
 
 async def _talk(reader: LineReader, socket: LmtpSocket, line: str | None) -> str | None:
-    """Answer a line and those that follow; the one that could not be asked since the connection was lost, or None."""
+    """Answer a line and those that follow. Returns the line that met a lost connection, to be asked again; or None."""
     raw = await socket.knows_raw_text()
     while line is not None and line.strip() != QUIT:
         if line.strip():
@@ -69,7 +69,7 @@ def _make_fields(line: str, *, raw: bool) -> dict[str, Any]:
     """Those of a GENERATE; a text for a model that takes none as it is becomes a turn of the user.
 
     Raises:
-        Failure: a parameter is one that is said otherwise.
+        Failure: a parameter must be given in another way.
     """
     prompt, parameters = parse_line(line)
     for name in _SAID:

@@ -1,4 +1,4 @@
-"""Script -> command: Ctrl-C ends a command without a traceback also while it is imported, as it does later.
+"""Script -> command: imports a command so that Ctrl-C ends it without a traceback, even during the import.
 
 So nothing is imported before an interrupt is handled; the package's `__init__`, which runs first, is empty.
 """

@@ -1,4 +1,4 @@
-"""Stream, dialog -> its caller: each is begun once, whatever way a second time would fail."""
+"""Stream, dialog -> its caller: refuses a second begin, with one message for all kinds."""
 
 from tg_schema.errors import BadRequest
 
@@ -7,8 +7,8 @@ class BegunOnce:
     """Remembers that something was begun.
 
     Args:
-        what: the thing, for the sentence.
-        again: the way to another one.
+        what: the thing, for the error's message.
+        again: how to get another one.
     """
 
     def __init__(self, what: str, again: str) -> None:

@@ -69,7 +69,7 @@ class LoopThread:
         except CancelledError:
             raise Unavailable("the client was closed before the answer had come") from None
         finally:
-            # It is done, or else the caller was interrupted, perhaps while the loop was given the work.
+            # Either it is done, or the caller was interrupted, perhaps while it handed over the work.
             if future is None or future.cancel():
                 self._await_end(work, begun)
 
@@ -77,7 +77,7 @@ class LoopThread:
         """Run what closes something; nothing happens if the loop has closed all of it."""
         with suppress(TgError):
             if self._loop is not None and threading.current_thread() is self._thread:
-                # The garbage collector runs in any thread, and this one cannot wait for itself.
+                # The garbage collector may run in the loop's own thread, which cannot wait for itself.
                 self._submit(work, work)
             else:
                 self.run(work)
@@ -99,7 +99,7 @@ class LoopThread:
 
         async def wait() -> None:
             for task in begun:
-                # Once: a second cancel would break off what the first one has it close.
+                # Cancel once: a second cancel would interrupt the closing that the first one started.
                 if not task.cancelling():
                     task.cancel()
             if begun:

@@ -44,7 +44,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class WireError(Exception):
-    """The connection broke. The classes that derive from it say what else there is instead of an answer."""
+    """The connection broke. Subclasses are other reasons for the lack of an answer."""
 
     kind: type[TgError] = Unavailable
     sentence = "{base} closed the connection without an answer; ask again"
@@ -67,7 +67,7 @@ class NoTls(WireError):
 
 
 class UntrustedGateway(WireError):
-    """The certificate is not one for this host, or of nobody whom this machine trusts."""
+    """The certificate is not for this host, or its issuer is not trusted by this machine."""
 
     sentence = "the TLS certificate of {base} cannot be verified; check the URL and the certificate"
     retry_after = None
@@ -89,14 +89,14 @@ class UnknownHost(WireError):
 
 
 class NoGateway(WireError):
-    """Nobody takes the connection."""
+    """The connection was refused."""
 
     sentence = "no gateway answers at {base}: start one with tg-serve, or give the URL of one"
     retry_after = None
 
 
 class NoHttp(WireError):
-    """What came is no answer of HTTP."""
+    """The peer's answer is not HTTP."""
 
     kind = ProtocolError
     sentence = f"what answers at {{base}} does not speak HTTP; {_STRANGER}"

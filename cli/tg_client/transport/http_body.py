@@ -1,4 +1,4 @@
-"""Bytes of a connection -> those of one answer's body, whichever way its end is told (RFC 9112, section 6)."""
+"""Bytes of a connection -> the body of one answer, whichever way its length is given (RFC 9112, section 6)."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -24,8 +24,8 @@ class HttpBody:
         reusable: whether the connection may be asked again after that.
 
     Raises:
-        NoHttp: its length cannot be told.
-        CompressedAnswer: nobody asked for that.
+        NoHttp: its length is malformed.
+        CompressedAnswer: it is compressed, although that was not requested.
     """
 
     def __init__(self, headers: Mapping[str, str], *, empty: bool) -> None:
@@ -33,7 +33,7 @@ class HttpBody:
             raise CompressedAnswer
         coding, length = headers.get("transfer-encoding", "").lower(), headers.get("content-length")
         wishes = {wish.strip() for wish in headers.get("connection", "").lower().split(",")}
-        # With both, somebody on the way may take the length for true: where the next answer begins is not certain.
+        # With both headers, a proxy may have used the length: it is not certain where the next answer begins.
         self.reusable = "close" not in wishes and not (coding and length is not None)
         self._chunked = coding == "chunked"
         self._next: _Next = "size" if self._chunked else "data"
@@ -53,21 +53,21 @@ class HttpBody:
         return self._next == "end"
 
     def take(self, received: bytearray, *, ended: bool) -> bytes:
-        """Take from `received` what is of this body, and return its content; b"" if more has to come first.
+        """Remove this body's bytes from `received`, and return their content; b"" if more bytes are needed first.
 
         Args:
             received: the connection's bytes.
             ended: whether no more will come.
 
         Raises:
-            WireError: it breaks off, or is malformed; what came before was returned.
+            WireError: the body is truncated or malformed; its earlier content was returned before.
         """
         parts: list[bytes] = []
         try:
             while self._next != "end" and (taken := self._step(received)) is not None:
                 parts.append(taken)
         except WireError:
-            # Met again by the next call, after what came before it.
+            # Return the earlier content first; the next call meets the same error again.
             if not any(parts):
                 raise
         content = b"".join(parts)

@@ -1,7 +1,7 @@
 """HttpTransport -> socket -> HttpTransport: connections of HTTP/1.1, each with one request at a time.
 
-Of the standard library alone: importing an HTTP client takes longer than all else that a command does before it shows
-its first text. Nothing is compressed, no redirect is followed, and no proxy is used.
+It uses the standard library alone: importing an HTTP client takes longer than all else that a command does before its
+first text. Nothing is compressed, no redirect is followed, and no proxy is used.
 """
 
 import asyncio
@@ -129,7 +129,7 @@ class HttpConnections:
         return response
 
     async def aclose(self) -> None:
-        """Close all connections; who still reads gets a WireError."""
+        """Close all connections; streams that are still being read get a WireError."""
         self.closed = True
         lost = [connection.lost for connection in self._open]
         for connection in list(self._open):
@@ -196,7 +196,7 @@ class HttpConnections:
         except OSError:
             raise NoGateway from None
         except ValueError:
-            # Of a host name that no DNS can have: asyncio encodes it once more, and the system takes no NUL.
+            # Raised for invalid host names: asyncio encodes them as IDNA, and the system refuses NUL.
             raise InvalidUrl from None
         return connection
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Largest message from the gateway."""
 _MAX_UNREAD_MESSAGES = 16
-"""Messages that wait for who reads the items; then the connection is read no further."""
+"""Messages buffered for the reader of the items; beyond it, the connection is not read."""
 
 
 class LmtpItem(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class LmtpSocket:
                 await self._send("CANCEL", {"stream_id": stream})
 
     async def read(self) -> None:
-        """Take what comes until the connection ends, also while nobody asks: the gateway's pings are answered by it."""
+        """Read until the connection ends, also while no stream runs, since reading answers the gateway's pings."""
         with suppress(TgError):
             while (message := await self._socket.receive()) is not None:
                 await self._messages.put(message)
@@ -117,7 +117,7 @@ async def open_lmtp(url: str, timeout: float, model: str) -> AsyncIterator[LmtpS
     Raises:
         TgError: there is none, or it refuses.
     """
-    # As for a client's socket: only who opens one pays for the import.
+    # Imported late, as for a client's socket, since only these calls need it.
     from tg_client.transport.websocket_connection import open_websocket
 
     base = Address.of(url).base
