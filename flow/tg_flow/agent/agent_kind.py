@@ -94,7 +94,7 @@ def _find_flow(config: Config, flow: str, model: str) -> str:
 
 
 def _list_plain_responses(config: Config) -> tuple[str, ...]:
-    """Where peers answer that know no inbox: those of flows, and those that are tools."""
+    """The response topics of plain peers, which know no inbox: those of flows and of tools."""
     topics = [route.response for route in config.all_routes if route.plain]
     for tool in config.tools.values():
         with suppress(ValueError):  # the tool itself says what is wrong with it, and where

@@ -51,7 +51,7 @@ class Messages:
 
     def finish(self, usage: Usage) -> AgentResponse:
         """The last record of the dialog, which ends the answer's message."""
-        # An answer without any text has opened no message.
+        # An empty answer has not opened a message.
         message = self.next_id() if self._open is None else self._open[1]
         return AgentResponse(
             "answer",

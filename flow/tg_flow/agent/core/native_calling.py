@@ -39,7 +39,7 @@ class NativeCalling(Calling):
 
 def _messages(turn: Turn, number: int) -> list[Message]:
     """A turn as messages. An unreadable call is told as text, since the provider would reject it as a call."""
-    # A client's history, or a provider without ids, has none; yet call and result must have the same.
+    # A client's history and some providers have no ids, but a call and its result must have the same one.
     ids = [result.id or f"call_{number}_{index}" for index, result in enumerate(turn.results)]
     results = [
         (id_, result) for id_, result in zip(ids, turn.results, strict=True) if _is_call(result.arguments, result.tool)
@@ -76,7 +76,7 @@ class NativeReader(Reader):
         self._keep_thinking(record)
         if record.response:
             events += self._parser.feed(record.response)
-        # The first piece of the turn's first call: the text before it was a thought and no answer.
+        # This begins the turn's first call, so the text before it was a thought, not an answer.
         if record.tool_calls and not self._pieces:
             events += self._parser.call_follows()
         self._pieces += record.tool_calls

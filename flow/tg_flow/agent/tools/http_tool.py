@@ -85,7 +85,7 @@ class HttpTool(AgentTool):
                 address.extend_query(query) if query else address,
                 json=None if in_query else rest,
                 allow_redirects=False,
-                # The loop limits the call as a whole; a limit of aiohttp's would be told in another sentence.
+                # The loop limits the whole call; aiohttp's own timeout would give a different error message.
                 timeout=aiohttp.ClientTimeout(total=None),
             ) as response:
                 length = 0

@@ -55,7 +55,7 @@ async def _open(context: ToolContext, name: str) -> tuple[AgentTool, ...]:
     try:
         tools = await _make(context, name, table)
         for tool in tools:
-            # Here already, where a wrong schema can be told with its place in the file.
+            # Compile here, where the error for a wrong schema can name its place in the file.
             compile_schema(tool)
     except TgError as error:
         for tool in tools:

@@ -24,7 +24,7 @@ CLOSE_TIMEOUT_SECONDS = 5.0
 """Seconds that a server has to end."""
 
 SESSION_HEADER = "mcp-session-id"
-"""On each request of a session, of a server over HTTP that has sessions (MCP 2025-11-25, "Session Management")."""
+"""Header of each request in a session, if a server over HTTP has sessions (MCP 2025-11-25, "Session Management")."""
 
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 
@@ -75,7 +75,7 @@ class McpSession:
             await asyncio.wait([self._probe])
 
     def _doubt(self, client: Client, session: asyncio.Task[None]) -> None:
-        """A call was given up: it was slow, or the server hangs, which would hold up all further calls."""
+        """Check the server after an abandoned call: was it slow, or does the server hang, and so block all others?"""
         if self._task is session and (self._probe is None or self._probe.done()):
             self._probe = asyncio.create_task(self._test(client, session), name="mcp probe")
 
@@ -84,7 +84,7 @@ class McpSession:
         asking = asyncio.ensure_future(client.list_tools())
         await asyncio.wait({asking, session}, timeout=self._options.start, return_when=asyncio.FIRST_COMPLETED)
         if asking.done():
-            # Whatever it answers: it does. Looked at, or asyncio would log an error.
+            # Any answer proves that it works. Retrieve the result, or asyncio would log an error.
             asking.exception()
             return
         asking.cancel()
@@ -97,13 +97,13 @@ class McpSession:
         """Close this session, unless another call has noticed first, and opened a new one already."""
         if self._task is not task or self._opened is None:
             return
-        # One that is not open has nothing to say goodbye to, and looks for nothing but its server.
+        # A session that is not open yet has nothing to close, and only waits for its server.
         seconds = CLOSE_TIMEOUT_SECONDS if self._opened.done() else 0.0
-        # First of all, so that a call which comes meanwhile opens a session of its own.
+        # Forget it first, so that a call which comes meanwhile opens a session of its own.
         self._task = self._opened = None
         self._leave.set()
         self._leave = asyncio.Event()
-        # By a timer: the task that closes it may be cancelled meanwhile, and the server must end all the same.
+        # Use a timer: the task that closes it may be cancelled, but the server must still end.
         end = asyncio.get_running_loop().call_later(seconds, task.cancel)
         task.add_done_callback(lambda _: end.cancel())
         await asyncio.wait([task])

@@ -69,7 +69,7 @@ class McpTool(AgentTool):
             return await client.call_tool(self._remote, arguments, progress_callback=report)
 
         task = asyncio.ensure_future(self._session.use(ask))
-        # The end wakes the reader too; a call without any report has nothing else that would.
+        # Wake the reader at the end too: in a call without reports nothing else would.
         task.add_done_callback(lambda _: woken.set())
         try:
             while reports or not task.done():
@@ -100,7 +100,7 @@ def _server(options: McpOptions) -> str:
 async def _list_tools(client: Client) -> list[types.Tool]:
     tools: list[types.Tool] = []
     cursor: str | None = None
-    # Not until there is no cursor: one that leads back to itself would never end.
+    # Bounded, since a cursor that leads back to itself would never end.
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         tools += page.tools
