@@ -1,7 +1,7 @@
 """Pieces of an answer -> events of its blocks, one block after the other.
 
-A model may write several calls at once, and Anthropic's blocks never interleave. What does not belong to the open call
-waits until its arguments are complete, or until the answer ends.
+A model may write several calls at once, but Anthropic's blocks never interleave. So pieces that do not belong to the
+open call wait until its arguments are complete, or until the answer ends.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from tg_schema import ToolCallDelta
 from tg_schema.errors import ProtocolError, TooLarge
 
 MAX_WAITING_CHARACTERS: Final = 1024 * 1024
-"""What may wait for an open call to be complete."""
+"""Characters that may wait for an open call to be complete."""
 BLOCK_CHARACTERS: Final = 128
 """Counted for each block that waits, besides its text and its signature; all calls of an answer fit in."""
 
@@ -36,13 +36,13 @@ class BlockSequence:
     def add_text(self, text: str) -> bytes:
         """Text of the answer."""
         blocks = self._blocks
-        # Nearly all pieces go on with an open text: they pass nothing else.
+        # Fast path: nearly all pieces continue an open text.
         if len(blocks) == 1 and type(blocks[0]) is OpenText:
             return blocks[0].write(text)
         return self._add(OpenText, text)
 
     def add_thinking(self, text: str) -> bytes:
-        """Thinking; it belongs to the last block of thinking until that has been signed."""
+        """Add thinking. It belongs to the last block of thinking, unless that has been signed."""
         return self._add(OpenThinking, text)
 
     def sign(self, signature: str) -> bytes:
@@ -72,7 +72,7 @@ class BlockSequence:
             data += self._begin(call)
         elif delta.signature:
             data = self.sign(wrap_call_signature(call.call, delta.signature))
-        # Blanks may follow the arguments; the client has been told their end, and misses nothing.
+        # Blanks may follow the arguments, whose end was sent already; the client misses nothing.
         if call.over and delta.arguments.strip():
             raise ProtocolError("the model went on with a call whose arguments were complete; ask again")
         return data if call.over or not delta.arguments else data + self._feed(call, delta.arguments)
@@ -119,7 +119,7 @@ class BlockSequence:
             raise TooLarge("the model writes too much beside an unfinished call; ask for one call at a time")
 
     def _advance(self) -> bytes:
-        """Close what is complete and has something behind it."""
+        """Close each complete block that another one follows."""
         data = self._open_first()
         while len(self._blocks) > 1 and self._blocks[0].complete:
             data += self._blocks.popleft().stop() + self._open_first()

@@ -1,4 +1,4 @@
-"""What of a request only Anthropic's API knows: passed on where the model's provider announces it, else ignored."""
+"""Fields that only Anthropic's API knows: passed on if the model's provider announces that, else ignored."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tg_schema import decode
 from tg_schema.text_completion import Foreign
 
 FOREIGN_FIELDS: Final = f"{DIALECT}_fields"
-"""What a provider announces that passes on Anthropic's own fields and blocks."""
+"""The feature of providers that pass on Anthropic's own fields and blocks."""
 MAX_BETAS = 64
 """Names of beta versions that are passed on."""
 
@@ -33,7 +33,7 @@ class ForeignFields:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is ignored where nobody takes these fields."""
+        """The names that are ignored if the provider does not take these fields."""
         return (*self.values, *self.nested, *(("anthropic-beta",) if self.betas else ()))
 
     def pass_on(self, sent: Mapping[str, msgspec.Raw], whole: frozenset[str], tools: tuple[Any, ...]) -> Foreign:
@@ -41,7 +41,7 @@ class ForeignFields:
 
         Args:
             sent: all fields of the request.
-            whole: further fields that go along as they came, since our records cannot say all of them.
+            whole: further fields to pass on unchanged, since our records cannot express all of them.
             tools: foreign ones.
         """
         named = {*self.values, *whole, *(name.partition(".")[0] for name in self.nested)}

@@ -21,7 +21,7 @@ from tg_schema.pieces import MAX_EVENT_BYTES, cut_text
 
 
 class OpenBlock(ABC):
-    """A block that has begun for its model; to the client it begins with `start`.
+    """A block that the model has begun; for the client it begins with `start`.
 
     Attributes:
         index: its number in the answer; -1 before `start`.
@@ -56,7 +56,7 @@ class OpenBlock(ABC):
         """Its first event, and the pieces that have waited."""
         self.index = index
         self._opened = open_delta(index, self.kind, self.field)
-        # In pieces: what has waited may be more than a client reads as one line.
+        # In pieces, since the waiting text may exceed what a client reads as one line.
         held = cut_text("".join(self.held), MAX_EVENT_BYTES)
         self.held.clear()
         return b"".join((encode_event(BlockStart(index, self.describe())), *map(self.write, held)))

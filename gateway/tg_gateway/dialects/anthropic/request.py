@@ -1,4 +1,4 @@
-"""Body and headers of a request for a message -> TextCompletionRequest, and what of it the model cannot use."""
+"""Body and headers of a message request -> TextCompletionRequest, and the fields that have no effect."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from tg_schema.text_completion import SYSTEM_ROLES, Foreign
 
 @dataclass(frozen=True, slots=True)
 class MessageRequest:
-    """What somebody asks a model.
+    """A message request, read.
 
     Attributes:
         request: the record.
@@ -57,7 +57,7 @@ def read_request(body: MessageBody, raw: bytes, betas: str, found: FoundModel) -
         sampling=_read_sampling(body),
         schema=_read_schema(body),
         tools=tools.tools,
-        # A choice that goes along as it came must not be told a second time, in our words.
+        # A choice that is passed on unchanged must not be in our record too.
         tool_choice=None if foreign and "tool_choice" in foreign.fields else read_choice(body.tool_choice),
         parallel_tool_calls=False if body.tool_choice and body.tool_choice.disable_parallel_tool_use else None,
         reasoning=reasoning.asked,
@@ -99,7 +99,7 @@ def _read_foreign(
     sent = decode(dict[str, msgspec.Raw], raw)
     found = find_foreign_fields(sent, betas)
     if not knows:
-        # Tools of the servers are not dropped: the model's processors, which are not known yet, refuse them.
+        # Server tools are not dropped: the model's features are not known yet, and its processors will refuse them.
         return found.pass_on({}, frozenset(), tools.foreign) if tools.foreign else None, found.names
     whole = {"thinking"} if body.thinking else set()
     if is_foreign_choice(read_choice(body.tool_choice), tools):
@@ -110,7 +110,7 @@ def _read_foreign(
 
 
 def _shorten(request: TextCompletionRequest) -> TextCompletionRequest:
-    """Instructions and one question as every processor knows them, those of others included."""
+    """Write instructions and one question as `system` and `prompt`, which all processors know, plain peers included."""
     match request.messages:
         case (Message("user", str() as prompt),):
             return msgspec.structs.replace(request, messages=(), prompt=prompt)
@@ -121,7 +121,7 @@ def _shorten(request: TextCompletionRequest) -> TextCompletionRequest:
 
 
 def _check(request: TextCompletionRequest, found: FoundModel) -> TextCompletionRequest:
-    """Refuse what can be told by name; the rest is refused with the features that the model lacks."""
+    """Refuse by its name what the model cannot do; the requestor refuses the rest by the features that it lacks."""
     if found.features and FOREIGN_FIELDS not in found.features:
         for part in _list_parts(request.messages):
             if isinstance(part, ForeignPart):

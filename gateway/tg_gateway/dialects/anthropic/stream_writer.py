@@ -45,7 +45,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     @override
     def write(self, record: TextCompletionResponse) -> bytes:
-        # Nearly every record; it changes neither the counts nor the reason of the end.
+        # Fast path: nearly every record has only text, which changes neither the counts nor the stop reason.
         if self._started and is_text_alone(record):
             return self._blocks.add_text(record.response or "")
         self._tally.add(record)

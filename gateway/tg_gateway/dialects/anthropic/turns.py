@@ -72,7 +72,7 @@ def _read_assistant(blocks: list[Block], place: str) -> Iterator[Message]:
                 raise BadRequest(f"{place}: tool_result belongs to a message of the user")
             case ToolCall():
                 calls.append(_sign(block, signatures.get(block.id)))
-            # It only brought back a call's signature, or says nothing: a provider would refuse empty thinking.
+            # This block only carried a call's signature, or is empty: a provider would refuse empty thinking.
             case ReasoningPart() if is_of_call(block) or not (block.text or block.signature):
                 pass
             case _:

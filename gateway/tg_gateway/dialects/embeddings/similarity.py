@@ -48,14 +48,14 @@ class PairScores:
             self._waiting.clear()
 
     def _compare(self, place: int, vector: Vector) -> None:
-        """With the only one of the first list."""
+        """Compare with the only vector of the first list."""
         if self._only is None:
             self._keep(place, vector)
         else:
             self._score(place, self._only, vector)
 
     def _pair(self, place: int, vector: Vector) -> None:
-        """With the other one of the same place."""
+        """Compare with the other vector of the same place."""
         if place in self._waiting:
             other = self._waiting.pop(place)
             self._numbers -= len(other)
@@ -64,7 +64,7 @@ class PairScores:
             self._keep(place, vector)
 
     def _keep(self, place: int, vector: Vector) -> None:
-        """Until its pair comes; a tuple of objects would take four times as much."""
+        """Keep a vector until its pair comes, as an array: a tuple would take four times as much memory."""
         self._numbers += len(vector)
         if self._numbers > MAX_WAITING_NUMBERS:
             self._waiting.clear()

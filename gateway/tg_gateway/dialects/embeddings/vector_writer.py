@@ -71,7 +71,7 @@ class VectorWriter(Writer[TextCompletionResponse]):
         """The vector of an input.
 
         Raises:
-            TgError: the answer becomes too large, or is none.
+            TgError: the answer becomes too large, or is malformed.
         """
 
     @abstractmethod

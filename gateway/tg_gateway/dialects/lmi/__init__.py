@@ -1,4 +1,4 @@
-"""LMI's protocol, of DJL's containers: raw text to text, in several shapes, and what formatters of one's own get."""
+"""LMI's protocol, of DJL's containers: raw text to text, in several shapes, and the interface of custom formatters."""
 
 from tg_gateway.dialects.lmi.custom_formatters import InputFormatter, OutputFormatter, OutputStep
 from tg_gateway.dialects.lmi.dialect import LMI, Lmi

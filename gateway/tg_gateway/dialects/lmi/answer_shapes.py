@@ -84,7 +84,7 @@ def name_tokens(tokens: Iterable[tgi.Token | tgi.PrefillToken], *, compatible: b
 
 
 def make_error_token(message: str, *, compatible: bool) -> AnyToken:
-    """What stands for the token at which an answer failed."""
+    """The placeholder for the token at which an answer failed."""
     if compatible:
         return CompatibleToken(-1, "", -1, special=True, error_msg=message)
     return Token(-1, "", -1, special_token=True, error_msg=message)

@@ -1,4 +1,4 @@
-"""Functions of somebody else's package -> forms of requests and answers that are not LMI's; docs/lmi.md tells how."""
+"""Functions of other packages -> custom forms of requests and answers; docs/lmi.md describes them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ def load_formatter(name: str, group: str, *place: str) -> Callable[..., Any]:
 
 
 def _check_arguments(found: Callable[..., Any], name: str, group: str, *place: str) -> None:
-    """At the start, since a call that fails looks like a body of another form."""
+    """Check the arguments at start-up, since a wrong call later would look like a malformed body."""
     arguments = _ARGUMENTS[group]
     try:
         signature(found).bind(*arguments)
@@ -116,7 +116,7 @@ def translate_body(formatter: InputFormatter, body: bytes, headers: Mapping[str,
     except BadRequest as error:
         raise PayloadError(error.message) from None
     except (ValueError, TypeError, LookupError, AttributeError):
-        # What code raises that expected another form.
+        # The exceptions of code that expected another form.
         raise PayloadError("the body is not in the form that this endpoint's input formatter reads") from None
 
 

@@ -1,4 +1,4 @@
-"""LMI's protocol over HTTP: whose request a body is, and how it is answered and refused."""
+"""LMI's protocol over HTTP: which protocol a body is in, and how it is answered and refused."""
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
@@ -73,7 +73,8 @@ class Lmi(Dialect):
     def parse(self, call: Call) -> Ask | Answer | Awaitable[Any]:
         if call.operation == "ping":
             return _show_health(call.catalogue)
-        # Which model a body names is known when it can be read: a formatter is that of the path's, or the default one.
+        # The model in a body is known only after reading it, so the formatter is that of the path's or the default
+        # model.
         formatter = self._settings.find(call.catalogue, call.path.get("model")).input_formatter
         if formatter is not None:
             call.body = translate_body(formatter, call.body, call.headers)
@@ -138,7 +139,7 @@ def _ask_one(call: Call, asked: Invocation, found: FoundModel, settings: LmiSett
 
 def _ask_batch(call: Call, asked: Invocation, found: FoundModel, settings: LmiSettings) -> Ask:
     by_stream = "jsonlines" if asked.stream else "json"
-    # Of the configured formatters a list has only these.
+    # Of the formatters that can be configured, only these apply to lists.
     usual = settings.output_name if settings.output_name in BATCH_FORMATS else by_stream
     name = asked.parameters.output_formatter or usual
     _check_batch(asked, name)
@@ -173,7 +174,7 @@ def _show_ignored(call: Call, asked: Invocation, found: FoundModel, *, alternati
 
 def _check_batch(asked: Invocation, name: str) -> None:
     parameters = asked.parameters
-    # One text is a batch of its own where the endpoint has no rolling batch.
+    # Without a rolling batch, one text is a batch of its own.
     what, advice = ("a dynamic batch", "leave it out")
     if asked.listed:
         what, advice = "a list of inputs", "send one text, or leave it out"
@@ -198,7 +199,7 @@ def _find_adapter(call: Call, asked: Invocation, number: int) -> str | None:
 
 
 def _find_other(body: bytes) -> Mount | None:
-    """The door of OpenAI's clients whose body this is; None = it is LMI's, or nobody's."""
+    """The operation of OpenAI's door that this body is for; None = it is LMI's, or of no known protocol."""
     try:
         keys = decode(dict[str, msgspec.Raw], body)
     except BadRequest:
@@ -207,7 +208,7 @@ def _find_other(body: bytes) -> Mount | None:
 
 
 def _hand_over(call: Call, other: Mount) -> Ask | Answer | Awaitable[Any]:
-    """Ask as at OpenAI's door; the path names the model, or nobody does."""
+    """Handle a request as OpenAI's door does; only the path may name its model."""
     fields = decode(dict[str, msgspec.Raw], call.body)
     path = call.path.get("model")
     # LMI's clients name no model: their endpoint has only one.
@@ -221,7 +222,7 @@ def _hand_over(call: Call, other: Mount) -> Ask | Answer | Awaitable[Any]:
     try:
         return other.dialect.parse(handed)
     finally:
-        # Also where it is refused: the log says for which service.
+        # Also for a refused request, so that the log names its service.
         call.route = handed.route or call.route
 
 

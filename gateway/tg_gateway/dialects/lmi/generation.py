@@ -132,7 +132,7 @@ def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens
         length_penalty=keep(parameters.length_penalty, 1) if _takes_length(found) else None,
         ignore_eos=bool(parameters.ignore_eos_token),
         logprobs=logprobs,
-        # All answers are told, and the best of them is chosen here.
+        # Ask for all answers: the best one is chosen here.
         n=parameters.generated,
         end_token=logprobs is not None and "end_token" in found.features,
         prompt_logprobs=(parameters.prompt_logprobs or 0) if parameters.wants_prefill else None,
@@ -140,7 +140,7 @@ def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens
 
 
 def _chooses(found: FoundModel, feature: Feature) -> bool:
-    """Whether a model may draw from fewer tokens than all by a default of its own, so that 1 and 0 mean something.
+    """Whether the model may limit the choice of tokens by a default of its own, so that 1 and 0 are not without effect.
 
     A chat API that knows both is not asked: some refuse `top_p` beside a temperature.
     """

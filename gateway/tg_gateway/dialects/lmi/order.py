@@ -1,4 +1,4 @@
-"""What a writer has to know of a request: its text, its parameters, and the shape that was asked for."""
+"""A request as its writer needs it: its text, its parameters, and the requested shape."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The table `[gateway.lmi]` of the configuration -> what the door does."""
+"""The table `[gateway.lmi]` of the configuration -> the settings of this door, for each model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class LmiTable:
     models: Mapping[str, LmiSettings] = field(default_factory=dict)
 
     def find(self, catalogue: Catalogue, name: str | None) -> LmiSettings:
-        """Those of the model that a request names, also by an alias; None = the default one."""
+        """The settings of the model that a request names, also by an alias; None = of the default model."""
         if not self.models:
             return self.common
         try:

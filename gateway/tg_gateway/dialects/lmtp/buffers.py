@@ -1,4 +1,4 @@
-"""BUFFER -> what a client has sent once, and names from then on: bounded, and forgotten with its socket."""
+"""BUFFER -> content that a client sends once and then refers to by name: bounded, and dropped with its socket."""
 
 import hashlib
 from typing import Final
@@ -21,7 +21,7 @@ class Buffers:
 
     def __init__(self) -> None:
         self._contents: dict[BufferId, Content] = {}
-        # The key of each buffer, and how much of it must be named for it to hold.
+        # The key of each buffer, and the length that a request must name for the key to apply.
         self._roots: dict[BufferId, tuple[str, int]] = {}
 
     def append(self, name: BufferId, more: Content) -> int:
@@ -35,7 +35,7 @@ class Buffers:
             TooLarge: too much is buffered, or too many buffers are.
         """
         content = join_contents(self._contents.get(name, ()), more)
-        # Added up anew: at most `MAX_BUFFERS` numbers, and no count that could drift.
+        # Sum anew: there are at most `MAX_BUFFERS` numbers, and a running count could drift.
         held = sum(map(len, self._contents.values()))
         if held + len(more) > MAX_BUFFERED_UNITS:
             raise TooLarge(f"the buffers of a socket hold {MAX_BUFFERED_UNITS} ids and characters; drop one")
@@ -45,7 +45,7 @@ class Buffers:
         return len(content)
 
     def keep(self, name: BufferId, content: Content, root: str) -> int:
-        """What a stream has left, in place of what the buffer had. Returns and raises as `append`.
+        """Replace a buffer by what a stream has left. Returns and raises as `append`.
 
         Args:
             name: of the buffer.
@@ -63,9 +63,9 @@ class Buffers:
         return size
 
     def find_key(self, name: BufferId, beginning: Content) -> str:
-        """What requests that begin with this much of a buffer have in common.
+        """The cache key of requests that begin with this much of a buffer.
 
-        A buffer that is named as a whole keeps its key when it grows: what it had then is the beginning of all.
+        A buffer that was named as a whole keeps its key when it grows, since all later requests share that beginning.
         """
         root, least = self._roots.get(name, (None, 0))
         if root is not None and len(beginning) >= least:
@@ -97,7 +97,7 @@ class Buffers:
 
 
 def join_contents(first: Content, more: Content) -> Content:
-    """Both as one; nothing fits to either kind.
+    """Both contents as one; an empty one fits either kind.
 
     Raises:
         BadRequest: one is text and the other token ids.

@@ -3,8 +3,8 @@
     client: GENERATE {..}   SCORE {..}   MODEL_INFO {..}
     server: TOKEN [{"stream_id",..}, ..]   MSG [{"stream_id",..}, ..]
 
-Ours beside LMQL's: HELLO, CANCEL, BUFFER and RESUME, and SYSTEM messages to who accepts them. Every wrong message is
-answered, by a TOKEN error where that ends a stream for which the client waits, and by a MSG error otherwise.
+HELLO, CANCEL, BUFFER and RESUME are our additions, and SYSTEM messages, for clients that accept them. Every wrong
+message is answered: by a TOKEN error if that ends a stream for which the client waits, by a MSG error otherwise.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, de
 from tg_schema.errors import BadRequest, NotFound, Unauthorized
 
 PATIENCE_SECONDS: Final = 1.5
-"""Without an item, before a stream's client is told why: processors say once a second how busy they are."""
+"""Seconds without an item after which a stream's client is told why. Processors report their load once a second."""
 _ANSWERED_BY_STREAMS: Final = frozenset({"GENERATE", "SCORE", "RESUME"})
 
 
@@ -93,7 +93,7 @@ class _System(msgspec.Struct, frozen=True):
 
 
 Made = TextCompletionRequest | Callable[[], Awaitable[TextCompletionRequest]]
-"""A request, or what makes it while others have their turns."""
+"""A request, or a coroutine function that makes it, with turns for other tasks."""
 
 
 class LmtpConversation(Conversation):
@@ -107,7 +107,7 @@ class LmtpConversation(Conversation):
         self._socket = socket
         self._accepted: frozenset[str] = frozenset()
         self._buffers = Buffers()
-        # Of running streams alone: each goes with the task that has it.
+        # Only of running streams: each is removed with its task.
         self._leaving: WeakValueDictionary[int, LeavingWriter] = WeakValueDictionary()
         self._batch = TokenBatch(socket.send, asyncio.get_running_loop().call_soon)
 
@@ -118,10 +118,10 @@ class LmtpConversation(Conversation):
             handle = self._HANDLERS.get(kind)
             if handle is None:
                 raise BadRequest(f"send TYPE and a JSON object, where TYPE is one of {', '.join(self._HANDLERS)}")
-            # Who has lost the key may still stop what runs.
+            # A client whose key was revoked may still cancel its streams.
             if self._socket.key is None and kind != "CANCEL":
                 raise Unauthorized("the key is not valid any more; open another socket")
-            # Before it is read, which would hold up all other clients.
+            # Check the size before reading, which would delay all other clients.
             self._socket.check_size(len(payload))
             handle(self, payload)
         except TgError as error:
@@ -144,7 +144,7 @@ class LmtpConversation(Conversation):
         tops = DEFAULT_TOP_LOGPROBS if body.mode == "ids" and body.top_logprobs is None else body.top_logprobs
         leave = None
         if body.buffer_id is not None:
-            # Already with the key of those that go on from it: so they reach the processor that has it warm.
+            # Use the key of later requests that continue this one, so that they reach the processor where it is warm.
             prompt = msgspec.structs.replace(prompt, key=prompt.root)
             leave = self._plan_buffer(body, body.buffer_id, prompt)
         form = StreamForm(body.mode, body.max_tokens, tops, digest_request(body, prompt, mask))
@@ -161,7 +161,7 @@ class LmtpConversation(Conversation):
         self._ask(body, found, make_later, form, len(payload), leave=leave)
 
     def _plan_buffer(self, body: GenerateBody, name: BufferId, prompt: Prompt) -> Callable[[Content], None]:
-        """What is done at the end of a stream that leaves a buffer."""
+        """Prepare what happens at the end of a stream that leaves a buffer."""
         if body.request_key is not None:
             raise BadRequest("buffer_id: a buffer belongs to its socket, and a stream with a request_key does not")
         self._check_name(name)
@@ -236,9 +236,9 @@ class LmtpConversation(Conversation):
 
         socket.ask(stream, found.route, size, parse, fail)
         if notices is not None:
-            # Behind `ask`: a request that is refused was never queued.
+            # After `ask`, since a refused request was never queued.
             notices.queue(loading=found.loading)
-            # Without the body, whose mask may have megabytes: the timer outlives a stream that is quick.
+            # Do not capture the body, whose mask may have megabytes: the timer outlives a quick stream.
             asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._explain, stream, body.model, notices)
 
     def _explain(self, stream: int, model: str, notices: StreamNotices) -> None:
@@ -303,7 +303,7 @@ class LmtpConversation(Conversation):
         size = 0 if body.drop else self._buffers.append(body.buffer_id, body.append)
         self._socket.send(encode_message(b"MSG", [_Buffer(body.stream_id, body.buffer_id, size)]))
 
-    # Of the class: bound methods would be a circle with each socket's conversation.
+    # Functions of the class: bound methods would form a cycle with each conversation.
     _HANDLERS: Final[Mapping[str, Callable[["LmtpConversation", bytes], None]]] = {
         "GENERATE": _generate,
         "SCORE": _score,

@@ -1,4 +1,4 @@
-"""LMTP over HTTP: nothing but the handshake, and what refuses it."""
+"""LMTP over HTTP: only the handshake, and its refusals."""
 
 from types import MappingProxyType
 from typing import Final

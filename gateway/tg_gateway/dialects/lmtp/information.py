@@ -1,4 +1,4 @@
-"""MODEL_INFO and HELLO: what a model can be asked on this socket, and what else client and gateway both know."""
+"""MODEL_INFO and HELLO: what a model can do on this socket, and which extensions client and gateway share."""
 
 from collections.abc import Iterable, Set
 from typing import Annotated, Any, Final, Literal
@@ -70,7 +70,7 @@ def encode_model_info(stream: int, found: FoundModel, catalogue: Catalogue) -> b
 
 
 def choose_accepted(offered: Iterable[str]) -> frozenset[str]:
-    """What of a client's offer the gateway knows."""
+    """The extensions of a client's offer that the gateway knows."""
     return frozenset(offered) & frozenset(NEGOTIABLE)
 
 

@@ -1,4 +1,4 @@
-"""Records -> items, and at the end of the stream a buffer: its prompt and its answer, to be named by later prompts."""
+"""Records -> items, and at the stream's end a buffer with its prompt and answer, which later prompts can name."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,7 +15,7 @@ _ENDED: Final = "stop"
 
 
 class LeavingWriter(Writer[TextCompletionResponse]):
-    """Writes what another writer does, and says at the end what the model has said.
+    """Wraps another writer, and passes the whole answer to `leave` at the end.
 
     Args:
         writer: of the stream.
@@ -44,7 +44,7 @@ class LeavingWriter(Writer[TextCompletionResponse]):
         self._reason = record.finish_reason or self._reason
         data = self._writer.write(record)
         if record.last:
-            # In place before its reader can name it, and not if the stream fails.
+            # Leave the buffer before the client can name it, and only if the stream has not failed.
             self._leave(self._make_content())
         return data
 

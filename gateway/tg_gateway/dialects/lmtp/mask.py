@@ -9,7 +9,7 @@ import msgspec
 from tg_schema import decode
 from tg_schema.errors import BadRequest
 
-# Masks have whole numbers, up to a hundred thousand: those are written again in a quarter of a float's time.
+# Masks have up to a hundred thousand whole numbers, which are encoded in a quarter of the time of floats.
 Bias = Annotated[int, msgspec.Meta(ge=-100, le=100)] | Annotated[float, msgspec.Meta(ge=-100, le=100)]
 
 SLICE_BYTES: Final = 256 * 1024

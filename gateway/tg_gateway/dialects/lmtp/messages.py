@@ -13,9 +13,9 @@ from tg_schema.errors import BadRequest
 StreamId = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Of the client. JSON has larger numbers, which could not be written back."""
 RequestKey = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-"""A client's own word for one answer; nobody with another API key means the same answer by it."""
+"""A client's name for one answer. The same name with another API key means another answer."""
 _STREAM_ID: Final = re.compile(rb'"stream_id"\s{0,9}:\s{0,9}(\d{1,18})\s{0,9}[,}]')
-"""What can be told of a message that is no JSON, so that nobody waits for its answer."""
+"""Finds the stream id in a message that is not valid JSON, so that its client gets an error for the stream."""
 
 
 class _Named(msgspec.Struct, frozen=True):

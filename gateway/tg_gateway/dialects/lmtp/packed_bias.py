@@ -89,7 +89,7 @@ def pack_bias(data: bytes, numbers: bytes = _ANY) -> Steps[str | None]:
             # The blank of the comma before is part of all but the first.
             start = len(b"{") + (len(comma[1:]) if found else 0)
             form = part.translate(None, numbers)[start:-1] + comma
-            # The form does not tell where its numbers were. To read this as JSON without an object for each does.
+            # The form does not show where the numbers were; reading this as JSON, without an object for each, does.
             if len(form) % len(entry + comma) or not forms.startswith(form) or not _is_json(part):
                 return None
         found.append(part.translate(_COMMAS, _REST).decode("ascii"))

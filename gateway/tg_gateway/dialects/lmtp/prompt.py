@@ -26,7 +26,7 @@ class Prompt(msgspec.Struct, frozen=True):
     """One of token ids, a raw text and turns.
 
     Attributes:
-        key: what requests with the same beginning have in common, for the provider's cache.
+        key: the cache key of requests with the same beginning.
     """
 
     ids: tuple[int, ...] = ()
@@ -47,7 +47,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
     @property
     def root(self) -> str:
-        """What this prompt has in common with those that go on from its answer."""
+        """The cache key that this prompt shares with prompts that continue from its answer."""
         return self.key or hash_content(self.content)
 
     def place(self) -> TextCompletionRequest:
@@ -56,7 +56,7 @@ class Prompt(msgspec.Struct, frozen=True):
             case ():
                 raw = bool(self.text)
                 return TextCompletionRequest(prompt=self.text or None, raw=raw, prompt_ids=self.ids, cache_key=self.key)
-            # As every processor knows them, those of others included.
+            # In the form that every processor knows, plain peers included.
             case (Message("user", str() as question),):
                 return TextCompletionRequest(prompt=question)
             case (Message("system", str() as system), Message("user", str() as question)):
@@ -83,7 +83,7 @@ def read_prompt(given: Given, mode: str, buffers: Buffers) -> Prompt:
         if mode == "ids":
             raise BadRequest('prompt: this is a text; send token ids, or "mode": "text"')
         return Prompt(text=given, key=key)
-    # One look at each of what may be a hundred thousand ids.
+    # A single pass, since there may be a hundred thousand ids.
     kinds = set(map(type, given))
     if mode == "ids":
         if Message in kinds:

@@ -83,7 +83,7 @@ class ScoreBody(StreamBody, frozen=True, kw_only=True):
 
 
 def check_text_fields(payload: bytes) -> None:
-    """Check that nothing is asked for in text mode that has no effect. LMQL's clients, which send more, ask for ids.
+    """In text mode, refuse unknown fields. In token mode they are ignored, since LMQL's clients send some.
 
     Raises:
         BadRequest: a field is none of GENERATE's; the message names it.

@@ -1,4 +1,4 @@
-"""A stream with a `request_key` -> what is kept of it while it is made -> its items, on any socket, from any on.
+"""A stream with a `request_key` -> a log while it is made -> its items, on any socket, from any number on.
 
 The log has the records of the answer, not its items. Every reader makes the same items of them with a writer of its
 own, so their numbers agree, whatever the id of the stream is on its socket.
@@ -34,7 +34,7 @@ class ResumeBody(msgspec.Struct, frozen=True):
     """The JSON of a RESUME.
 
     Attributes:
-        stream_id: what the items have from now on.
+        stream_id: the id of the stream from now on.
         after_seq: the `seq` of the last item that the client has; 0 = none.
     """
 
@@ -50,9 +50,9 @@ def name_stream(api_key: str | None, request_key: str) -> str:
 
 
 def digest_request(body: StreamBody, prompt: Prompt, mask: bytes = b"") -> str:
-    """What two messages with one `request_key` have in common if they ask for the same; "" without such a key.
+    """A digest by which two messages with one `request_key` are known to ask for the same; "" without such a key.
 
-    Their streams and deadlines may differ, and so may the buffers that they have the prompt from.
+    Streams, deadlines, and the buffers that hold the prompt may differ.
     """
     if body.request_key is None:
         return ""
@@ -81,13 +81,13 @@ def make_background(name: str, form: StreamForm, writer: StreamWriter) -> Backgr
 async def resume(
     kept: KeptAnswers, name: str, after: int, make_writer: Callable[[StreamForm], StreamWriter]
 ) -> AsyncGenerator[bytes, None]:
-    """The items behind the one with the number `after`, also those to come.
+    """The items after the number `after`, including later ones.
 
     Raises:
         NotFound: there is no such stream.
-        BadRequest: it has ended, and has no items behind it.
-        Unavailable: it has no end, since its gateway has died.
-        TgError: it has failed so.
+        BadRequest: the stream has ended, and has no items after that number.
+        Unavailable: the stream has no end, since its gateway has died.
+        TgError: the stream failed with this error.
     """
     try:
         head = (await kept.read(name)).head
@@ -138,7 +138,7 @@ async def _read_on(
                     if writer.count <= after:
                         raise BadRequest(f"after_seq: the stream has ended with item {writer.count}; it has no more")
                     return
-            # What is kept may come all at once, and every other stream has its turn meanwhile.
+            # Kept items may come all at once: give other streams a turn in between.
             await asyncio.sleep(0)
             yield b""
 

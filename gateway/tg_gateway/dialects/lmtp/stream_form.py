@@ -1,4 +1,4 @@
-"""What a stream's items are like -> the writer that makes them, on its socket or on a later one."""
+"""The form of a stream's items -> the writer that makes them, on its first socket or on a later one."""
 
 from typing import Literal
 
@@ -12,13 +12,13 @@ from tg_gateway.dialects.lmtp.token_writer import TokenWriter
 
 
 class StreamForm(msgspec.Struct, frozen=True):
-    """As its GENERATE or SCORE says.
+    """The form of a stream's items, from its GENERATE or SCORE.
 
     Attributes:
         kind: what the items are.
-        tokens: of the answer at most; of a SCORE exactly.
+        tokens: maximum tokens of the answer; for a SCORE, the exact number.
         tops: alternatives of a token, at most; None = none are told, nor the tokens of a text.
-        request: tells what was asked from what else might be; "" = it has no `request_key`.
+        request: the request's digest (`digest_request`); "" = it has no `request_key`.
     """
 
     kind: Literal["ids", "text", "score"]

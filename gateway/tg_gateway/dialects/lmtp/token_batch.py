@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from tg_gateway.dialects.lmtp.messages import encode_message
 
 MAX_ITEMS = 256
-"""Of one message, about; it leaves then without waiting for the others."""
+"""Approximate maximum of items in one message, which is then sent without waiting for more."""
 MAX_ENTRIES = 16 * 1024
 """The same, of items and alternatives together: LMQL's clients close a socket with a message of more than 4 MiB."""
 
 
 class TokenBatch:
-    """What has come in this turn of the event loop. One message for each turn costs both ends less than one a stream.
+    """The items of this turn of the event loop. One message per turn costs both ends less than one per stream.
 
     Args:
         send: sends a message.
@@ -28,7 +28,7 @@ class TokenBatch:
         """Send these, with what else comes in this turn. Each counts as `width` entries."""
         if not items:
             return
-        # The first item of a turn calls for the next one; the others only join.
+        # The first item schedules the flush in the next turn; the others only join.
         if not self._items:
             self._later(self.flush)
         self._items += items

@@ -46,7 +46,7 @@ def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
     Args:
         error: why.
         status: what HTTP has for it. An unknown model is 400 here, and a wrong field 422.
-        known_path: whether the request's path and method are anybody's.
+        known_path: whether a mount has the request's path and method.
     """
     if isinstance(error, InvalidParameter):
         missing = error.code == "missing_required_parameter"

@@ -17,7 +17,7 @@ from tg_schema.conversation import whole_calls
 
 
 class LateTextWriter(Writer[TextCompletionResponse]):
-    """What another writer writes, with `late_text` at the end of each choice.
+    """Wraps another writer, and adds `late_text` at the end of each choice.
 
     Args:
         writer: of the answer in OpenAI's shape.
@@ -49,7 +49,7 @@ class LateTextWriter(Writer[TextCompletionResponse]):
     @override
     def end(self) -> Output:
         told: Output = b""
-        # Of these nobody has said how they ended.
+        # No record said how these choices ended.
         for index in sorted(self._open):
             reason = self.guess_reason(index)
             record = TextCompletionResponse(response=self.late_text(index), index=index, finish_reason=reason)

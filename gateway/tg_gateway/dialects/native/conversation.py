@@ -57,7 +57,7 @@ class NativeConversation(Conversation):
 
     def _dispatch(self, asked: envelope.Envelope) -> None:
         socket = self._socket
-        # Who has lost the key may still stop what runs.
+        # A client whose key was revoked may still cancel its requests.
         if socket.key is None and not (asked.cancel and socket.is_running(asked.id)):
             raise Unauthorized("auth failure")
         if asked.id is None:

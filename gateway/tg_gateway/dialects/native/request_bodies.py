@@ -1,8 +1,8 @@
 """A request's JSON -> its record. Fields of other APIs are refused with the name of ours, never ignored.
 
-A field that is ignored changes the answer without a word: `temperature` beside `prompt` would be taken for heard. So a
-name that another API uses, and one that is nearly a name of ours, is refused. Any other unknown name is ignored: the
-clients of TrustGraph, and newer clients of ours, send fields that this gateway need not know.
+Ignoring a field changes the answer silently: a client that sends `temperature` in the wrong place would believe that it
+has an effect. So a name that another API uses, or that is nearly one of ours, is refused. Any other unknown name is
+ignored: the clients of TrustGraph, and newer clients of ours, send fields that this gateway need not know.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ MAX_NAME_CHARACTERS = 40
 MAX_COMPARED = 20
 """Unknown names of one request that are compared with ours."""
 MIN_SIMILARITY_SHARE = 0.8
-"""From which share of equal characters on a name is taken for one of ours, mistyped."""
+"""Similarity from which an unknown name counts as a mistyped name of ours."""
 
 _STREAM = {"stream": "`streaming`"}
 _SAMPLING: Final = {
@@ -154,7 +154,7 @@ def parse_agent(body: bytes) -> AgentRequest:
 
 
 def check_names(service: str, request: type[msgspec.Struct], body: bytes) -> None:
-    """See that no field of a request stands where it would be ignored although somebody meant something by it.
+    """Refuse fields that would be ignored although the client probably meant something by them.
 
     Args:
         service: whose request it is.

@@ -122,6 +122,6 @@ class GenerateShape(AnswerShape):
 
 
 LOADED: Final = Tail(done=True, done_reason="load")
-"""That of the answer to a request that asks nothing: the model is there."""
+"""The tail of the answer to a request without a prompt: the model is loaded."""
 UNLOADED: Final = Tail(done=True, done_reason="unload")
-"""That of the answer to a request that asks nothing, with a `keep_alive` of 0: nobody needs the model."""
+"""The tail of the answer to a request without a prompt and with a `keep_alive` of 0: unload the model."""

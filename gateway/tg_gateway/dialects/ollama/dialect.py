@@ -77,7 +77,7 @@ def _parse_generate(call: Call) -> Ask | Answer:
 
 def _load(call: Call, found: FoundModel, shape: AnswerShape, ignored: dict[str, str]) -> Ask | Answer:
     """Answer a request without a prompt: like Ollama, load the model, and answer once it is loaded."""
-    # It asks to unload the model. One on demand is unloaded by itself; what matters is not to load it for this.
+    # The request asks to unload the model. Models on demand unload by themselves; just do not load it for this.
     if _NO_TIME.fullmatch(str(decode(_Kept, call.body).keep_alive)):
         return Answer(shape.write(UNLOADED), headers=ignored)
     if not found.loading:
@@ -86,7 +86,7 @@ def _load(call: Call, found: FoundModel, shape: AnswerShape, ignored: dict[str, 
 
 
 def _describe(found: FoundModel) -> TextCompletionRequest:
-    """A request about the model to its provider, which loads the model to answer it."""
+    """A request for the model's description, which its provider can only answer by loading the model."""
     return TextCompletionRequest(operation="list-models", model=found.model)
 
 

@@ -13,7 +13,7 @@ class _WithOptions(msgspec.Struct, frozen=True):
 
 
 def list_ignored(data: bytes, kind: type[msgspec.Struct]) -> Iterator[str]:
-    """Their names; those of the engine, such as `num_gpu`, as `options.num_gpu`.
+    """The names of ignored fields; options of the engine, such as `num_gpu`, as `options.num_gpu`.
 
     Args:
         data: the JSON of a body.

@@ -11,7 +11,7 @@ from tg_schema.features import describe_missing
 PLACEHOLDERS: Final = frozenset({"tgi", "dummy"})
 """What TGI's clients (`text-generation`, `huggingface_hub`) send as the model of a chat, since their server has one.
 
-Where nobody's model is called so, they stand for the default flow's.
+Unless a model has such a name, it stands for the default flow's model.
 """
 
 
@@ -35,7 +35,7 @@ def find_asked_model(call: Call, model: str | None, *, required: bool = True) ->
 
 
 def check_peer(found: FoundModel, requests: Iterable[TextCompletionRequest]) -> None:
-    """Refuse what a plain peer cannot be asked; what other processors cannot do is refused when they are asked.
+    """Refuse what a plain peer cannot do. What other processors cannot do is refused later, when they are asked.
 
     Raises:
         BadRequest: the requests need features, and the model is a plain peer's.

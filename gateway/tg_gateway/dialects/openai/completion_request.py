@@ -13,7 +13,7 @@ from tg_gateway.dialects.openai.text_inputs import TextInput, read_inputs
 from tg_schema import TextCompletionRequest, decode
 
 DEFAULT_MAX_TOKENS: Final = 16
-"""OpenAI's; a completion that has no end in itself would go on to the end of the context."""
+"""OpenAI's default; without a limit, a completion may go on to the end of the context."""
 MAX_ANSWERS: Final = 2048
 """Of one request: prompts times `n`."""
 _KNOWN: Final = frozenset(field.encode_name for field in msgspec.structs.fields(CompletionBody))
@@ -114,6 +114,6 @@ def _read_parameters(body: CompletionBody, found: FoundModel) -> TextCompletionR
 def _with_prompt(whole: TextCompletionRequest, prompt: TextInput, found: FoundModel) -> TextCompletionRequest:
     if not isinstance(prompt, str):
         return msgspec.structs.replace(whole, prompt_ids=prompt)
-    # Of a model that nobody has announced yet nothing is known: it refuses by name what it lacks.
+    # The features of a model that is not announced yet are unknown: its processor will refuse what it lacks.
     raw = "raw" in found.features or not (found.features or found.route.plain)
     return msgspec.structs.replace(whole, prompt=prompt, raw=raw)

@@ -28,7 +28,7 @@ _CODES: Final = MappingProxyType(
         RateLimited.type: "rate_limit_exceeded",
     }
 )
-"""Where the SDKs' users know a code; the others have the name of our own type."""
+"""Codes that users of the SDKs know; all other errors have the name of our own type."""
 _PLACE: Final = re.compile(r"(?: - at| in) `\$\.?(?P<path>[^`]+)`$")
 
 
@@ -68,7 +68,7 @@ def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
     Args:
         error: why.
         status: of the answer. Where it is not the error's own, HTTP has refused the request, and no code fits.
-        known_path: whether the request's path and method are anybody's; otherwise the error is about no field.
+        known_path: whether a mount has the request's path and method; if not, the error is not about a field.
     """
     detail = describe_error(error)
     # HTTP refused the request itself; a code or field of ours would send its reader to the wrong place.

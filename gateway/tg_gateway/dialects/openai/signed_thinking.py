@@ -10,7 +10,7 @@ from tg_gateway.dialects.openai.chat_shapes import ReasoningDelta
 from tg_schema.pieces import MAX_EVENT_BYTES, cut_text
 
 MAX_THINKING_CHARACTERS: Final = 2 * 1024 * 1024
-"""Of one piece of thinking that is kept until its signature comes; a longer one is told without it."""
+"""Characters of one piece of thinking kept until its signature comes; a longer one is sent without its signature."""
 _TYPE: Final = "reasoning.text"
 
 

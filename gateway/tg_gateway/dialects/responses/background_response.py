@@ -1,7 +1,7 @@
-"""A response in the background -> what is kept of it while it is made -> the response and its events, for any reader.
+"""A response in the background -> a log while it is made -> the response and its events, for any reader.
 
-The log has the events but the last. That one is made of what the log's end says, so that every reader is told the
-same end, also where the writer did not live to tell one.
+The log has all events but the last. The last one is made from the log's end, so that every reader gets the same end,
+even if the writer died before writing one.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -35,7 +35,7 @@ _FAILURES: Final = {
 
 
 class BackgroundHead(msgspec.Struct, frozen=True):
-    """What is kept first.
+    """The head of the log, written first.
 
     Attributes:
         response: as it is created.
@@ -49,7 +49,7 @@ class BackgroundHead(msgspec.Struct, frozen=True):
 
 
 class WaitingRequest(msgspec.Struct, frozen=True):
-    """What travels of a response that waits for room.
+    """The request of a response that waits for room, as it travels.
 
     Attributes:
         body: of its request, with every item.
@@ -64,11 +64,11 @@ class WaitingRequest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class WaitTerms:
-    """What a gateway lets wait.
+    """The gateway's limits for responses that wait.
 
     Attributes:
-        max_wait: seconds, at most; of a request that says nothing too.
-        attempts: how often a model may be asked, where a request does not say it.
+        max_wait: maximum and default of the seconds that a response waits.
+        attempts: default of how often a model may be asked.
     """
 
     max_wait: float
@@ -117,7 +117,7 @@ def make_waiting(
     return Waiting(DIALECT, encode(request), seconds, body.max_attempts or terms.attempts)
 
 
-# What the gateway is given is no function inside another: those cannot be pickled.
+# The functions that the gateway is given are classes here, since closures cannot be pickled.
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class _Finish(Finish):
 
 @dataclass(frozen=True, slots=True)
 class _FirstAnswer:
-    """What the client gets that has asked."""
+    """The first answer, to the client that has asked."""
 
     response_id: str
     created: bytes
@@ -165,7 +165,7 @@ def read_status(response: bytes) -> ResponseStatus:
 
 
 def stream_events(kept: KeptAnswers, response_id: str, after: int, headers: Mapping[str, str]) -> StreamedAnswer:
-    """The events with numbers over `after`, those to come too. Its end is orderly, however the response ended."""
+    """The events with numbers over `after`, including later ones. Ends orderly, however the response ended."""
     parts = _follow_events(kept, response_id, after)
     return StreamedAnswer(parts, Writer.content_type, {**Writer.headers, **headers}, Writer.keep_alive)
 
@@ -178,7 +178,7 @@ async def _follow_events(kept: KeptAnswers, response_id: str, after: int) -> Asy
             if isinstance(step, KeptAnswer) and step.cut:
                 raise TooLarge(EVENTS_CUT)
             if isinstance(step, KeptAnswer):
-                # Its gateway may have died within an event.
+                # The gateway that wrote the log may have died within an event.
                 cutter.drop_rest()
             piece = step if isinstance(step, bytes) else _make_last_event(step, cutter.number)
             # The head of the answer leaves with its first bytes; a client may wait long for the next event.

@@ -17,8 +17,8 @@ NO_ARGUMENTS = "{}"
 class CallDraft(ItemDraft):
     """One call.
 
-    It ends where its arguments are a whole JSON object and something else has begun, or with the answer: the pieces
-    of parallel calls may come mixed.
+    It ends once its arguments are a whole JSON object and another item has begun, or with the answer, since the pieces
+    of parallel calls may alternate.
     """
 
     def __init__(self, place: ItemPlace, first: ToolCallDelta) -> None:

@@ -1,8 +1,8 @@
 """OpenAI's Responses API on a WebSocket: `response.create` comes, the same events go as over HTTP, one a message.
 
 Each `stream_id`, and its absence, is a lane with one response at a time. OpenAI's API has no message that cancels one;
-`response.cancel` with the lane's `stream_id` is ours. The last response is kept for `previous_response_id`, and with
-`generate: false` it is one that has nothing but its input.
+`response.cancel` with the lane's `stream_id` is ours. The last response is kept for `previous_response_id`. With
+`generate: false`, a response has only its input.
 """
 
 from typing import Final
@@ -76,7 +76,7 @@ class ResponsesConversation(Conversation):
         try:
             self._ask(envelope, message, body)
         except TgError:
-            # As OpenAI's: nothing goes on from a response once a request that did has failed.
+            # As in OpenAI's API, a response cannot be continued once a request that continued it has failed.
             self._last.forget(body.previous_response_id)
             raise
 
@@ -102,7 +102,7 @@ class ResponsesConversation(Conversation):
 
         draft = ResponseDraft(request, found.model or body.model or "")
         writer = FrameWriter(draft, lane, keep, lambda: self._last.forget(previous))
-        # A response of nothing but its input: something to go on from, which costs no model.
+        # A response that has only its input: later requests can continue from it, and no model is asked.
         if envelope.generate is False:
             socket.send(writer.end())
             return

@@ -107,13 +107,13 @@ class Responses(Dialect):
 
 
 async def _go_on(call: Call, body: RequestBody, waits: WaitTerms | None) -> Ask:
-    """What needs what is kept, or runs in the background."""
+    """Parse a request that needs a kept response, or that runs in the background."""
     previous = body.previous_response_id
     earlier = () if previous is None else await recall_items(call.kept, previous)
     items = (*earlier, *await resolve_references(call.kept, list_items(body), earlier))
     if earlier or refers(list_items(body)):
         body = msgspec.structs.replace(body, input=items)
-    # Who reads it comes on another connection, so it is always kept.
+    # Its readers come on other connections, so it is always kept.
     if body.background:
         body = msgspec.structs.replace(body, store=True)
     return _make_ask(call, body, items, len(earlier), waits)
@@ -133,7 +133,7 @@ def _make_ask(
     draft = ResponseDraft(request, found.model or body.model or "")
     headers = show_ignored(DIALECT, request.ignored)
     if body.background:
-        # Before a model is asked: what is too large to be kept shall cost nothing.
+        # Check before asking a model, so that a conversation that is too large to keep costs nothing.
         check_items(items)
         waiting = make_waiting(body, items, earlier, draft.born, waits) if waits and body.flexible else None
         return _ask_in_background(found, draft, request, items, waiting)

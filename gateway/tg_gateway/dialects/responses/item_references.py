@@ -52,7 +52,7 @@ async def resolve_references(
         if item.type == REFERENCE:
             name, place = item.id or "", f"input[{number}].id"
             if name in named:
-                # A body of a few bytes for each reference would become one of megabytes for each.
+                # Otherwise each reference of a few bytes could grow to megabytes.
                 raise InvalidParameter("an item is referred to once: leave out the repeated references", place)
             named.add(name)
             resolved.append(await _resolve(kept, name, place, found))

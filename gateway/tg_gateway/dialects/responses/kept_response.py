@@ -1,4 +1,4 @@
-"""A response that has ended -> what is kept of it -> the response, its items and its events, for later requests."""
+"""A response that has ended -> its kept record -> the response, its items and its events, for later requests."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,7 +108,7 @@ def make_keep(draft: ResponseDraft, items: tuple[InputItem, ...], events: Sequen
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """What is kept of a response, once it has ended. It is no function inside another: those cannot be pickled."""
+    """Makes the record that is kept of an ended response. A class and not a closure, so that it can be pickled."""
 
     draft: ResponseDraft
     items: tuple[InputItem, ...]

@@ -1,4 +1,4 @@
-"""A response that ended on a WebSocket -> what comes before the next request that goes on from it.
+"""A response that ended on a WebSocket -> the conversation of the next request that continues from it.
 
 OpenAI's API keeps as much, without `store`: the socket's last response, as long as the socket is open.
 """

@@ -21,7 +21,7 @@ _MIXED: Final = "the model went on with a tool call after it was complete"
 class OutputDraft:
     """All items of an answer while the model writes them.
 
-    Only one item is told at a time. What comes for a later one waits until those before it are whole.
+    Only one item is sent at a time. Pieces of a later item wait until the items before it are whole.
 
     Args:
         response: the response's id without its prefix.
@@ -66,7 +66,7 @@ class OutputDraft:
         """More text of the `open_message`; the caller tells it. Raises TooLarge as `add`."""
         self._size += len(text)
         if self._size > MAX_ANSWER_BYTES:
-            # For its error: the size is counted already.
+            # Called for its size check alone; the caller has sent the text.
             self._grow(0)
         message.add_emitted(text)
 
@@ -77,7 +77,7 @@ class OutputDraft:
         self._telling = len(self._items)
 
     def make_items(self) -> tuple[OutputItem, ...]:
-        """The items that were told, as far as they were; one that has not ended is incomplete."""
+        """The items as far as they were sent; an item that has not ended is incomplete."""
         begun = (item for item in self._items if item.begun)
         return tuple(item.make_item("incomplete" if item.status == "in_progress" else item.status) for item in begun)
 

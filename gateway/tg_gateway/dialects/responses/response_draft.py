@@ -52,7 +52,7 @@ _INCOMPLETE: Final = {
 
 
 class Birth(msgspec.Struct, frozen=True):
-    """What of a response is made up when it is created.
+    """What the gateway chooses when it creates a response.
 
     Attributes:
         number: in the ids of the response and of its items.
@@ -69,11 +69,11 @@ class ResponseDraft:
     Args:
         request: what was asked.
         model: the name of the model that answers.
-        born: what it was first, of one that has waited; None = it is new.
+        born: the first `Birth` of a response that has waited; None = the response is new.
 
     Attributes:
         output: its items.
-        response: as it was told last; its long fields are marks.
+        response: the response as it was sent last; marks stand for its long fields.
         long_fields: what the marks stand for.
         born: its number, and when it was created.
         streamed: whether the client asked for its events.

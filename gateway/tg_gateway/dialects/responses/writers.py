@@ -208,7 +208,7 @@ class BodyWriter(WholeWriter[TextCompletionResponse]):
 
     @override
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        # Nobody reads these events, but the draft moves on with them.
+        # These events are not sent, but making them updates the draft.
         for record in records:
             for _ in self._draft.add(record):
                 pass

@@ -45,10 +45,10 @@ def read_generation(
 
 
 def may_ask(found: FoundModel, feature: Feature) -> bool:
-    """Whether to ask a model for what TGI does without being asked.
+    """Whether to ask a model for what TGI does by default.
 
-    A model whose features nobody knows yet is asked like TGI: it refuses by name what it lacks, and nothing is changed
-    in silence. A plain peer is never asked.
+    A model whose features are not known yet is asked, like TGI: it refuses by name what it lacks, and nothing changes
+    silently. A plain peer is never asked.
     """
     return feature in found.features or not (found.features or found.route.plain)
 
@@ -116,7 +116,7 @@ def _read_sampling(parameters: GenerationParameters, found: FoundModel, *, strea
         frequency_penalty=parameters.frequency_penalty,
         repetition_penalty=parameters.repetition_penalty,
         logprobs=logprobs,
-        # All answers are told, and the best of them is chosen here.
+        # Ask for all answers: the best one is chosen here.
         n=parameters.answers,
         end_token=logprobs is not None and "end_token" in found.features,
         prompt_logprobs=0 if parameters.decoder_input_details else None,

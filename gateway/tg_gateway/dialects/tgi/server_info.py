@@ -1,4 +1,4 @@
-"""What can be asked -> what TGI says of itself: `/info`, and whether it is of use."""
+"""The catalogue -> what TGI reports of itself: `/info`, and the probe `/`."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -16,7 +16,7 @@ from tg_schema.sampling import MAX_CHOICES
 
 ROUTER: Final = "tokengrid"
 LIMITS_SECONDS: Final = 5.0
-"""A provider that takes longer to tell its limits is not waited for."""
+"""Timeout of asking a provider for its limits; after it they count as unknown."""
 
 
 class ServerInfo(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ class TokenTexts:
         return text
 
     def end(self) -> str:
-        """What the text ends with if it ends within a character: U+FFFD."""
+        """The rest of a text that ends within a character: U+FFFD, else ""."""
         return self._utf8.decode(b"", final=True)
 
 
@@ -48,7 +48,7 @@ def make_tokens(tokens: Sequence[RecordToken], whole: str) -> tuple[Token, ...]:
     """The tokens of an answer with this text."""
     texts = TokenTexts()
     made = [make_token(token, texts.decode(token)) for token in tokens]
-    # A text that ends within a character says so, and that is its last token's; only the end token may follow.
+    # If the text ends within a character, its U+FFFD belongs to the last token; only the end token may follow.
     place = next((place for place in range(len(made) - 1, -1, -1) if not made[place].special), None)
     if place is not None:
         text = made[place].text + (texts.end() if whole.endswith(_HALF) else "")
