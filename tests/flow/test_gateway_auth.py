@@ -156,7 +156,7 @@ def test_when_a_token_is_asked_for(config: GatewayConfig, required: bool) -> Non
         (GatewayConfig(host="::"), "without any key"),
         (GatewayConfig(host=""), "without any key"),
         (GatewayConfig(host="gateway.example"), "without any key"),
-        (GatewayConfig(auth="on"), 'nobody could ask; add .* or write auth = "auto"'),
+        (GatewayConfig(auth="on"), 'needs a key; add .* or write auth = "auto"'),
         (GatewayConfig(keys=(ApiKey(name="x", sha256="plain token"),)), "64 hexadecimal digits"),
     ],
 )

@@ -194,7 +194,7 @@ async def test_an_answer_without_end_makes_the_stream_incomplete() -> None:
 
 @pytest.mark.parametrize(("service", "n"), [(HasN([LlmChunk("a", index=2)]), 2), (AnswersLlm([LlmChunk(index=1)]), 1)])
 async def test_an_answer_that_nobody_asked_for_is_an_error(service: LlmService, n: int) -> None:
-    with pytest.raises(ProtocolError, match=f"none of the {n}"):
+    with pytest.raises(ProtocolError, match=f"beyond the {n}"):
         await ask(service, asked(n=n))
 
 
