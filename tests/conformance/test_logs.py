@@ -144,3 +144,13 @@ async def test_what_is_no_position_is_refused(bus: Bus, kept: str, position: str
     with pytest.raises(BadRequest):
         async with bus.follow(kept, position):
             pass
+
+
+async def test_who_reads_on_behind_the_last_entry_of_an_erased_log_is_told_of_its_end(bus: Bus, kept: str) -> None:
+    position = await bus.append(kept, b"last", {})
+    await bus.erase(kept)
+    # As by a writer that has not heard of it.
+    await bus.append(kept, b"late", {})
+    async with asyncio.timeout(DEADLINE), bus.follow(kept, position) as entries:
+        with pytest.raises(StopAsyncIteration):
+            await anext(entries)
