@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.envoy.http2_peer import BEGINNING, connected, echo_server, message, opened
+from tests.envoy.http2_peer import BEGINNING, ECHO, MAX_MESSAGE, connected, echo, echo_server, message, opened
 from tests.until import until
-from tg_gateway.envoy.grpc_server import GrpcServer
-from tg_gateway.envoy.http2_connection import CONNECTION_WINDOW, MAX_IDLE_FRAMES, MAX_SETTINGS
+from tg_gateway.envoy.grpc_call import GrpcCall
+from tg_gateway.envoy.grpc_server import GrpcServer, serve_grpc
+from tg_gateway.envoy.http2_connection import CONNECTION_WINDOW, MAX_IDLE_FRAMES, MAX_SETTINGS, MAX_STREAMS
 from tg_gateway.envoy.http2_frames import (
     ACK,
     CONTINUATION,
@@ -216,6 +217,32 @@ async def test_calls_that_are_reset_at_once_leave_nothing(world: World) -> None:
         await peer.send(opened(100_001) + write_frame(DATA, END_STREAM, 100_001, message(b"on")))
         assert (await peer.next(DATA))[3] == message(b"on")
         await until(lambda: not server.calls)
+
+
+async def test_calls_that_are_reset_and_whose_tasks_go_on_leave_no_room_for_more() -> None:
+    gate = asyncio.Event()
+
+    async def linger(_: GrpcCall) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await gate.wait()
+
+    server = GrpcServer({ECHO: echo, "/t/linger": linger}, MAX_MESSAGE)
+    async with asyncio.timeout(60), serve_grpc(server, "127.0.0.1:0", 0) as address, connected(address) as peer:
+        reading = asyncio.ensure_future(peer.next(RST_STREAM))
+        numbers = range(1, 2 * MAX_STREAMS, 2)
+        await peer.send(b"".join(opened(number, "/t/linger") for number in numbers))
+        await until(lambda: server.calls == MAX_STREAMS)
+        await peer.send(b"".join(write_frame(RST_STREAM, 0, number, NOTHING) for number in numbers))
+        # The streams are over, their tasks are not.
+        last = numbers[-1] + 2
+        await peer.send(opened(last))
+        assert (await reading)[2:] == (last, int(ErrorCode.REFUSED_STREAM).to_bytes(4))
+        gate.set()
+        await until(lambda: not server.calls)
+        await peer.send(opened(last + 2) + write_frame(DATA, END_STREAM, last + 2, message(b"on")))
+        assert (await peer.next(DATA))[3] == message(b"on")
 
 
 async def test_who_reads_nothing_loses_the_connection(world: World) -> None:

@@ -228,6 +228,26 @@ def test_a_block_that_was_known_is_read_again_after_a_change_of_the_table() -> N
     assert peer.goaways == [(21, ErrorCode.COMPRESSION_ERROR)]
 
 
+def test_a_block_that_was_known_is_read_again_where_a_new_entry_takes_the_place_of_an_old_one() -> None:
+    peer = ModelPeer()
+    # A table with room for one entry.
+    for at, block in enumerate(
+        (b"\x3f\x03\x40\x01n\x01a", b"\xbe", b"\x40\x01n\x01b", b"\xbe", b"\x40\x01n\x01a", b"\xbe")
+    ):
+        peer.open(2 * at + 1, END_HEADERS, block)
+    assert [fields[b"n"] for fields in peer.fields.values()] == [b"a", b"a", b"b", b"b", b"a", b"a"]
+
+
+def test_a_block_that_sets_the_tables_size_sets_it_each_time() -> None:
+    peer = ModelPeer()
+    none, some = b"\x20" + BLOCK, b"\x3f\xe1\x1f" + BLOCK
+    for at, block in enumerate((none, some, none, b"\x40\x01n\x01a")):
+        peer.open(2 * at + 1, END_HEADERS, block)
+    # There is no room for an entry again.
+    peer.open(9, END_HEADERS, b"\xbe")
+    assert peer.goaways == [(7, ErrorCode.COMPRESSION_ERROR)]
+
+
 def test_no_more_blocks_than_some_are_remembered() -> None:
     reader = HeaderReader()
     tracemalloc.start()
@@ -290,6 +310,12 @@ def test_no_more_streams_than_were_told_may_be_open() -> None:
     peer.send(write_frame(RST_STREAM, 0, 1, bytes(4)))
     assert peer.open(late + 2) == []
     assert late + 2 in peer.takers
+
+
+def test_the_last_of_all_numbers_may_be_opened() -> None:
+    peer = ModelPeer()
+    assert peer.open(MAX_WINDOW) == []
+    assert MAX_WINDOW in peer.takers
 
 
 def test_a_goaway_says_what_was_taken() -> None:

@@ -184,6 +184,15 @@ def test_those_that_wait_for_the_connection_go_on_in_their_order() -> None:
     assert peer.got[5] == b"\0"
 
 
+def test_a_setting_after_the_window_does_not_change_it() -> None:
+    peer = ModelPeer(0)
+    peer.open(1)
+    peer.takers[1].stream.send(bytes(100))
+    peer.may_get[1] = 10
+    peer.send(write_frame(4, 0, 0, b"\x00\x04" + (10).to_bytes(4) + b"\x00\x05" + (16_384).to_bytes(4)))
+    assert len(peer.got[1]) == 10
+
+
 @pytest.mark.parametrize("order", [(5, 10), (10, 5)])
 def test_of_two_initial_windows_in_a_frame_the_last_one_counts(order: tuple[int, int]) -> None:
     peer = ModelPeer(0)
