@@ -43,10 +43,22 @@ def test_what_is_shared_with_a_prompt_in_flight(used: int, matched: int, shared:
     assert (active.shared_blocks(Fingerprint(TWENTY), matched), len(active)) == ((0, 0), 0)
 
 
+@pytest.mark.parametrize(
+    ("used", "matched", "shared"),
+    [(0, 19, 0), (1, 0, 1), (1, 3, 3), (1, 4, 1), (4, 0, 4), (4, 15, 15), (4, 19, 4), (16, 3, 16), (20, 19, 19)],
+)
+def test_what_others_still_use_of_a_prompt_that_ended(used: int, matched: int, shared: int) -> None:
+    """It had twenty blocks. Others use a beginning, as far as what was cached if no mark says otherwise."""
+    active = ActivePrefixes()
+    active.use(marks_of(Fingerprint(TWENTY[:used])))
+    assert active.still_used(marks_of(Fingerprint(TWENTY)), matched) == shared
+
+
 def full(name: str, *, users: int) -> ServerState:
     """A cache of 10,000 tokens, of which 9,500 are in use; it has the twenty blocks, with so many users."""
-    state = server(name, LoadReport(0.0, kv_usage=0.95, block_tokens=16, blocks=625), request(tokens=9_500))
+    state = server(name, None, request(tokens=9_500))
     state.start(None, 9_500)
+    state.observe(LoadReport(0.0, kv_usage=0.95, block_tokens=16, blocks=625))
     state.prefixes.add(Fingerprint(TWENTY))
     for _ in range(users):
         state.active.use(marks_of(Fingerprint(TWENTY)))

@@ -62,3 +62,17 @@ class ActivePrefixes:
                 return 0, 0
             bits -= _LEVEL_BITS
         return (matched if bits == last else 1 << bits), count
+
+    def still_used(self, marks: tuple[int, ...], matched: int) -> int:
+        """About how many blocks of a prompt that ended other requests use.
+
+        Args:
+            marks: of the prompt.
+            matched: blocks of it that were cached when it came: probably those that it has in common with others.
+        """
+        users = self.users
+        for level in range(len(marks) - 1, -1, -1):
+            if marks[level] in users:
+                known = 1 << _LEVEL_BITS * level
+                return matched if known <= matched < known << _LEVEL_BITS else known
+        return 0

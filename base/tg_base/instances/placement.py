@@ -179,8 +179,15 @@ class Placement:
             server.start(self.adapter, self.uncached_tokens, self.room)
         else:
             self._estimates.end(self._model, self.first_at)
-        server.release(self.adapter, self.prompt_tokens, self.uncached_tokens, self.expected_tokens, self._marks)
         lesson = learnt or self._lesson(usage, now, server)
+        server.release(
+            self.adapter,
+            self.prompt_tokens,
+            self.uncached_tokens,
+            self.expected_tokens,
+            self._marks,
+            answered=0 if lesson is None else lesson.tokens,
+        )
         if lesson is not None:
             self._note_adapter(now)
         if self.listener is not None:

@@ -46,6 +46,7 @@ class ServerState:
     __slots__ = (
         "_reported_tokens",
         "_sent_back_tokens",
+        "_unreported_tokens",
         "_unseen",
         "_unseen_since",
         "active",
@@ -89,6 +90,7 @@ class ServerState:
         self.cache_tokens: int | None = None
         self._reported_tokens: float | None = None
         self._sent_back_tokens = 0.0
+        self._unreported_tokens = 0.0
 
     @property
     def queued(self) -> int:
@@ -104,10 +106,17 @@ class ServerState:
 
     @property
     def used_tokens(self) -> float:
-        """Tokens of the KV cache that are in use or wait for room: as told and ours since; else our own alone."""
-        # Blocks that requests share are in the report alone. Prompts not computed yet may be missing there.
+        """Tokens of the KV cache that are in use or wait for room: as told, with ours since; else our own alone.
+
+        What was placed since the report counts, what ended since does not. Of what had no first token then, that counts
+        which waited for room: the rest is in the report.
+        """
+        # Blocks that requests share are in the report alone.
         reported = self._reported_tokens
-        return self.kv_tokens if reported is None else reported + self._sent_back_tokens + self.room_tokens
+        if reported is None:
+            return self.kv_tokens
+        used = reported + self._sent_back_tokens + self._unreported_tokens
+        return max(used, 0.0)
 
     @property
     def active_adapters(self) -> AbstractSet[str]:
@@ -138,6 +147,7 @@ class ServerState:
             self.cache_tokens = tokens = report.blocks * report.block_tokens
             self._reported_tokens = None if report.kv_usage is None else report.kv_usage * tokens
             self._sent_back_tokens = self._count_sent_back(report)
+            self._unreported_tokens = self._count_unreported(report)
             if self.prefixes.capacity != (blocks := max(tokens // BLOCK_TOKENS, 1)):
                 self.prefixes.resize(blocks)
 
@@ -191,6 +201,7 @@ class ServerState:
         self._unseen += 1
         self.uncached_tokens += uncached
         self.room_tokens += room
+        self._unreported_tokens += room
         self.active.use(marks)
         self.prompt_tokens += request.prompt_tokens
         self.output_tokens += expected
@@ -237,12 +248,21 @@ class ServerState:
         self._weigh()
 
     def release(
-        self, adapter: str | None, prompt_tokens: int, uncached: int, expected: int, marks: tuple[int, ...] = ()
+        self,
+        adapter: str | None,
+        prompt_tokens: int,
+        uncached: int,
+        expected: int,
+        marks: tuple[int, ...] = (),
+        *,
+        answered: int = 0,
     ) -> None:
-        """Count the end of a request that has started, with what it was placed with."""
+        """Count the end of a request that has started, with what it was placed with, and the tokens of its answer."""
         self.requests -= 1
         self.kv_tokens -= uncached + expected
         self.active.end(marks)
+        still_used = self.active.still_used(marks, (prompt_tokens - uncached) // BLOCK_TOKENS)
+        self._unreported_tokens -= max(prompt_tokens - BLOCK_TOKENS * still_used, 0) + answered
         self._weigh()
         self.prompt_tokens -= prompt_tokens
         self.output_tokens -= expected
@@ -271,6 +291,12 @@ class ServerState:
         if self._reported_tokens is None or not report.queued or not report.running:
             return 0.0
         return max(report.queued - self.unstarted, 0) * self._reported_tokens / report.running
+
+    def _count_unreported(self, report: LoadReport) -> float:
+        """Tokens of prompts that wait for room, and so are not among those in use. Servers take prompts in order."""
+        if report.queued is None or not self.unstarted:
+            return self.room_tokens
+        return self.room_tokens * min(report.queued / self.unstarted, 1.0)
 
     def _count_slots(self) -> None:
         slots = self.adapters.slots
