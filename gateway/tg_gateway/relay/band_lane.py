@@ -16,7 +16,8 @@ MIN_PAUSE_SECONDS: Final = 0.5
 MAX_HELD_MESSAGES: Final = 64
 """Of one model, whose keys are over their limits: beyond it nothing more is taken until one is let go."""
 MAX_KEY_SHARE: Final = 0.5
-"""Of these, and of the bytes that pause, of one key: beyond it all of that key is given back to the band for a while, and others are taken."""
+"""Of these, and of the bytes that pause, of one key. Beyond it what comes of that key is given back to the band for a
+while, and others are taken."""
 MAX_AWAY_BYTES: Final = 256 * 1024 * 1024
 """Of messages of one model that are given back so: the broker sends each of them again."""
 PAUSED_TASK_BYTES: Final = 16 * 1024
