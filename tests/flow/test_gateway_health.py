@@ -167,17 +167,20 @@ async def test_one_line_in_the_log_for_each_request() -> None:
 async def test_what_monitors_ask_for_is_told_at_debug_where_it_succeeds() -> None:
     with capture_logs() as logs:
         async with open_gateway() as it:
-            await it.bus.aclose()
             for method, path in (
-                *[("GET", path) for path in ("/health", "/ready", "/metrics", "/ping", "/v1/models")],
+                *[("GET", path) for path in ("/health", "/metrics", "/ping", "/v1/models")],
                 ("HEAD", "/health"),
                 ("POST", "/metrics"),
+                ("GET", "/ready"),
             ):
+                # Not before the others: without a bus the processors are silent, and `/ping` fails soon after.
+                if path == "/ready":
+                    await it.bus.aclose()
                 async with it.http.request(method, path) as response:
                     await response.read()
     lines = [(line["log_level"], line["status"]) for line in logs if line["event"] == "gateway.request"]
     debug, info = ("debug", 200), "info"
-    assert lines == [debug, (info, 503), debug, debug, (info, 200), debug, (info, 405)]
+    assert lines == [debug, debug, debug, (info, 200), debug, (info, 405), (info, 503)]
 
 
 @pytest.mark.parametrize(
