@@ -1,22 +1,14 @@
 """Responses that wait, of keys that share a model: what one of them may not ask for now holds up none of the others."""
 
-import hashlib
-
 from msgspec.structs import replace
 
 from tests.flow.background_asking import poll
-from tests.flow.waiting_band import FLEX, ask, count_band, count_returned, open_band
+from tests.flow.waiting_band import FLEX, ask, count_band, count_returned, make_key, open_band
 from tests.until import until
-from tg_base.config import ApiKey
 from tg_gateway.access import Limits
 from tg_gateway.relay.band_lane import MAX_HELD_MESSAGES, MAX_KEY_SHARE
 
 NARROW, WIDE = "narrow-token", "wide-token"
-
-
-def make_key(token: str, requests: int = 0) -> ApiKey:
-    """A key that may ask so often in a minute."""
-    return ApiKey(name=token, sha256=hashlib.sha256(token.encode()).hexdigest(), requests_per_minute=requests)
 
 
 async def test_a_key_over_its_limits_does_not_keep_others_waiting() -> None:

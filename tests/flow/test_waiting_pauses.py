@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tests.flow.background_asking import poll
 from tests.flow.open_gateway import CONFIG
-from tests.flow.waiting_band import FLEX, ONCE, Band, BusyLlm, ask, count_band, open_band, serve
+from tests.flow.waiting_band import FLEX, ONCE, Band, BusyLlm, ask, count_band, make_key, open_band, serve
 from tests.observed_calls import observe_calls
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
@@ -77,14 +77,18 @@ async def test_nobody_waits_for_the_pause_of_another_one() -> None:
 async def test_what_pauses_is_bounded_and_begins_before_what_it_keeps_waiting() -> None:
     bus, llm = MemoryBus(), CutLlm()
     async with serve(bus, llm), AsyncExitStack() as stack:
-        client = await Band(llm, bus, stack).open_gateway(limits=Limits(attempt_pause=1.0, paused_bytes=1))
+        keys = make_key("made-token"), make_key("other-token")
+        limits = Limits(attempt_pause=1.0, paused_bytes=1)
+        client = await Band(llm, bus, stack).open_gateway(replace(FLEX, keys=keys), limits)
+        # What one key may have here is less: of the same one it would be given back.
+        client, another = (client.with_options(api_key=key.name) for key in keys)
         taken = count_band("taken")
         made = await ask(client, "made", extra_body={"max_attempts": 2})
         await until(lambda: count_band("taken") == taken + 2)
         llm.steps.release()
-        other = await ask(client, "other")
+        other = await ask(another, "other")
         assert (await poll(client, made.id)).status == "failed"
-        assert (await poll(client, other.id)).status == "completed"
+        assert (await poll(another, other.id)).status == "completed"
         assert llm.order == ["made", "made", "other"]
 
 

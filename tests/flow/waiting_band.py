@@ -1,6 +1,7 @@
 """A model with one slot and the gateways of one bus, for responses of the tier "flex"."""
 
 import asyncio
+import hashlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,7 +24,7 @@ from tg_base.bus import Bus, Delivery
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.client.shared_time import SharedTime
-from tg_base.config import GatewayConfig
+from tg_base.config import ApiKey, GatewayConfig
 from tg_base.llm import LlmChunk, ProviderOptions
 from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
@@ -40,6 +41,11 @@ ONCE: dict[str, Any] = {"max_attempts": 1}
 NO_PAUSE = Limits(attempt_pause=0.0)
 """Lost attempts are made again at once."""
 FLEX = GatewayConfig(port=0, drain=0.05, max_wait=3600)
+
+
+def make_key(token: str, requests: int = 0) -> ApiKey:
+    """A key that may ask so often in a minute; 0 = as often as it likes."""
+    return ApiKey(name=token, sha256=hashlib.sha256(token.encode()).hexdigest(), requests_per_minute=requests)
 
 
 class OneMessageBus(PassingBus):
