@@ -46,11 +46,8 @@ class Liveness:
     ) -> None:
         self.presence = Membership(timing, clock)
         self.time = time
-        self._bus = bus
-        self._inbox = inbox
-        self._controls = controls
-        self._timing = timing
-        self._clock = clock
+        self._bus, self._inbox, self._controls = bus, inbox, controls
+        self._timing, self._clock = timing, clock
         self._ask_at = -math.inf
         self._echo = Echo(bus, topics.presence, clock, timing.interval)
         self._inbox_echo = Echo(bus, inbox.topic, clock, timing.interval)
