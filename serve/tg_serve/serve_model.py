@@ -80,10 +80,10 @@ def read_order(
     log_level: LogLevel,
     **engine: Any,
 ) -> ServeOptions:
-    """What the words of the command mean.
+    """The options of `tg-serve` that the command's arguments stand for.
 
     Raises:
-        UsageError: they mean nothing here; it says what to write.
+        UsageError: an argument has no meaning here; the message says what to write.
     """
     for name, instead in _ENGINE_ALONE.items():
         if engine[name] is not None:

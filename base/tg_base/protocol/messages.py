@@ -189,8 +189,8 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
         loading: whether a request waits until its model is loaded.
         adapters: the LoRA adapters that can be asked for, and where each is from.
         number: which announcement of its process this is; -1 = not the record of a process.
-        base: the announcement that this one builds on. It is complete for whoever knows `base` or a later one; -1 = for
-            all.
+        base: the number of the announcement that this one adds to. A reader needs `base` or a later one to know the
+            whole state. -1 = this one has the whole state.
         services: what each processor of the process serves, if that has changed since `base`.
         gone: the ids of processors that have ended since `base`.
     """

@@ -6,13 +6,13 @@ from time import monotonic
 import structlog
 
 QUIET_SECONDS = 10.0
-"""After a line at the level `warning`; what ends meanwhile is counted, and has its line at `debug`."""
+"""After a warning, further faults are only counted for this long, and logged at `debug`."""
 _TLS_HANDSHAKE = 0x16
 _log = structlog.stdlib.get_logger("tg.envoy")
 
 
 def explain_beginning(data: bytes) -> str:
-    """What a peer speaks that does not begin as HTTP/2 does, by the first of its bytes, and what to do."""
+    """Which protocol a peer speaks in place of HTTP/2, judged by its first byte, and what to do about it."""
     if data[0] == _TLS_HANDSHAKE:
         return (
             "the peer speaks TLS, and this port serves HTTP/2 without TLS; "
@@ -27,7 +27,7 @@ def explain_beginning(data: bytes) -> str:
 
 
 class FaultLog:
-    """Tells of the connections of one server. Nothing that a peer has sent is in a line.
+    """Logs the connections of one server that end by a fault. A line contains nothing that the peer has sent.
 
     Args:
         clock: in seconds; it may only rise.

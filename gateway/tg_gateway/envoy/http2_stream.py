@@ -41,7 +41,7 @@ class Receiver(Protocol):
 
 
 class _Nobody(Receiver):
-    """Whom a stream has that is over: nothing comes any more."""
+    """The receiver of a stream that is over: it ignores everything."""
 
     held = 0
 

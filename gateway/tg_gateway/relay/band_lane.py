@@ -16,12 +16,12 @@ MIN_PAUSE_SECONDS: Final = 0.5
 MAX_HELD_MESSAGES: Final = 64
 """Of one model, whose keys are over their limits: beyond it nothing more is taken until one is let go."""
 MAX_KEY_SHARE: Final = 0.5
-"""Of these, and of the bytes that pause, of one key. Beyond it what comes of that key is given back to the band for a
-while, and others are taken."""
+"""One key's share of the held messages, and of the paused bytes. Beyond it that key's next messages are returned to the
+band for a while, so that those of other keys are taken."""
 MAX_AWAY_BYTES: Final = 256 * 1024 * 1024
-"""Of messages of one model that are given back so: the broker sends each of them again."""
+"""Messages of one model that are returned in this way. The broker sends each of them again."""
 PAUSED_TASK_BYTES: Final = 16 * 1024
-"""That each one which pauses, or is given back, counts besides its message."""
+"""Counted for each paused or returned message, besides its body."""
 
 
 @dataclass(slots=True)

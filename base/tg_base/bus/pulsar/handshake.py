@@ -68,7 +68,7 @@ def find_refusal(
         tls: whether the client uses TLS.
         authorities: PEM file of the authorities whose certificates are trusted; None = the public ones.
         timeout: seconds for each of connecting, the handshake of TLS, and a reply.
-        opening: a command of `wire` that is sent once we are taken: that which the client was refused.
+        opening: a command of `wire` to send after a successful handshake: the one that the client was refused.
     """
     try:
         context = ssl.create_default_context(cafile=authorities) if tls else None
@@ -109,7 +109,7 @@ def _read_reply(reply: bytes, token: str | None, *, tls: bool) -> Refusal | None
 
 
 def _read_opened(reply: bytes) -> Refusal | None:
-    """What the client takes for a passing error, and tries again until its time is over."""
+    """The refusal of an opening, where it is an error that the client retries until its timeout."""
     error = read_error(reply)
     if error is None:
         return None

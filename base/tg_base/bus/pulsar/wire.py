@@ -1,4 +1,4 @@
-"""Commands of Pulsar's own protocol <-> bytes: the few that are asked where the client library does not say why.
+"""Commands of Pulsar's own protocol <-> bytes: those that find out why the client library could not open something.
 
 The numbers are those of PulsarApi.proto: a command is in the field of `BaseCommand` that has the number of its type.
 """
@@ -14,7 +14,7 @@ _ERROR: Final = 14
 _SHARED, _EARLIEST = 1, 1
 """`CommandSubscribe.SubType`, `CommandSubscribe.InitialPosition`."""
 _PROTOCOL_VERSION: Final = 19
-"""Of Pulsar 2.10; a broker takes any, and uses the lower of both."""
+"""The version of Pulsar 2.10. A broker accepts any version, and uses the lower of the two."""
 MAX_REPLY_BYTES: Final = 16 * 1024
 _VARINT, _BYTES = 0, 2
 
@@ -57,7 +57,7 @@ def receive_reply(connection: socket.socket) -> bytes:
 
 
 def read_error(reply: bytes) -> ServerError | None:
-    """The error that a reply says; None of any other reply."""
+    """The error in a reply; None for any other reply."""
     try:
         found = dict(_fields(reply[8:])).get(_ERROR)
         fields = dict(_fields(found)) if isinstance(found, bytes) else {}
@@ -77,7 +77,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Number and value of each field of a protobuf message.
 
     Raises:
-        IndexError, ValueError: it is none.
+        IndexError, ValueError: the bytes are not a protobuf message.
     """
     at = 0
     while at < len(message):
@@ -89,7 +89,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             yield tag >> 3, message[at : at + value]
             at += value
         else:
-            raise ValueError("no other type is in these commands")
+            raise ValueError("these commands have no other wire type")
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
