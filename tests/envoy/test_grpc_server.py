@@ -304,7 +304,7 @@ async def test_answers_to_a_caller_that_is_gone_log_nothing(caplog: pytest.LogCa
 async def test_where_a_server_listens(listen: str, taken: tuple[str, ...]) -> None:
     first, second = (GrpcServer({ECHO: echo}, MAX_MESSAGE) for _ in range(2))
     if not socket.has_dualstack_ipv6():
-        with pytest.raises(OSError, match="(?i)address"):
+        with pytest.raises(OSError, match=r"(?i)address"):
             await serve_grpc(first, f"{listen}:0", 0).__aenter__()
         return
     async with asyncio.timeout(60), serve_grpc(first, f"{listen}:0", 0) as address:

@@ -39,8 +39,8 @@ class Delivery(Protocol):
     def nack(self, after: float = 0.0) -> None:
         """Return the message: a member of the group, perhaps this one, gets it again within about half a second.
 
-        With `after`, the group gets it that many seconds later, or as soon as this member leaves. Meanwhile this process
-        does not keep its body.
+        With `after`, the group gets it that many seconds later, or as soon as this member leaves. This process does not
+        keep its body meanwhile.
 
         Does nothing if the message was acknowledged or returned, or if the bus keeps none: without a group, or on a
         non-persistent topic. Does not block.
