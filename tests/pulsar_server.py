@@ -221,9 +221,12 @@ class PulsarServer:
             self._create(f"namespaces/{TENANT}/{name}", {})
 
     def _create(self, path: str, body: object) -> None:
-        status = self._admin("PUT", path, body)
-        if status not in {200, 204, 409}:
-            raise RuntimeError(f"the broker refused to create {path}: status {status}\n{self._said()}")
+        end = time.monotonic() + READY_TIMEOUT
+        # A broker that is well may have a namespace's parent, made just before, not yet in every cache: 404 or 412.
+        while (status := self._admin("PUT", path, body)) not in {200, 204, 409}:
+            if time.monotonic() > end:
+                raise RuntimeError(f"the broker refused to create {path}: status {status}\n{self._said()}")
+            time.sleep(0.1)
 
     def _admin(self, method: str, path: str, body: object = None) -> int | None:
         data = None if body is None else json.dumps(body).encode()
