@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import openai
 import pytest
 from aiohttp import ClientSession
 from openai import AsyncOpenAI
@@ -12,10 +13,11 @@ from openai import AsyncOpenAI
 from tests.connected.pipeline import Part, Pipeline
 from tests.connected.test_kept_responses import sdk
 from tests.fakes.live_openai import MODEL, Generation, LiveOpenAi, told
-from tests.flow.background_asking import begin, client_of, gather, poll, until_told
+from tests.flow.background_asking import begin, client_of, gather, gather_until_cut, poll, until_told
 from tests.flow.open_gateway import ON_ANY_PORT
 from tests.flow.open_lmtp import Lmtp
 from tests.flow.responses_stream import check_stream
+from tests.pulsar_server import PulsarServer
 from tg_base.bus import open_bus
 from tg_base.client import Requestor
 from tg_base.config import Config, TextCompletionConfig
@@ -26,6 +28,8 @@ pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 
 SILENCE = 3.0
 """Seconds, in place of 15, after which a dead gateway's responses are said to have failed."""
+
+FULL = "backlog is full"
 
 
 @asynccontextmanager
@@ -176,3 +180,30 @@ async def killed(model: LiveOpenAi, first: Part, one: AsyncOpenAI, other: AsyncO
     assert (await other.responses.retrieve(name)).to_dict() == final
     assert (await other.responses.cancel(name)).to_dict() == final
     await asyncio.wait_for(generation.left.wait(), 30)
+
+
+@pytest.mark.parametrize("policy", ["producer_exception", "producer_request_hold"])
+async def test_a_log_over_its_quota_is_named_to_who_follows(
+    live_model: LiveOpenAi, line: Pipeline, pulsar: PulsarServer, policy: str
+) -> None:
+    """The gateway that makes it is killed; the log is full then, and the other gateway can end it no more."""
+    first, _ = await asyncio.gather(line.start("gateway"), line.start("text-completion"))
+    async with ClientSession() as http, impatient_gateway(line) as other, sdk(first) as one:
+        stream = await ask(one, "follow", stream=True)
+        name = await begin(stream)
+        await generating(live_model, "follow")
+        topic = Config().topics.kept(name).replace("://", "/")
+        url = f"{pulsar.admin_url}/admin/v2/{topic}/backlogQuota"
+        quota = {"limitSize": 100, "limitTime": -1, "policy": policy}
+        async with http.post(url, params={"backlogQuotaType": "destination_storage"}, json=quota) as answer:
+            assert answer.status == 204, await answer.text()
+        first.process.kill()
+        await first.stopped(10)
+        events = await gather_until_cut(await other.responses.retrieve(name, stream=True))
+        assert (events[-1]["type"], events[-1]["code"]) == ("error", "bus")
+        assert FULL in events[-1]["message"]
+        with pytest.raises(openai.InternalServerError, match=FULL):
+            await other.responses.retrieve(name)
+        async with http.delete(url, params={"backlogQuotaType": "destination_storage"}) as answer:
+            assert answer.status == 204, await answer.text()
+        assert (await poll(other, name)).status == "failed"

@@ -10,6 +10,8 @@ from tests.fakes.passing_bus import PassingBus
 from tg_base.bus import Bus, LogWriter
 from tg_schema.errors import BusError
 
+FULL = "the broker is full"
+
 
 class UnwritableBus(PassingBus):
     """Passes everything else to a real bus.
@@ -34,6 +36,12 @@ class UnwritableBus(PassingBus):
         self.refused = set()
 
     @override
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        if properties["kind"] in self.refused:
+            raise BusError(FULL)
+        return await super().append(topic, body, properties)
+
+    @override
     @asynccontextmanager
     async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
         self.names.append(topic.rpartition("tg-kept-")[2])
@@ -42,7 +50,7 @@ class UnwritableBus(PassingBus):
             async def append(_: str, body: bytes, properties: Mapping[str, str]) -> None:
                 if properties["kind"] in self.refused:
                     self.asked.set()
-                    raise BusError("the broker is full")
+                    raise BusError(FULL)
                 if properties["kind"] not in self.dropped:
                     await log.append(body, properties)
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.passing_bus import PassingBus
-from tests.fakes.unwritable_bus import UnwritableBus
+from tests.fakes.unwritable_bus import FULL, UnwritableBus
 from tests.flow.background_asking import (
     DEADLINE,
     MANY,
@@ -19,6 +19,7 @@ from tests.flow.background_asking import (
     begin,
     client_of,
     gather,
+    gather_until_cut,
     open_pair,
     poll,
     until_told,
@@ -99,6 +100,45 @@ async def test_whoever_reads_what_a_dead_gateway_left_says_that_it_failed() -> N
         # It was only suspended: it learns what was said of its responses, and stops.
         await asyncio.wait_for(llm.stopped.wait(), DEADLINE)
         assert (await one.responses.retrieve(name)).to_dict() == told[-1]["response"]
+
+
+async def test_whoever_follows_is_told_why_no_end_can_be_written() -> None:
+    """As over a full backlog: the gateway that makes it can write nothing, and the one that reads it no end."""
+    llm, bus = CountingLlm(), MemoryBus()
+    llm.step = asyncio.Semaphore(0)
+    mute, full = UnwritableBus(bus), UnwritableBus(bus)
+    async with (
+        open_gateway(llm=llm, bus=full, limits=Limits(silence=0.2)) as opened,
+        Requestor(mute, Topics(), queues=QUEUES) as requestor,
+        Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as writing,
+        client_of(writing) as one,
+        client_of(opened.gateway) as other,
+    ):
+        stream = await one.responses.create(model=MODEL, input=MANY, background=True, stream=True)
+        name = await begin(stream)
+        llm.step.release()
+        await until_told(stream)
+        mute.dropped, full.refused = {"part", "alive", "end"}, {"end"}
+        told = await gather_until_cut(await other.responses.retrieve(name, stream=True))
+        # Its number is that of the event before it, so that nothing is missed behind it.
+        number = told[-2]["sequence_number"]
+        error = {"type": "error", "code": "bus", "message": FULL, "param": None, "sequence_number": number}
+        assert told[-1] == error
+        with pytest.raises(openai.InternalServerError, match=FULL):
+            await other.responses.retrieve(name)
+        # The model is not stopped by that, and there is an end as soon as the broker takes one.
+        full.refused = set()
+        assert (await poll(other, name)).status == "failed"
+
+
+async def test_whoever_follows_is_told_that_the_response_was_deleted() -> None:
+    async with open_pair() as it:
+        name = await begin(await it.one.responses.create(model=MODEL, input=MANY, background=True, stream=True))
+        stream = await it.other.responses.retrieve(name, stream=True)
+        assert await begin(stream) == name
+        await it.one.responses.delete(name)
+        told = await gather_until_cut(stream)
+        assert (told[-1]["type"], told[-1]["code"]) == ("error", "response_not_found")
 
 
 async def test_too_many_events_are_not_kept_but_the_response_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,16 +182,26 @@ class HttpHandlers:
         headers = {"X-Request-Id": entry.request, **cors}
         opening = BodyStream(request, answer, headers, self._config.keep_alive, self._limits.write)
         with opening as body, _CutOnError(body, request):
-            # Close it now, not at some garbage collection: it may hold a subscription.
-            async with aclosing(answer.parts) as parts:
-                if request.method == "HEAD":
-                    body.send_head()
-                    return body
-                async for part in parts:
-                    body.send(part, last=False)
-                    await body.drain()
-            body.send(b"", last=True)
+            try:
+                await self._send_parts(request, answer, body)
+            except TgError as error:
+                if not body.started:
+                    raise
+                entry.end(200, error.type)
+                # Not its end: the client must not take what it has for the whole answer.
+                body.send(answer.fail(error), last=False)
         return body
+
+    async def _send_parts(self, request: web.Request, answer: StreamedAnswer, body: BodyStream) -> None:
+        # Close it now, not at some garbage collection: it may hold a subscription.
+        async with aclosing(answer.parts) as parts:
+            if request.method == "HEAD":
+                body.send_head()
+                return
+            async for part in parts:
+                body.send(part, last=False)
+                await body.drain()
+        body.send(b"", last=True)
 
     async def _ask_dialect(self, door: Door, entry: AccessLogEntry) -> Ask | Answer | StreamedAnswer:
         call = door.call

@@ -137,6 +137,8 @@ class AnswerStore:
                     elif log.waiting:
                         yield b""
                     else:
+                        # If the log takes no end, who asks next is told why, and not that it still runs.
+                        self._seen.note_silence(name, log.position)
                         await self.logs.declare_dead(name, log)
                     continue
                 log.add(entry)
@@ -161,7 +163,7 @@ class AnswerStore:
             try:
                 async with asyncio.timeout(self.logs.silence), aclosing(self._follow(name, log)) as parts:
                     async for _ in parts:
-                        pass
+                        self._seen.note_silence(name, log.position)
             except TimeoutError:
                 await self.logs.declare(name, "cancelled", claim=log.claim)
                 log = await self.logs.load(owner, name)

@@ -54,13 +54,21 @@ class SeenLogs:
         self._time = time
         self._seen: dict[str, tuple[str, float]] = {}
 
+    def note_silence(self, name: str, position: str) -> None:
+        """Somebody has watched it all the time: this entry is the last one since `silence` seconds."""
+        self._note(name, position, self._time() - self._silence)
+
     def is_silent(self, name: str, position: str) -> bool:
         """Whether this entry, the last one now, was the last one `silence` seconds ago too."""
         now = self._time()
-        last, since = self._seen.pop(name, ("", now))
+        last, since = self._seen.get(name, ("", now))
         if last != position:
             since = now
+        self._note(name, position, since)
+        return now - since >= self._silence
+
+    def _note(self, name: str, position: str, since: float) -> None:
+        self._seen.pop(name, None)
         self._seen[name] = position, since
         if len(self._seen) > MAX_SEEN_LOGS:
             del self._seen[next(iter(self._seen))]
-        return now - since >= self._silence

@@ -300,7 +300,7 @@ class PulsarBus(Bus):
         check_log(topic)
         self._check_size(body, properties)
         self._check_open()
-        return await in_time(self._off_loop(lambda: topic_log.append(self._client.handle, topic, body, properties)))
+        return await in_time(self._off_loop(lambda: self._client.append(topic, body, properties)))
 
     @override
     @asynccontextmanager

@@ -1,12 +1,13 @@
 """Broker -> client: the one client that a bus uses, and the reopening of the subscriptions that it has lost."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pulsar
 
+from tg_base.bus.pulsar import topic_log
 from tg_base.bus.pulsar.client import (
     OPERATION_TIMEOUT_SECONDS,
     Broker,
@@ -82,6 +83,13 @@ class SharedClient:
         self._check()
         try:
             return Producer.on(self.handle, topic)
+        except BusError as error:
+            raise self._broker.explain_producer(error, topic) from None
+
+    def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        """As `topic_log.append`; blocks."""
+        try:
+            return topic_log.append(self.handle, topic, body, properties)
         except BusError as error:
             raise self._broker.explain_producer(error, topic) from None
 

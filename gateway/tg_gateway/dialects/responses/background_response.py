@@ -7,6 +7,7 @@ even if the writer died before writing one.
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,6 +17,7 @@ from tg_gateway.dialects import KeptAnswers, Writer, server_sent_event
 from tg_gateway.dialects.answers import Answer, Background, Finish, KeptAnswer, StreamedAnswer, Waiting
 from tg_gateway.dialects.output import join_output
 from tg_gateway.dialects.responses.event_cutter import EventCutter
+from tg_gateway.dialects.responses.events import describe_stream_error
 from tg_gateway.dialects.responses.request import DIALECT
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
 from tg_gateway.dialects.responses.response_draft import Birth, ResponseDraft
@@ -165,14 +167,24 @@ def read_status(response: bytes) -> ResponseStatus:
 
 
 def stream_events(kept: KeptAnswers, response_id: str, after: int, headers: Mapping[str, str]) -> StreamedAnswer:
-    """The events with numbers over `after`, including later ones. Ends orderly, however the response ended."""
-    parts = _follow_events(kept, response_id, after)
-    return StreamedAnswer(parts, Writer.content_type, {**Writer.headers, **headers}, Writer.keep_alive)
+    """The events with numbers over `after`, including later ones. Ends orderly, however the response ended.
 
-
-async def _follow_events(kept: KeptAnswers, response_id: str, after: int) -> AsyncGenerator[bytes, None]:
+    If they cannot be read on, or an end cannot be written for a writer that is silent, the last event is `error`.
+    """
     # The log's parts are cut at any byte; a reader that goes on in the middle needs whole events.
     cutter = EventCutter(after)
+    parts, fail = _follow_events(kept, response_id, cutter), partial(_make_error_event, cutter)
+    return StreamedAnswer(parts, Writer.content_type, {**Writer.headers, **headers}, Writer.keep_alive, fail)
+
+
+def _make_error_event(cutter: EventCutter, error: TgError) -> bytes:
+    """Why nothing more is told; how the response stands is not known by that."""
+    # The number of the event before it: its reader goes on behind that one when it asks again.
+    data = b'%b,"sequence_number":%d}' % (encode(describe_stream_error(error))[:-1], cutter.last)
+    return server_sent_event(data, b"error")
+
+
+async def _follow_events(kept: KeptAnswers, response_id: str, cutter: EventCutter) -> AsyncGenerator[bytes, None]:
     async with aclosing(kept.follow(response_id)) as steps:
         async for step in steps:
             if isinstance(step, KeptAnswer) and step.cut:

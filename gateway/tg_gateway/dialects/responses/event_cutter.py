@@ -20,6 +20,11 @@ class EventCutter:
         self._after = after
         self._rest = b""
 
+    @property
+    def last(self) -> int:
+        """The number of the last event that its reader has."""
+        return max(self._after, self.number - 1)
+
     def drop_rest(self) -> None:
         """Forget the event that is not whole: nothing more comes of it."""
         self._rest = b""

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from tg_gateway.dialects.openai import describe_error
 from tg_gateway.dialects.responses.response_object import (
     Logprob,
     OutputItem,
@@ -10,6 +11,8 @@ from tg_gateway.dialects.responses.response_object import (
     ResponseObject,
     SummaryText,
 )
+from tg_schema import TgError
+from tg_schema.errors import NotFound
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="type"):
@@ -173,3 +176,19 @@ class ArgumentsDone(Event, frozen=True, tag="response.function_call_arguments.do
     output_index: int
     name: str
     arguments: str
+
+
+class StreamError(Event, frozen=True, tag="error"):
+    """Why the events of a response in the background cannot be read on; it says nothing of the response."""
+
+    code: str
+    message: str
+    param: str | None = None
+
+
+def describe_stream_error(error: TgError) -> StreamError:
+    """An error as the event tells it."""
+    detail = describe_error(error)
+    # The only thing that may be missing here is the response.
+    code = "response_not_found" if isinstance(error, NotFound) else detail.code or detail.type
+    return StreamError(code, detail.message)
