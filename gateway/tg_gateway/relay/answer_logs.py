@@ -6,7 +6,7 @@ it, also while another one writes it. The bounds of a key are counted by each ga
 
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -17,6 +17,7 @@ from tg_gateway.relay.answer_log import AnswerLog, label_end, label_first, label
 from tg_gateway.relay.answer_writer import AnswerWriter
 from tg_gateway.relay.attempt_pauses import AttemptPauses
 from tg_gateway.relay.live_parts import LiveParts
+from tg_gateway.relay.log_remnant import erase_remnant
 from tg_gateway.relay.log_watch import watch
 from tg_gateway.relay.written_answers import Written, WrittenAnswers
 from tg_schema.errors import BusError, NotFound, TooLarge
@@ -176,21 +177,36 @@ class AnswerLogs:
         """Append an end, as `label_end`, for its writer, which does not answer, or never was. Raises BusError."""
         # What has ended makes room for others.
         self.written.mark(name, waits=False)
-        await self.bus.append(self.topic(name), body, label_end(outcome, claim=claim, by=by))
+        await self.note(name, label_end(outcome, claim=claim, by=by), body)
 
     async def declare_expired(self, name: str, log: AnswerLog) -> None:
         """Append an end, unless somebody takes it meanwhile: one that waits for longer than it may. Raises BusError."""
         self.written.mark(name, waits=False)
-        await self.bus.append(self.topic(name), b"", log.label_expiry())
+        await self.note(name, log.label_expiry())
 
     async def declare_dead(self, name: str, log: AnswerLog) -> None:
         """Have the log say that its writer is lost: it waits again, or that is its end. Raises BusError."""
         if log.repeatable:
             resumes = self.pauses.choose(log.attempts, log.waits or 0.0)
-            await self.bus.append(self.topic(name), b"", label_lost(log.taker, log.position, resumes))
+            await self.note(name, label_lost(log.taker, log.position, resumes))
         else:
             self.written.mark(name, waits=False)
-            await self.bus.append(self.topic(name), b"", log.label_death())
+            await self.note(name, log.label_death())
+
+    async def note(self, name: str, properties: Mapping[str, str], body: bytes = b"") -> None:
+        """Append an entry behind what was read of a log; nothing stays of it where that was erased meanwhile.
+
+        Raises:
+            BusError: the bus did not take it, or cannot tell whether something stays.
+        """
+        topic = self.topic(name)
+        await self.bus.append(topic, body, properties)
+        await erase_remnant(self.bus, topic)
+
+    async def sweep_remnant(self, name: str) -> None:
+        """As `sweep`, if the log was erased, which its writer may not have seen."""
+        with suppress(BusError):
+            await erase_remnant(self.bus, self.topic(name))
 
     async def sweep(self, name: str) -> None:
         """Erase what was appended after an erasure: it has begun a log that nobody would find, and nobody erase."""

@@ -75,6 +75,8 @@ class AnswerWriter(Sink):
         self._begun = self._told_begun = False
         self._wake = asyncio.Event()
         self._taken = asyncio.Event()
+        self._leaving = False
+        self._left = asyncio.Event()
 
     @property
     def begun(self) -> bool:
@@ -131,8 +133,22 @@ class AnswerWriter(Sink):
 
     async def run(self) -> None:
         """Append what is sent, until cancelled. Run it in a task while the answer is made."""
+        try:
+            await self._append_what_is_sent()
+        finally:
+            self._left.set()
+
+    async def settle(self) -> None:
+        """Append no more, and return when what is on its way has arrived or failed: a cancel would not call it back."""
+        self._leaving = True
+        self._wake.set()
+        await self._left.wait()
+
+    async def _append_what_is_sent(self) -> None:
         while True:
             await self._until_sent()
+            if self._leaving:
+                return
             if self._begun and not self._told_begun:
                 # Where it is lost, the answer is told as queued until its end.
                 self._told_begun = True
@@ -146,7 +162,7 @@ class AnswerWriter(Sink):
     async def _until_sent(self) -> None:
         try:
             async with asyncio.timeout(self._alive):
-                while not self._waiting and self._begun == self._told_begun:
+                while not (self._leaving or self._waiting or self._begun != self._told_begun):
                     self._wake.clear()
                     await self._wake.wait()
         except TimeoutError:
@@ -174,8 +190,11 @@ class AnswerWriter(Sink):
         self.size += len(body)
         return True
 
-    async def end(self, body: bytes, outcome: Outcome) -> None:
-        """Append what waits, and the end. A bus that does not take it is asked again for a minute."""
+    async def end(self, body: bytes, outcome: Outcome) -> bool:
+        """Append what waits, and the end. A bus that does not take it is asked again for a minute.
+
+        False: it may be there twice, or not at all.
+        """
         await self._until_taken(0)
         # The end is told all the same: without it readers would wait until the writer counts as dead.
         if len(body) > self._limit:
@@ -183,7 +202,11 @@ class AnswerWriter(Sink):
         end = label_end(outcome, cut=self._cut, claim=self.claim, frees=self.freed, by=self._by)
         for pause in END_PAUSES_SECONDS:
             if await self._append(body, end):
-                return
+                # Signs of life stop here: behind its end the log may be erased at any time.
+                self._leaving = True
+                self._wake.set()
+                return pause == END_PAUSES_SECONDS[0]
             await asyncio.sleep(pause)
         # Readers find that nothing more comes, and say so.
         log.warning("background.end_not_written")
+        return False

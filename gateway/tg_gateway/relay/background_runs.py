@@ -233,15 +233,22 @@ class BackgroundRuns:
             # Only now, when the model has stopped: who reads the end may rely on it.
             if failure is None:
                 entry.end(200, "ok")
-            if not run.over and not run.lost:
+            settled = not run.over and not run.lost
+            if settled:
                 # Its client is told to ask again, and has nothing of it.
                 retry = failure is not None and failure.retryable and not run.cancelled
                 writer.freed = bool(background.chosen) and retry and writer.empty
-                await writer.end(background.finish(failure, cancelled=run.cancelled), "ended")
+                settled = await writer.end(background.finish(failure, cancelled=run.cancelled), "ended")
                 # Not only when the end is seen here: whoever has read it may ask for the next one at once.
                 self._count_out(run)
                 # It sees the end, unless somebody has erased the log before that.
                 await asyncio.wait([heeding], timeout=END_SEEN_SECONDS)
+                settled = settled and heeding.done()
+            if run.erased or not settled:
+                # Behind somebody else's end, for instance, nobody has watched for an erasure any more.
+                await writer.settle()
+        if not run.erased and not settled:
+            await self.store.logs.sweep_remnant(background.name)
 
     async def _relay_in_time(self, run: BackgroundRun, exchange: Exchange, writer: AnswerWriter) -> None:
         timer = asyncio.get_running_loop().call_later(self._longest_run, self._end_late, run, exchange)

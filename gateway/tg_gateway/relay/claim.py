@@ -12,6 +12,7 @@ from tg_base.bus import Bus, Entry
 from tg_base.telemetry import new_id
 from tg_gateway.relay.answer_log import ASKED, AnswerLog, label_claim, label_end, label_returned, label_taken
 from tg_gateway.relay.answer_writer import AnswerWriter
+from tg_gateway.relay.log_remnant import erase_remnant
 from tg_schema.errors import BusError, NotFound
 
 
@@ -73,8 +74,7 @@ class Claim:
             self._log = AnswerLog(await self._bus.read(self._topic))
             if self._log.owner is None:
                 # The note has begun a log that nobody would find.
-                with suppress(BusError):
-                    await self._bus.erase(self._topic)
+                await self._sweep()
             else:
                 await self.give_back()
             self._log = AnswerLog()
@@ -138,7 +138,12 @@ class Claim:
             await self._heed_cancel(load)
         except NotFound:
             self._log = AnswerLog()
+            await self._sweep()
         self._log.drop_bodies()
+
+    async def _sweep(self) -> None:
+        with suppress(BusError):
+            await erase_remnant(self._bus, self._topic)
 
     async def give_back(self, resumes: float | None = None) -> None:
         """Let it wait again: no model makes it. Raises BusError as `take`.
