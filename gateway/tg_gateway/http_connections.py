@@ -7,9 +7,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.http_parser import HttpRequestParser
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from tg_base.runtime import FewItems
+from tg_gateway.http import StartLine, make_unreadable
 
 LOOK_SECONDS: Final = 0.5
 """Between two looks for clients that have left."""
@@ -61,7 +64,7 @@ class RestingParser:
         handler: the connection, with a parser that has read nothing.
     """
 
-    __slots__ = ("_fresh", "_handler", "_missing", "_parser", "_payload")
+    __slots__ = ("_fresh", "_handler", "_line", "_missing", "_parser", "_payload", "_refused")
 
     def __init__(self, handler: web.RequestHandler) -> None:
         # It keeps its limits and its parser to itself.
@@ -71,6 +74,9 @@ class RestingParser:
         # Of the request that the parser read first: its body, and the bytes that have not come.
         self._payload: Any = None
         self._missing = 0
+        # Of a head that has not come whole.
+        self._line: StartLine | None = None
+        self._refused = False
 
     def feed_data(self, data: bytes) -> tuple[Any, bool, bytes]:
         """As aiohttp's; of one request after the other, but for their `raw_headers`, which nobody reads."""
@@ -79,7 +85,14 @@ class RestingParser:
                 return _NOTHING
             self._parser = self._make()
             self._fresh = True
-        messages, upgraded, rest = self._parser.feed_data(data)
+        if self._refused:
+            # The rest of what was refused.
+            return _NOTHING
+        try:
+            messages, upgraded, rest = self._parser.feed_data(data)
+        except HttpProcessingError as error:
+            return [self._refuse(error, data)], False, b""
+        self._keep_line(data, whole=bool(messages))
         if self._fresh:
             self._fresh = False
             if len(messages) == 1 and not upgraded:
@@ -91,6 +104,27 @@ class RestingParser:
         if self._payload is not None:
             self._rest()
         return messages, upgraded, rest
+
+    def _keep_line(self, data: bytes, *, whole: bool) -> None:
+        """Know a head's first line while the head is not `whole`."""
+        if whole:
+            self._line = None
+        elif self._payload is None and data:
+            self._line = self._line or StartLine()
+            self._line.add(data)
+
+    def _refuse(self, error: HttpProcessingError, data: bytes) -> tuple[Any, StreamReader]:
+        """The last request of the connection, in place of what could not be read."""
+        handler, self._refused = self._handler, True
+        # Counted there, and never logged as an error: anybody can send it.
+        handler.logger.debug("no request", exc_info=error)
+        line = self._line or StartLine()
+        line.add(data)
+        message = make_unreadable(error, line, (handler.max_line_size, handler.max_headers))
+        if not isinstance(error, LineTooLong):
+            return message, EMPTY_PAYLOAD
+        # More of it may be on its way: it is read for a while, or its sender would see a reset and not the answer.
+        return message, StreamReader(handler, handler._read_bufsize, loop=handler._loop)  # noqa: SLF001
 
     def _rest(self) -> None:
         """Let go of the parser where the request has ended, and of the request where that cannot be told."""

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.test_chunk_decoder import in_parts
+from tg_gateway.http.unreadable_head import UnreadableHead
 from tg_gateway.http_connections import RestingParser
 
 LOOP = uvloop.new_event_loop()
@@ -40,6 +41,8 @@ def read(parser: HttpRequestParser | RestingParser, parts: Iterable[bytes]) -> l
     try:
         for part in parts:
             for message, body in parser.feed_data(part)[0]:
+                if isinstance(message.headers, UnreadableHead):
+                    raise HttpProcessingError
                 found.append((message.method, message.path, message.should_close, dict(message.headers)))
                 bodies.append(body)
                 parser.message_consumed()

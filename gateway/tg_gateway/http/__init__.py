@@ -5,6 +5,7 @@ from tg_gateway.http.health import Alive, Health, Ready
 from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import ENTRY, Middleware
 from tg_gateway.http.router import DOOR, Handler, Router, defer_expectation
+from tg_gateway.http.unreadable_head import StartLine, make_unreadable
 
 __all__ = [
     "DOOR",
@@ -17,5 +18,7 @@ __all__ = [
     "Middleware",
     "Ready",
     "Router",
+    "StartLine",
     "defer_expectation",
+    "make_unreadable",
 ]

@@ -1,0 +1,71 @@
+"""Requests whose head cannot be read: refused in the shape of their door, with what to do, and then closed."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.flow.open_gateway import open_gateway
+from tests.flow.raw_http import raw_connection
+
+LONG = b"x" * 9_000
+POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\n"
+LIMIT = "8190 bytes"
+
+
+async def refuse(*pieces: bytes) -> tuple[int, Any]:
+    """Status and body; behind them the connection is closed."""
+    async with open_gateway() as it, raw_connection(it.address) as raw:
+        for piece in pieces:
+            raw.send(piece)
+        answer = await raw.rest()
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert b"connection: close" in head.lower()
+        assert b"application/json" in head
+        assert b"x-request-id" in head.lower()
+        # One answer, and no second one for the rest.
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert (await it.http.get("/health")).status == 200
+    return int(head.split()[1]), json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "sentence"),
+    [
+        (b"GET /v1/models?a=" + LONG + b" HTTP/1.1\r\nHost: h\r\n\r\n", 414, LIMIT),
+        (b"GET /v1/models?a=" + 20 * LONG, 414, LIMIT),
+        (POST + b"A: " + LONG + b"\r\n\r\n", 431, LIMIT),
+        (POST + b"".join(b"A%d: b\r\n" % n for n in range(200)) + b"\r\n", 431, "too many headers: 128"),
+        (POST + b"A B: c\r\n\r\n", 400, "its head is malformed"),
+        (b"GET /v1/models HTTP/x\r\n\r\n", 400, "malformed"),
+    ],
+)
+async def test_it_is_refused_in_the_shape_of_its_door(said: bytes, status: int, sentence: str) -> None:
+    answered, body = await refuse(said)
+    assert answered == status
+    assert sentence in body["error"]["message"]
+    assert body["error"]["type"] == "invalid_request_error"
+
+
+async def test_doors_differ() -> None:
+    """The shape is that of the path, also where that came in an earlier read."""
+    line = b"POST /v1/messages HTTP/1.1\r\n"
+    for pieces in ((line + b"A: " + LONG,), (line, b"A: " + LONG)):
+        status, body = await refuse(*pieces)
+        assert (status, body["type"], LIMIT in body["error"]["message"]) == (431, "error", True)
+
+
+@pytest.mark.parametrize("said", [b"\x16\x03\x01\x02\r\n\r\n", b"\x00\r\n\r\n", b"secret canary\r\n\r\n"])
+async def test_what_has_no_path_is_refused_as_an_unknown_path(said: bytes) -> None:
+    status, body = await refuse(said)
+    assert (status, body["error_type"]) == (400, "validation")
+    assert ("http://" in body["error"]) == said.startswith(b"\x16")
+    assert "canary" not in str(body)
+
+
+async def test_the_answer_before_it_comes_first() -> None:
+    async with open_gateway() as it, raw_connection(it.address) as raw:
+        raw.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await raw.until(b"}")).startswith(b"HTTP/1.1 200 ")
+        raw.send(b"GET /v1/models?" + LONG)
+        assert (await raw.rest()).startswith(b"HTTP/1.1 414 ")
