@@ -303,6 +303,9 @@ async def _ping(order: ServeOptions, config: Config, bus: Bus) -> None:
     try:
         async with asyncio.timeout(_PING_SECONDS):
             await bus.ping(config.topics.announce)
+            # The gateway asks there, and the processors announce themselves here.
+            topic = config.topics.announce if GATEWAY in order.parts else config.topics.presence
+            await bus.ping(topic, produce=True)
     except TimeoutError:
         silent = Timeout(f"{config.bus.url} does not answer within {_PING_SECONDS:g} s; check the URL, and the broker")
         raise _of_bus(order, config, silent) from None

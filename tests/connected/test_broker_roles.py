@@ -87,6 +87,10 @@ async def test_who_answers_cannot_ask(secured: Secured) -> None:
     async with open_bus(secured.url, secured.options("answerer")) as bus:
         with pytest.raises(BusError, match="grant our role the action produce on it"):
             await bus.publish(REQUESTS, b"{}", {"id": "1"})
+        await bus.ping(REQUESTS)
+        # As `/ready` and `--check` ask, without a message.
+        with pytest.raises(BusError, match="grant our role the action produce on it"):
+            await bus.ping(REQUESTS, produce=True)
 
 
 async def test_a_role_without_a_grant_can_do_nothing(secured: Secured) -> None:

@@ -53,10 +53,10 @@ class EndingBus(PassingBus):
                 end.exception()
 
     @override
-    async def ping(self, topic: str | None = None) -> None:
+    async def ping(self, topic: str | None = None, *, produce: bool = False) -> None:
         if self.away:
             raise BusError("the broker can't be reached; try again")
-        await self._bus.ping(topic)
+        await self._bus.ping(topic, produce=produce)
 
 
 class _End(Exception):

@@ -55,8 +55,8 @@ class PassingBus(Bus):
         await self._bus.erase(topic)
 
     @override
-    async def ping(self, topic: str | None = None) -> None:
-        await self._bus.ping(topic)
+    async def ping(self, topic: str | None = None, *, produce: bool = False) -> None:
+        await self._bus.ping(topic, produce=produce)
 
     @override
     async def aclose(self) -> None:

@@ -37,8 +37,10 @@ class RefusingBus(PassingBus):
         await super().publish(topic, body, properties)
 
     @override
-    async def ping(self, topic: str | None = None) -> None:
+    async def ping(self, topic: str | None = None, *, produce: bool = False) -> None:
         self.pinged.set()
         await self.pong.wait()
         if self.away:
             raise BusError("no broker answers")
+        if produce and topic in self.refused:
+            raise BusError(REFUSAL)

@@ -107,6 +107,23 @@ async def test_ready_says_what_the_bus_refuses() -> None:
                     assert response.status == 503
 
 
+async def test_a_gateway_that_may_not_publish_is_not_ready() -> None:
+    """Processors are heard, so that only a request would find out; it is ready as soon as the bus takes messages."""
+    inner = MemoryBus()
+    bus = RefusingBus(inner, CONFIG.topics.announce)
+    async with (
+        Processor(inner, CONFIG.topics, CountingLlm(), TEXTS, timing=QUICK),
+        Requestor(bus, CONFIG.topics, timing=QUICK, queues=(TEXTS[0].request,)) as requestor,
+        Gateway(ON_ANY_PORT, requestor, TEXTS) as gateway,
+        ClientSession(gateway.url) as http,
+    ):
+        await until(lambda: requestor.refusal and requestor.presence.serving(TEXTS[0].request))
+        refused = f"the bus takes no messages of this gateway: {REFUSAL}"
+        assert await ready(http, 503) == {"ready": False, "missing": [refused]}
+        bus.refused.clear()
+        assert await ready(http, 200) == {"ready": True, "missing": []}
+
+
 async def test_metrics(it: Opened) -> None:
     async def metrics() -> dict[str, float]:
         async with it.http.get("/metrics") as response:

@@ -154,7 +154,7 @@ class SimulatedBus(Bus):
             timer.cancel()
 
     @override
-    async def ping(self, topic: str | None = None) -> None:
+    async def ping(self, topic: str | None = None, *, produce: bool = False) -> None:
         self._check_open()
         await self._call(SEND_TIMEOUT, lambda: None)
 

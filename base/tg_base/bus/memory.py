@@ -138,7 +138,7 @@ class MemoryBus(Bus):
             self._next_entry = max(self._next_entry, log.end + 1)
 
     @override
-    async def ping(self, topic: str | None = None) -> None:
+    async def ping(self, topic: str | None = None, *, produce: bool = False) -> None:
         self._check_open()
 
     @override

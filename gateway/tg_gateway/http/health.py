@@ -42,6 +42,7 @@ class Health:
         self._asking = asyncio.Lock()
         self._checked_at = float("-inf")
         self._bus_is_there = False
+        self._refusal: str | None = None
 
     def routes(self) -> list[web.RouteDef]:
         """Both paths."""
@@ -68,6 +69,8 @@ class Health:
         deserted = [route for route in needed if not serving(route.request)]
         if deserted and self._requestor.refusal is not None:
             missing.append(f"processors cannot be asked what they serve: {self._requestor.refusal}")
+        elif self._refusal is not None:
+            missing.append(f"the bus takes no messages of this gateway: {self._refusal}")
         return (*missing, *map(_describe, deserted))
 
     async def _bus_answers(self) -> bool:
@@ -78,12 +81,23 @@ class Health:
                 try:
                     async with asyncio.timeout(self._limits.ready):
                         await self._requestor.bus.ping()
+                        self._refusal = await self._find_refusal()
                     self._bus_is_there = True
                 except (TgError, TimeoutError):
                     self._bus_is_there = False
                 # Read the clock anew: the answer may have taken long.
                 self._checked_at = asyncio.get_running_loop().time()
             return self._bus_is_there
+
+    async def _find_refusal(self) -> str | None:
+        """Why we may not publish, if a message was refused before. Nothing is published for it."""
+        if self._requestor.refusal is None:
+            return None
+        try:
+            await self._requestor.bus.ping(self._requestor.topics.announce, produce=True)
+        except TgError as error:
+            return error.message
+        return None
 
 
 def _describe(deserted: Route[Any, Any]) -> str:

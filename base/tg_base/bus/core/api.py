@@ -168,11 +168,12 @@ class Bus(Protocol):
             BadRequest, BusError: as `read`.
         """
 
-    async def ping(self, topic: str | None = None) -> None:
+    async def ping(self, topic: str | None = None, *, produce: bool = False) -> None:
         """Return once the bus has answered.
 
         Args:
             topic: also check that we may use this topic; it is not created. None = check the connection alone.
+            produce: also check that we may publish to it; nothing is published. A topic that is not there is created.
 
         Raises:
             BusError: the bus did not answer within a few seconds, has no namespace for the topic, or denies us access.

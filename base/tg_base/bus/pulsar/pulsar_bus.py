@@ -340,9 +340,9 @@ class PulsarBus(Bus):
             await in_time(self._off_loop(lambda: topic_log.erase(self._client.handle, topic)))
 
     @override
-    async def ping(self, topic: str | None = None) -> None:
+    async def ping(self, topic: str | None = None, *, produce: bool = False) -> None:
         self._check_open()
-        await in_time(self._off_loop(lambda: self._client.ping(topic)))
+        await in_time(self._off_loop(lambda: self._client.ping(topic, produce=produce)))
 
     @override
     async def aclose(self) -> None:

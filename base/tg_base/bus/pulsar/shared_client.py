@@ -93,8 +93,8 @@ class SharedClient:
         except BusError as error:
             raise self._broker.explain_producer(error, topic) from None
 
-    def ping(self, topic: str | None = None) -> None:
-        """Return once the broker has answered, for this topic if one is given; blocks.
+    def ping(self, topic: str | None = None, *, produce: bool = False) -> None:
+        """Return once the broker has answered, for this topic if one is given; blocks. `produce`: as of the bus.
 
         Raises:
             BusError: it did not answer in time, or refuses the topic; with the broker's address.
@@ -104,6 +104,8 @@ class SharedClient:
             look_up(self.handle, topic)
         except BusError as error:
             raise self._broker.explain(error, topic) from None
+        if topic is not None and produce:
+            self.produce(topic).close()
 
     def ask_limit(self, topic: str) -> int:
         """As `message_limit.ask_limit`, on a separate client, so that it delays nothing else; blocks."""
