@@ -18,6 +18,8 @@ from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import BusError
 from tg_schema.topics import Topics
+from tg_serve.launcher import inspect
+from tg_serve.options import ServeOptions
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 
@@ -98,3 +100,16 @@ async def test_a_role_without_a_grant_can_do_nothing(secured: Secured) -> None:
         for topic in (REQUESTS, TOPICS.presence):
             with pytest.raises(BusError):
                 await bus.publish(topic, b"{}", {})
+
+
+async def test_a_check_finds_that_a_role_may_only_consume(secured: Secured, tmp_path: Path) -> None:
+    """Without a message; each request of such a gateway would be refused."""
+    file = tmp_path / "tokengrid.toml"
+    options = secured.options("answerer")
+    text = f'[bus]\nurl = "{secured.url}"\nnamespace = "tg/request"\n[bus.options]\n'
+    text += f'token_file = "{options.token_file}"\ntrust_certs = "{options.trust_certs}"\n'
+    text += '[models.m]\nprovider = "llama-cpp"\n[flows.default]\ntext-completion = { model = "m" }\n'
+    file.write_text(text, "utf-8")
+    _, found = await inspect(ServeOptions(file=file))
+    assert len(found) == 1
+    assert "grant our role the action produce on it" in found[0]
