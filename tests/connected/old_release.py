@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-OLD_COMMIT = "08d6a579b5c96e0c10cee0d982c4c9fdce5d3713"
+OLD_COMMIT = "2a0a97e782152deedc60d8df3a06f30815724e1c"
 """The version that installations have now. Move it when another one has landed, so that two neighbours are tested."""
 DISTRIBUTIONS = ("schema", "base", "flow", "bedrock", "vertexai", "gateway", "cli", "serve")
 _ROOT = Path(__file__).parents[2]
