@@ -20,6 +20,7 @@ class PoolMember:
         load: sent as the ORCA header, if set.
         status: of the next answers.
         adapters: that it has, which `load_lora_adapter` adds to; None = it answers for any model, and loads none.
+        keeps_adapters: whether it has what it said that it loaded.
         gate: each piece of a stream but the first, and each load of an adapter, waits for it.
         began: set when a request has come.
         left: set when a client left in mid-stream.
@@ -32,6 +33,7 @@ class PoolMember:
         self.load = ""
         self.status = 200
         self.adapters: set[str] | None = None
+        self.keeps_adapters = True
         self.gate = asyncio.Event()
         self.gate.set()
         self.began = asyncio.Event()
@@ -73,7 +75,8 @@ class PoolMember:
         if adapter in self.adapters:
             return web.json_response({"error": {"message": "it has already been loaded"}}, status=400)
         await self.gate.wait()
-        self.adapters.add(adapter)
+        if self.keeps_adapters:
+            self.adapters.add(adapter)
         return web.Response(text="Success")
 
     async def _stream(

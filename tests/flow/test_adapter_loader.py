@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
@@ -26,14 +26,23 @@ async def members(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[PoolMem
         yield found
 
 
-@pytest.fixture
-async def pool(members: list[PoolMember]) -> AsyncIterator[Pool]:
+@asynccontextmanager
+async def open_pool(members: list[PoolMember], *, hedge: float = 0.0) -> AsyncIterator[Pool]:
     places = [member.address for member in members]
     table = {"name": "chat", "endpoints": places, "adapters": ["x"]}
-    provider = await open_provider("pool", "m", {"pools": [table], "adapter_source": "/a/{adapter}", "scraped": False})
+    options = {"pools": [table], "adapter_source": "/a/{adapter}", "scraped": False, "hedge": hedge}
+    provider = await open_provider("pool", "m", options)
     assert isinstance(provider, Pool)
-    yield provider
-    await provider.aclose()
+    try:
+        yield provider
+    finally:
+        await provider.aclose()
+
+
+@pytest.fixture
+async def pool(members: list[PoolMember]) -> AsyncIterator[Pool]:
+    async with open_pool(members) as provider:
+        yield provider
 
 
 async def ask(pool: Pool) -> str:
@@ -77,6 +86,29 @@ async def test_a_server_that_lost_it_loads_it_when_the_next_request_goes_there(
     members[1 - first].status = 503
     assert await ask(pool) == f"I am {members[first].port}"
     assert loads(members)[first] == 2
+
+
+@pytest.mark.parametrize("hedge", [0.0, 0.5])
+async def test_requests_that_find_it_lost_everywhere_load_it_anew(members: list[PoolMember], hedge: float) -> None:
+    async with open_pool(members, hedge=hedge) as pool:
+        await ask(pool)
+        first = loads(members).index(1)
+        members[first].status = 503
+        assert await ask(pool) == f"I am {members[1 - first].port}"
+        for member in members:
+            member.status, member.adapters = 200, set()
+        said = await asyncio.gather(*(ask(pool) for _ in range(5)))
+        assert set(said) <= {f"I am {member.port}" for member in members}
+        assert requests(pool) == 0
+
+
+async def test_a_server_that_loads_it_and_lacks_it_still_is_asked_twice(members: list[PoolMember]) -> None:
+    async with open_pool(members[:1]) as pool:
+        members[0].keeps_adapters = False
+        with pytest.raises(NotFound, match="has the adapter 'x'"):
+            await ask(pool)
+        assert loads(members) == [2, 0]
+        assert requests(pool) == 0
 
 
 async def test_servers_that_load_nothing_say_404_and_are_not_told_each_time(

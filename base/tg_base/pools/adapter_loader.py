@@ -61,6 +61,10 @@ class AdapterLoader:
         """Where an adapter of a route is for the servers; its name, if that is not known."""
         return self._source.replace(PLACE, adapter) or adapter
 
+    def has(self, endpoint: Endpoint, adapter: str) -> bool:
+        """Whether the server said that it has the adapter, and nobody has told since that it may have lost it."""
+        return adapter in self._loaded.get(endpoint.address, ())
+
     async def load(self, endpoint: Endpoint, adapter: str, post: Post) -> None:
         """Return once the server has the adapter, as far as it says, or has said that it does not load it.
 
@@ -69,7 +73,7 @@ class AdapterLoader:
             adapter: of a route.
             post: asks the server.
         """
-        if not self._source or adapter in self._loaded.get(endpoint.address, ()):
+        if not self._source or self.has(endpoint, adapter):
             return
         key = endpoint.address, adapter
         lock = self._locks.setdefault(key, asyncio.Lock())

@@ -33,7 +33,10 @@ class Order(Struct, eq=False):
         wanted: what the scheduler is told.
         body: what servers are sent.
         arrived_at: on the scheduler's clock.
-        tried: the addresses of the servers that were asked.
+        tried: the addresses of the servers that were asked, and are not asked again.
+        loaded: the addresses of those that were said to have its adapter when they were asked.
+        lost: of these, those that answered 404 nevertheless. Where no other server is left they load it anew, once.
+        is_second_round: whether servers that lost its adapter are asked again.
         left: the servers that were not asked yet, when it was looked last; the one picked then is among them.
         unreachable: servers that were left out, since nobody can reach them.
         records: of each attempt, in order.
@@ -46,9 +49,24 @@ class Order(Struct, eq=False):
     body: bytes
     arrived_at: float
     tried: set[str] = field(default_factory=set)
+    loaded: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
+    is_second_round: bool = False
     left: Sequence[Endpoint] = ()
     unreachable: int = 0
     records: list[RequestRecord] = field(default_factory=list)
+
+    def note_lost(self, address: str) -> None:
+        """Remember that the server there does not have the adapter, if it was said to have it."""
+        if address in self.loaded and not self.is_second_round:
+            self.lost.add(address)
+
+    def begin_second_round(self) -> None:
+        """Let the servers that lost the adapter be asked once more."""
+        if self.lost:
+            self.tried -= self.lost
+            self.lost.clear()
+            self.is_second_round = True
 
     @property
     def route(self) -> str:

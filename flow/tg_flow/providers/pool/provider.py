@@ -262,7 +262,9 @@ class Pool(ChatCompletions[PoolOptions]):
             TgError: there is none; `failed`, if an attempt failed before.
         """
         if failed is not None and not self._find_left(order):
-            raise describe_missing(failed, order)
+            order.begin_second_round()
+            if not self._find_left(order):
+                raise describe_missing(failed, order)
         pool, began = order.place.pool, perf_counter()
         placed = self._dispatcher.place(
             pool, order.wanted, lambda: self._find_left(order), arrived_at=order.arrived_at, size=len(order.body)
@@ -334,11 +336,14 @@ class Pool(ChatCompletions[PoolOptions]):
         now = attempt.fail(error)
         if isinstance(error, NotFound) and order.place.adapter is not None:
             self._scheduler.forget_adapter(pick.endpoint, order.place.adapter, now)
+            order.note_lost(pick.endpoint.address)
 
     async def _ask(self, connection: PoolConnection, order: Order, pick: Pick) -> HttpAnswer:
         """The answer, whose header may tell the server's load."""
         if order.place.adapter is not None and order.place.route:
             await self._loader.load(pick.endpoint, order.place.adapter, connection.load)
+            if self._loader.has(pick.endpoint, order.place.adapter):
+                order.loaded.add(pick.endpoint.address)
         answer = await connection.ask(pick.endpoint.address, order.body)
         header = answer.headers.get(LOAD_RESPONSE_HEADER)
         if header and self._pools is not None:
