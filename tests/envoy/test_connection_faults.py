@@ -61,6 +61,26 @@ async def test_a_fault_after_the_beginning_is_told_once() -> None:
     assert [line["reason"] for line in failures(lines)] == ["stream 1 was never opened"]
 
 
+async def test_one_connection_too_many_is_told_to_go_and_the_others_stay() -> None:
+    with capture_logs() as lines:
+        async with asyncio.timeout(60), echo_server() as (server, address):
+            server.max_connections = 1
+            async with connected(address) as first:
+                await until(lambda: len(server.connections) == 1)
+                async with connected(address, b"") as second:
+                    assert await second.goaway() == ErrorCode.NO_ERROR
+                    assert await second.frame() is None
+                await until(lambda: len(server.connections) == 1)
+                await first.send(write_frame(PING, 0, 0, b"12345678"))
+                assert await first.next(PING)
+            await until(lambda: not server.connections)
+            async with connected(address) as third:
+                await third.send(write_frame(PING, 0, 0, b"12345678"))
+                assert await third.next(PING)
+    (line,) = failures(lines)
+    assert "raise max_connections" in str(line["reason"])
+
+
 async def test_who_gives_no_sign_of_life_is_told_of() -> None:
     with capture_logs() as lines:
         async with asyncio.timeout(60), echo_server(keepalive=0.05) as (_, address), connected(address) as peer:

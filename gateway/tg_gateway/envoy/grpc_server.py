@@ -23,6 +23,8 @@ from tg_gateway.envoy.http2_stream import Http2Stream
 
 MAX_UNSENT_CONTROL = 1024 * 1024
 """Bytes that wait for a peer that reads nothing, before its connection is lost."""
+MAX_CONNECTIONS = 512
+"""At once, if nobody says how many: below the 1,024 files that a process may have open on most hosts."""
 KEEPALIVE_SECONDS = 60.0
 """Without a sign of life for so long a connection is asked for one, and lost after as long again."""
 BACKLOG = 1024
@@ -40,12 +42,20 @@ class GrpcServer:
         methods: by path, such as `/package.Service/Method`.
         max_message: bytes of a message that callers may send.
         max_held: bytes that the calls of one connection may hold together.
+        max_connections: that may be open. One more is told to go away, as by a server that stops.
     """
 
-    def __init__(self, methods: Mapping[str, Method], max_message: int, max_held: int = MAX_HELD_BYTES) -> None:
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        max_message: int,
+        max_held: int = MAX_HELD_BYTES,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
         self._methods = {path.encode(): method for path, method in methods.items()}
         self._max_message = max_message
         self.max_held = max_held
+        self.max_connections = max_connections
         self._calls: dict[asyncio.Task[None], GrpcCall] = {}
         self.connections: set[GrpcConnection] = set()
         self.faults = FaultLog()
@@ -133,6 +143,9 @@ class GrpcConnection(asyncio.Protocol):
         self._http.begin()
         if self._server.is_stopping:
             # It was accepted before the socket was closed.
+            self.drain()
+        elif len(self._server.connections) > (most := self._server.max_connections):
+            self._tell(f"{most} connections are open, and no more may be; raise max_connections, or start more pickers")
             self.drain()
 
     def _write(self, data: bytes) -> None:

@@ -10,7 +10,7 @@ from tg_gateway.envoy.decision import Picker
 from tg_gateway.envoy.exchange import Exchange
 from tg_gateway.envoy.grpc_call import GrpcCall, GrpcFault, GrpcStatus
 from tg_gateway.envoy.grpc_health import HealthService
-from tg_gateway.envoy.grpc_server import GrpcServer, serve_grpc
+from tg_gateway.envoy.grpc_server import MAX_CONNECTIONS, GrpcServer, serve_grpc
 from tg_gateway.envoy.request_phase import MAX_BODY_BYTES
 from tg_schema.errors import BadRequest
 
@@ -67,10 +67,17 @@ class PickerServer:
 
 
 @asynccontextmanager
-async def serve_picker(picker: Picker, address: str) -> AsyncIterator[PickerServer]:
+async def serve_picker(
+    picker: Picker, address: str, max_connections: int = MAX_CONNECTIONS
+) -> AsyncIterator[PickerServer]:
     """Serve until the block is left; then requests that have begun get DRAIN_SECONDS.
 
     Several processes may listen on one address: the kernel shares the connections among them.
+
+    Args:
+        picker: decides.
+        address: "host:port" to listen on.
+        max_connections: of Envoys, that may be open at once.
 
     Raises:
         BadRequest: the address is not free, or none of this host.
@@ -79,7 +86,7 @@ async def serve_picker(picker: Picker, address: str) -> AsyncIterator[PickerServ
     methods = {f"/{SERVICE}/Process": PickerService(picker).process, **health.methods}
     async with AsyncExitStack() as stack:
         try:
-            server = GrpcServer(methods, MAX_MESSAGE_BYTES)
+            server = GrpcServer(methods, MAX_MESSAGE_BYTES, max_connections=max_connections)
             listening = await stack.enter_async_context(serve_grpc(server, address, DRAIN_SECONDS))
         except OSError:
             raise BadRequest(f"cannot listen on {address}; take another address, or stop what listens there") from None
