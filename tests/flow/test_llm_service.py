@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tg_base.llm import LlmChunk, LlmService, ProviderOptions
 from tg_base.llm.guard import Clocks
-from tg_base.llm.service import MAX_RETRY_AFTER_SECONDS
+from tg_base.llm.service import MAX_RETRY_PAUSE_SECONDS
 from tg_schema import ModelInfo, TextCompletionRequest, TextCompletionResponse, TgError, Token
 from tg_schema.errors import (
     BadRequest,
@@ -188,10 +188,10 @@ async def test_retry_after_is_honoured() -> None:
 
 
 async def test_a_long_retry_after_is_passed_on_in_place_of_a_retry() -> None:
-    service = Scripted((RateLimited("busy", retry_after=MAX_RETRY_AFTER_SECONDS + 1),), ANSWER)
+    service = Scripted((RateLimited("busy", retry_after=MAX_RETRY_PAUSE_SECONDS + 1),), ANSWER)
     with pytest.raises(RateLimited) as caught:
         await ask(service)
-    assert caught.value.retry_after == MAX_RETRY_AFTER_SECONDS + 1
+    assert caught.value.retry_after == MAX_RETRY_PAUSE_SECONDS + 1
     assert len(service.calls) == 1
 
 

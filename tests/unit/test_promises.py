@@ -12,7 +12,7 @@ from tests.simulation.judge import END, SLACK
 from tests.simulation.test_simulation import SEEDS
 from tg_base.bus.pulsar.consumer import READER_QUEUE_MESSAGES
 from tg_base.client.response_stream import MAX_BUFFERED_BYTES
-from tg_base.llm.service import MAX_RETRY_AFTER_SECONDS
+from tg_base.llm.service import MAX_RETRY_PAUSE_SECONDS
 from tg_base.protocol import HeartbeatTiming
 from tg_base.protocol.link_sender import MAX_UNACKED_MESSAGES
 from tg_base.protocol.request_headers import FRESH_SECONDS
@@ -38,7 +38,7 @@ FIGURES = [
     (6, f"At most {MAX_BUFFERED_BYTES // MIB} MiB of a stream's records"),
     (6, f"{LIMITS.socket_bytes // MIB} MiB of all streams of one WebSocket"),
     (6, f"After {LIMITS.write:g} s without reading"),
-    (11, f"up to {MAX_RETRY_AFTER_SECONDS:g} s"),
+    (11, f"up to {MAX_RETRY_PAUSE_SECONDS:g} s"),
     (22, f"after {LIMITS.head:g} s without a whole head"),
     (22, f"after {LIMITS.body:g} s without a whole body"),
     (23, f"the limit of {LIMITS.sockets:,}"),

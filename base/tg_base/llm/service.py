@@ -34,7 +34,7 @@ READING_FEATURES: frozenset[Feature] = frozenset({"developer", "reasoning_turns"
 """Features that every provider has, because it ignores the parts that it does not know."""
 CHECKED_OPERATIONS = frozenset({"count-tokens", "tokenize", "detokenize", "score", "embed"}) | EDITS
 """Operations whose requests are checked like those for an answer; a list of models has nothing to check."""
-MAX_RETRY_AFTER_SECONDS = 30.0
+MAX_RETRY_PAUSE_SECONDS = 30.0
 """Longest pause before a retry, in seconds. If a provider asks for more, or for more than is left of the time to the
 first content, its error goes to the client instead."""
 
@@ -316,4 +316,4 @@ def _retry(error: Exception, left: float) -> bool | float:
         return False
     if error.retry_after is None:
         return True
-    return error.retry_after if error.retry_after <= min(MAX_RETRY_AFTER_SECONDS, left) else False
+    return error.retry_after if error.retry_after <= min(MAX_RETRY_PAUSE_SECONDS, left) else False
