@@ -13,10 +13,11 @@ from tests.connected.pipeline import Pipeline
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.foreign_producer import send_foreign
 from tests.fakes.live_openai import LiveOpenAi, told
+from tests.flow.patient_timing import PatientTiming
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import open_bus
 from tg_base.client import LlmClient, Requestor
-from tg_base.protocol import HeartbeatTiming, Route
+from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, encode
 from tg_schema.errors import BadRequest
@@ -24,7 +25,7 @@ from tg_schema.topics import Topics
 
 pytestmark = pytest.mark.connected
 
-QUICK = HeartbeatTiming(interval=0.5)
+OFTEN = PatientTiming(interval=0.5)
 UNREADABLE = [{b"id": b"\xff\xfe"}, {b"\xc3\x28": b"x"}, {b"id": b"s", b"reply": b"\xed\xa0\x80", b"attempt": b"1"}]
 REQUEST = encode(TextCompletionRequest(prompt="3"))
 
@@ -40,8 +41,8 @@ async def test_a_poisoned_topic_makes_nobody_deaf(pulsar: PulsarServer, kind: st
     route = Route(flow, TEXT_COMPLETION, topics.request(flow, "t"), topics.response(flow, "t"))
     async with (
         open_bus(pulsar.service_url) as bus,
-        Processor(bus, topics, CountingLlm(), (route,), timing=QUICK) as processor,
-        Requestor(bus, topics, plain=(route.response,), timing=QUICK) as requestor,
+        Processor(bus, topics, CountingLlm(), (route,), timing=OFTEN) as processor,
+        Requestor(bus, topics, plain=(route.response,), timing=OFTEN) as requestor,
     ):
         topic = {
             "queue": route.request,
@@ -69,7 +70,7 @@ async def test_an_unreadable_request_is_acknowledged_and_kept_for_a_person(pulsa
         open_bus(pulsar.service_url) as bus,
         bus.subscribe(topics.dead_letter(route.request), None) as dead_letters,
     ):
-        async with Processor(bus, topics, CountingLlm(), (route,), timing=QUICK) as processor:
+        async with Processor(bus, topics, CountingLlm(), (route,), timing=OFTEN) as processor:
             await asyncio.to_thread(send_foreign, pulsar.service_url, route.request, b"\x00who", {b"id": b"\xff"})
             buried = await take_one(dead_letters)
             assert (buried.body, "UTF-8" in buried.properties["reason"]) == (b"\x00who", True)

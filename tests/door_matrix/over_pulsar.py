@@ -7,13 +7,13 @@ from tests.door_matrix.cells import CELLS
 from tests.door_matrix.doors import DOORS
 from tests.door_matrix.killed import Seen
 from tests.door_matrix.stage import Stage, open_stage
-from tests.flow.open_gateway import QUICK
+from tests.flow.patient_timing import PatientTiming
 from tg_base.bus import open_bus
 
 
 async def run_over(url: str) -> Seen:
     """What the doors do over the bus at this URL."""
-    async with open_bus(url) as bus, open_stage(bus=bus, timing=QUICK) as stage:
+    async with open_bus(url) as bus, open_stage(bus=bus, timing=PatientTiming(interval=0.2)) as stage:
 
         @asynccontextmanager
         async def opening() -> AsyncIterator[Stage]:

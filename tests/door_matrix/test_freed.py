@@ -9,7 +9,7 @@ import pytest
 from tests.door_matrix.door import Door
 from tests.door_matrix.doors import DOORS
 from tests.door_matrix.stage import Stage, open_stage
-from tests.flow.open_gateway import QUICK
+from tests.flow.patient_timing import PatientTiming
 from tests.pulsar_server import PulsarServer
 from tests.until import until
 from tg_base.bus import open_bus
@@ -69,5 +69,5 @@ async def test_over_memory() -> None:
 
 @pytest.mark.connected
 async def test_over_pulsar(pulsar: PulsarServer) -> None:
-    async with open_bus(pulsar.service_url) as bus, open_stage(bus=bus, timing=QUICK) as it:
+    async with open_bus(pulsar.service_url) as bus, open_stage(bus=bus, timing=PatientTiming(interval=0.2)) as it:
         await check_doors(it, ONE_OF_EACH_WAY)

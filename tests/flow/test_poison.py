@@ -5,15 +5,17 @@ from uuid import uuid4
 import pytest
 
 from tests.fakes.counting_llm import CountingLlm
+from tests.flow.patient_timing import PatientTiming
 from tg_base.bus import Bus
 from tg_base.client import LlmClient, Requestor
-from tg_base.protocol import HeartbeatTiming, Route
+from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION
 from tg_schema.topics import Topics
 
 TOPICS = Topics("tg/notify")
 """Not where other tests hear presence."""
+OFTEN = PatientTiming(0.2)
 HUGE = "9" * 5000
 BODIES = (
     b"", b"\x00\xff\xfe", b"null", b"[]", b"{}", b"[" * 100_000, b'{"a":' * 50_000, b"x" * 1_000_000,
@@ -40,8 +42,8 @@ async def test_nonsense_disturbs_nobody(bus: Bus, kind: str) -> None:
     flow, service = uuid4().hex, TEXT_COMPLETION.name
     route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, service), TOPICS.response(flow, service))
     async with (
-        Processor(bus, TOPICS, CountingLlm(), (route,), timing=HeartbeatTiming(0.2)) as processor,
-        Requestor(bus, TOPICS, timing=HeartbeatTiming(0.2)) as requestor,
+        Processor(bus, TOPICS, CountingLlm(), (route,), timing=OFTEN) as processor,
+        Requestor(bus, TOPICS, timing=OFTEN) as requestor,
     ):
         topic = {
             "request": route.request,
