@@ -6,6 +6,8 @@ A first token takes 0.05 s and 0.1 ms a token to compute; a request takes 100 to
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import floats
 
 from tests.instances.cases import choice, choices, choose, endpoint, request, server, told
 from tg_base.instances import (
@@ -56,9 +58,13 @@ def slow(name: str) -> ServerState:
     return state
 
 
+def used(usage: float) -> LoadReport:
+    """A cache of 10,000 tokens, of which this share is in use."""
+    return LoadReport(0.0, kv_usage=usage, block_tokens=16, blocks=625)
+
+
 def full(name: str, usage: float) -> ServerState:
-    """A cache of 10,000 tokens."""
-    return server(name, LoadReport(0.0, kv_usage=usage, block_tokens=16, blocks=625))
+    return server(name, used(usage))
 
 
 def late(name: str, seconds: float) -> ServerState:
@@ -93,12 +99,29 @@ TABLE = [
     ("a slow server", LONG, "b", [slow("a"), server("b")]),
     ("room in the cache", BASE, "b", [full("a", 0.995), full("b", 0.9)]),
     ("more room in the cache", BASE, "b", [full("a", 0.8), full("b", 0.7)]),
+    # 0.3 s of 4.02 at 0.70 (3 * 0.7 + 8 * 0.7 ** 4), 4.16 at 0.71, 4.31 at 0.72: 1.21, 1.25, 1.29 s. All 1,000 tokens
+    # take room, the cached ones too; computing the 640 takes 0.064 s more.
+    ("cached and idle, a little less room", LONG, "a", [cached("a", 0, used(0.71)), server("b", used(0.70))]),
+    ("cached and idle, less room", LONG, "b", [cached("a", 0, used(0.72)), server("b", used(0.70))]),
 ]
 
 
 @pytest.mark.parametrize(("why", "asked", "chosen", "servers"), TABLE)
 def test_decisions(why: str, asked: InstanceRequest, chosen: str, servers: list[ServerState]) -> None:
     assert choices(PredictedWait(), asked, *servers) == chosen, why
+
+
+def cost_at(state: ServerState) -> float:
+    made = choice(PredictedWait(), LONG, state)
+    assert isinstance(made, Choice)
+    return float(made.reasons[0].split()[1])
+
+
+@given(floats(0.0, 1.0))
+def test_an_idle_copy_is_worth_what_computing_it_takes_however_full_the_server(usage: float) -> None:
+    """640 tokens at 0.1 ms. They take the same room as if they were not cached; costs are told to 0.001 s."""
+    saved = cost_at(server("b", used(usage))) - cost_at(cached("a", 0, used(usage)))
+    assert saved == pytest.approx(0.064, abs=0.0015)
 
 
 def sheddable(ahead: int, objective: float | None, priority: int = -1) -> str:

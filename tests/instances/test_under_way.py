@@ -124,12 +124,15 @@ def test_answers_under_way_tell_how_long_they_take_at_least() -> None:
 
 
 def test_room_counts_for_as_long_as_answers_take() -> None:
-    """A prompt of 640 tokens is cached at the fuller server. It costs 0.064 s to compute it at the emptier one."""
+    """640 tokens of a prompt are cached at the fuller server. It costs 0.064 s to compute them at the emptier one.
+
+    Half full, a server's room costs 1.39 more than at a fifth: 0.042 s for 1 % of it and 3 s, 0.83 s for 60 s.
+    """
 
     def chosen(mean_age: float) -> str:
         fuller, emptier = (
             server(name, LoadReport(0.0, kv_usage=usage, block_tokens=16, blocks=6_250))
-            for name, usage in (("f", 0.8), ("e", 0.2))
+            for name, usage in (("f", 0.5), ("e", 0.2))
         )
         fuller.prefixes.add(Fingerprint(TWENTY[:10]))
         asked = request(tokens=1_000, blocks=TWENTY[:10])

@@ -145,10 +145,10 @@ def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[flo
             wait += _room_seconds(server, excess / used if used else 1.0, residence)
         fullness = used / capacity
         price = KV_BALANCE_WEIGHT * fullness + KV_WEIGHT * fullness**KV_POWER
-        # What others use too stays longer only if this request is the last of them to end. A second copy counts as
-        # taking room, even if it is cached, while another server's copy is in use.
-        taken = request.prompt_tokens - shared if is_used else own
-        extra += price * residence * (taken + shared / (users + 1)) / capacity
+        # Blocks that are cached and idle take room as well once they are in use. What others use too stays longer only
+        # if this request is the last of them to end.
+        taken = request.prompt_tokens - shared + shared / (users + 1)
+        extra += price * residence * taken / capacity
     cost = wait + work + extra + CROWD_WEIGHT * server.requests * (work + speed.fixed_seconds)
     return cost, wait + work, matched
 
