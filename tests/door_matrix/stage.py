@@ -4,6 +4,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from aiohttp import ClientSession
 
@@ -23,15 +24,22 @@ from tg_base.server import Processor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
 
+PACE_SECONDS: Final = 0.5
+
 
 @dataclass
 class Stage:
-    """What a cell needs of it."""
+    """What a cell needs of it.
+
+    Attributes:
+        pace: seconds between two words of a model that speaks slowly: if it is left within them, it says no other one.
+    """
 
     gateway: Gateway
     http: ClientSession
     flow: str
     llm: UnreliableLlm
+    pace: float
 
     @property
     def address(self) -> tuple[str, int]:
@@ -60,6 +68,7 @@ async def open_stage(
     queue: int | None = None,
     provider: LlmService | None = None,
     timing: HeartbeatTiming = OFTEN,
+    pace: float = PACE_SECONDS,
 ) -> AsyncIterator[Stage]:
     """Everything in one process, on topics of its own, ready: the gateway knows who serves.
 
@@ -77,7 +86,7 @@ async def open_stage(
         ClientSession(gateway.url) as http,
     ):
         await until(lambda: bool(requestor.presence.serving(queues[0])))
-        yield Stage(gateway, http, flow, llm)
+        yield Stage(gateway, http, flow, llm, pace)
     if bus is None:
         await opened.aclose()
 

@@ -15,11 +15,9 @@ from tests.within import within
 from tg_flow.providers import open_provider
 from tg_schema.errors import Unavailable
 
-PACE_SECONDS: Final = 0.5
-"""Between two words: a model that is left within it says no further one."""
 MAX_CHUNKS_AFTER: Final = 1
 """That a model may generate after its client has left."""
-STOP_SECONDS: Final = 1.0
+STOP_PACES: Final = 2
 """Within which a model must stop that nobody waits for."""
 
 
@@ -71,7 +69,7 @@ async def _leave(door: Door, opening: OpenStage) -> str:
 async def _asking(door: Door, it: Stage, *, silent: bool) -> AsyncIterator[Visit]:
     """A client that waits for its answer, or for the rest of it."""
     it.llm.forget()
-    it.llm.silent, it.llm.pace = silent, PACE_SECONDS
+    it.llm.silent, it.llm.pace = silent, it.pace
     async with it.visit(door, "1000") as visit:
         await (it.llm.started if silent else it.llm.spoke).wait()
         if not silent and door.way != "body":
@@ -92,7 +90,7 @@ async def _cancel(door: Door, it: Stage, *, silent: bool) -> None:
 
 async def _stop(it: Stage, generated: int) -> None:
     """The model stops in time, and has generated no more than it may."""
-    await within(STOP_SECONDS, it.llm.stopped.wait())
+    await within(STOP_PACES * it.pace, it.llm.stopped.wait())
     assert it.llm.generated - generated <= MAX_CHUNKS_AFTER
 
 
