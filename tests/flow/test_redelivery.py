@@ -34,58 +34,78 @@ ROUTE: Completions = Route("tg", TEXT_COMPLETION, TOPICS.request("tg", "t"), TOP
 
 
 @pytest.fixture
+def timing(bus: Bus) -> HeartbeatTiming:
+    """Quick, but not over a broker, which may stand still by itself for longer than a quick death takes."""
+    return QUICK if bus.in_process else HeartbeatTiming()
+
+
+@pytest.fixture
 def route() -> Completions:
     flow = uuid4().hex
     return Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t"))
 
 
-async def test_a_request_that_nobody_waits_for_any_more_is_not_begun(bus: Bus, route: Completions) -> None:
+def count_taken() -> int:
+    """Requests that processors of this loop have from the bus; one that was queued for long holds no slot at first."""
+    return sum(task.get_name() == "request" for task in asyncio.all_tasks())
+
+
+async def test_a_request_that_nobody_waits_for_any_more_is_not_begun(
+    bus: Bus, timing: HeartbeatTiming, route: Completions
+) -> None:
     llm = CountingLlm()
     async with Requestor(bus, TOPICS, timing=HeartbeatTiming(interval=5)) as requestor:
         old = {"id": "answered long ago", "attempt": "1", "reply": requestor._inbox.topic, "deadline": "60000"}
         await bus.publish(route.request, ASKED, old)
         await asyncio.sleep(2 * FRESH_SECONDS)
-        async with Processor(bus, TOPICS, llm, (route,), timing=QUICK):
+        async with Processor(bus, TOPICS, llm, (route,), timing=timing):
             assert await LlmClient(requestor, route).request("", "3") == "0 1 2 "
     assert [request.prompt for request in llm.requests] == ["3"]
 
 
-async def test_a_request_that_a_silent_processor_holds_goes_to_a_free_one(bus: Bus, route: Completions) -> None:
+async def test_a_request_that_a_silent_processor_holds_goes_to_a_free_one(
+    bus: Bus, timing: HeartbeatTiming, route: Completions
+) -> None:
     llm = CountingLlm()
     llm.capacity, llm.step = 1, asyncio.Semaphore(0)
     request = TextCompletionRequest(prompt="3", streaming=True)
     async with (
-        Requestor(bus, TOPICS, timing=QUICK) as requestor,
-        Processor(bus, TOPICS, llm, (route,), timing=QUICK),
-        LlmClient(requestor, route).stream(request),
+        Requestor(bus, TOPICS, timing=timing) as requestor,
+        Processor(bus, TOPICS, llm, (route,), timing=timing),
     ):
-        await llm.started.wait()
-        async with (
-            bus.subscribe(route.request, "tg-text-completion", prefetch=0) as silent,
-            LlmClient(requestor, route).stream(request) as responses,
-        ):
-            held = await anext(silent)
-            assert held.properties["attempt"] == "1"
-            for _ in range(6):
-                llm.step.release()
-            assert "".join([record.response or "" async for record in responses]) == "0 1 2 "
+        await until(lambda: requestor.presence.serving(route.request))
+        async with LlmClient(requestor, route).stream(request):
+            await llm.started.wait()
+            async with (
+                bus.subscribe(route.request, "tg-text-completion", prefetch=0) as silent,
+                LlmClient(requestor, route).stream(request) as responses,
+            ):
+                held = await anext(silent)
+                assert held.properties["attempt"] == "1"
+                for _ in range(6):
+                    llm.step.release()
+                assert "".join([record.response or "" async for record in responses]) == "0 1 2 "
 
 
 async def test_what_a_processor_that_leaves_has_not_read_yet_goes_to_another_one_alone(
-    bus: Bus, route: Completions
+    bus: Bus, timing: HeartbeatTiming, route: Completions
 ) -> None:
     first, second = CountingLlm(), CountingLlm()
     large = TextCompletionRequest(prompt="3", system="x" * 2 * MAX_QUICK_BYTES, streaming=True)
-    async with Requestor(bus, TOPICS, timing=QUICK) as requestor:
+    async with Requestor(bus, TOPICS, timing=timing) as requestor:
         # Each large one is read in its turn.
-        async with Processor(bus, TOPICS, first, (route,), timing=QUICK) as leaving, leaving._reading:
+        async with Processor(bus, TOPICS, first, (route,), timing=timing) as leaving, leaving._reading:
+            await until(lambda: requestor.presence.serving(route.request))
+            if bus.in_process:
+                # It knows the requestor's clock, and what comes soon is not confirmed: that would hide a second run.
+                await until(lambda: leaving.host.publishers.delay(requestor._inbox.topic, 0.0) is not None)
             asking = asyncio.create_task(LlmClient(requestor, route).request(large.system or "", "3"))
-            await until(lambda: leaving._slots.taken)
-            async with Processor(bus, TOPICS, second, (route,), timing=QUICK):
+            await until(count_taken)
+            async with Processor(bus, TOPICS, second, (route,), timing=timing):
                 retiring = asyncio.create_task(leaving.retire())
                 assert await asking == "0 1 2 "
                 await retiring
-        await until(lambda: not leaving._slots.taken)
+        await until(lambda: not count_taken())
     assert (len(first.requests), len(second.requests)) == (0, 1)
 
 
