@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.network_bus import NetworkBus
+from tests.until import until
 from tests.within import within
 from tg_base.bus import Bus
 from tg_base.client import LlmClient, Requestor
@@ -24,7 +25,18 @@ from tg_schema.topics import Topics
 
 TOPICS = Topics()
 QUICK = HeartbeatTiming(interval=0.1)
+DEADLINE = 60.0
 Completions = Route[TextCompletionRequest, TextCompletionResponse]
+
+
+@pytest.fixture
+def timing(bus: Bus) -> HeartbeatTiming:
+    """Quick, but not over a broker, which may stand still by itself for longer than a quick death takes."""
+    return timing_over(bus)
+
+
+def timing_over(bus: Bus) -> HeartbeatTiming:
+    return QUICK if bus.in_process else HeartbeatTiming()
 
 
 @pytest.fixture
@@ -53,11 +65,12 @@ async def pipeline(
     bus: Bus, route: Completions, llm: CountingLlm, timing: HeartbeatTiming | None = None
 ) -> AsyncIterator[Pipeline]:
     if timing is None:
-        timing = QUICK if bus.in_process else HeartbeatTiming()
+        timing = timing_over(bus)
     async with (
         Processor(bus, TOPICS, llm, (route,), timing=timing, grace=0.1) as processor,
         Requestor(bus, TOPICS, timing=timing) as requestor,
     ):
+        await until(lambda: requestor.presence.serving(route.request))
         yield Pipeline(bus, llm, LlmClient(requestor, route), processor, requestor)
 
 
@@ -151,51 +164,57 @@ async def test_an_error_is_the_last_record(bus: Bus, route: Completions) -> None
             await it.client.request("", "")
 
 
-async def test_a_drained_processor_tells_its_requestors(bus: Bus, route: Completions) -> None:
+async def test_a_drained_processor_tells_its_requestors(bus: Bus, timing: HeartbeatTiming, route: Completions) -> None:
     llm = CountingLlm()
     llm.step = asyncio.Semaphore(1)
-    async with Requestor(bus, TOPICS, timing=QUICK) as requestor:
+    async with Requestor(bus, TOPICS, timing=timing) as requestor:
         client = LlmClient(requestor, route)
-        async with Processor(bus, TOPICS, llm, (route,), timing=QUICK, grace=0.01):
+        async with Processor(bus, TOPICS, llm, (route,), timing=timing, grace=0.01):
+            await until(lambda: requestor.presence.serving(route.request))
             pieces = client.request_stream("", "5")
             assert await anext(pieces) == "0 "
         with pytest.raises(Unavailable, match="shuts down"):
             await anext(pieces)
 
 
-async def test_nobody_serves(bus: Bus, route: Completions) -> None:
-    async with Requestor(bus, TOPICS, timing=QUICK) as requestor:
+async def test_nobody_serves(bus: Bus, timing: HeartbeatTiming, route: Completions) -> None:
+    async with Requestor(bus, TOPICS, timing=timing) as requestor:
         with pytest.raises(Unavailable, match="no live processor serves text-completion of flow"):
-            await asyncio.wait_for(LlmClient(requestor, route).request("", "1"), 5)
+            await asyncio.wait_for(LlmClient(requestor, route).request("", "1"), DEADLINE)
 
 
-async def test_a_request_waits_for_a_processor_that_comes_soon(bus: Bus, route: Completions) -> None:
+async def test_a_request_waits_for_a_processor_that_comes_soon(
+    bus: Bus, timing: HeartbeatTiming, route: Completions
+) -> None:
     async with Requestor(bus, TOPICS, timing=HeartbeatTiming(interval=5)) as requestor:
         asked = asyncio.ensure_future(LlmClient(requestor, route).request("", "2"))
         await asyncio.sleep(0)
-        async with Processor(bus, TOPICS, CountingLlm(), (route,), timing=QUICK):
+        async with Processor(bus, TOPICS, CountingLlm(), (route,), timing=timing):
             assert await asked == "0 1 "
 
 
-async def test_a_dead_requestor_stops_its_generations(bus: Bus, route: Completions) -> None:
+async def test_a_dead_requestor_stops_its_generations(bus: Bus, timing: HeartbeatTiming, route: Completions) -> None:
     llm = CountingLlm()
     llm.step = asyncio.Semaphore(1)
     mortal = MortalBus(bus)
     async with (
-        Processor(MortalBus(bus), TOPICS, llm, (route,), timing=QUICK, grace=0.01),
-        Requestor(mortal, TOPICS, timing=QUICK) as requestor,
-        LlmClient(requestor, route).stream(TextCompletionRequest(prompt="9", streaming=True)),
+        Processor(MortalBus(bus), TOPICS, llm, (route,), timing=timing, grace=0.01),
+        Requestor(mortal, TOPICS, timing=timing) as requestor,
     ):
-        await llm.started.wait()
-        mortal.kill()
-        await asyncio.wait_for(llm.stopped.wait(), 10)
+        await until(lambda: requestor.presence.serving(route.request))
+        async with LlmClient(requestor, route).stream(TextCompletionRequest(prompt="9", streaming=True)):
+            await llm.started.wait()
+            mortal.kill()
+            await asyncio.wait_for(llm.stopped.wait(), DEADLINE)
         assert llm.generated <= 1
 
 
-async def test_a_plain_peer_gets_its_answer_on_the_fixed_topic(bus: Bus, route: Completions) -> None:
+async def test_a_plain_peer_gets_its_answer_on_the_fixed_topic(
+    bus: Bus, timing: HeartbeatTiming, route: Completions
+) -> None:
     async with (
         bus.subscribe(route.response, None) as responses,
-        Processor(bus, TOPICS, CountingLlm(), (route,), timing=QUICK),
+        Processor(bus, TOPICS, CountingLlm(), (route,), timing=timing),
     ):
         body = b'{"system":"s","prompt":"2","streaming":true,"response_format":null,"operation":"completion"}'
         await bus.publish(route.request, body, {"id": "peer-1"})
@@ -211,7 +230,7 @@ async def test_a_plain_peer_gets_its_answer_on_the_fixed_topic(bus: Bus, route: 
         assert texts == ["0 ", "1 ", ""]
 
 
-async def test_our_client_uses_a_plain_processor(bus: Bus, route: Completions) -> None:
+async def test_our_client_uses_a_plain_processor(bus: Bus, timing: HeartbeatTiming, route: Completions) -> None:
     plain = Route("tg", TEXT_COMPLETION, route.request, route.response, plain=True)
 
     async def serve() -> None:
@@ -222,7 +241,7 @@ async def test_our_client_uses_a_plain_processor(bus: Bus, route: Completions) -
             await bus.publish(plain.response, b'{"response":"b","end_of_stream":true,"error":null,"in_token":3}', only)
 
     async with (
-        Requestor(bus, TOPICS, plain=(plain.response,), timing=QUICK) as requestor,
+        Requestor(bus, TOPICS, plain=(plain.response,), timing=timing) as requestor,
         asyncio.TaskGroup() as group,
     ):
         group.create_task(serve())
@@ -262,12 +281,13 @@ async def test_a_stalled_process_takes_nobody_for_dead(bus: Bus, route: Completi
 
 
 async def test_a_processor_that_was_taken_for_dead_is_heard_again(bus: Bus, route: Completions) -> None:
+    soon = 5.0 if bus.in_process else DEADLINE
     async with pipeline(bus, route, CountingLlm()) as it:
         for _ in range(3):
             for _ in range(70):
                 assert await it.client.request("", "3", streaming=True) == "0 1 2 "
             it.requestor._inbox.forget({it.processor.name})
-            assert await it.client.request("", "3", timeout=5) == "0 1 2 "
+            assert await it.client.request("", "3", timeout=soon) == "0 1 2 "
 
 
 async def test_tokens_are_counted_also_of_a_stream_that_was_left(bus: Bus, route: Completions) -> None:
