@@ -64,7 +64,7 @@ class RestingParser:
         handler: the connection, with a parser that has read nothing.
     """
 
-    __slots__ = ("_fresh", "_handler", "_line", "_missing", "_parser", "_payload", "_refused")
+    __slots__ = ("_body", "_fresh", "_handler", "_line", "_missing", "_parser", "_payload", "_refused")
 
     def __init__(self, handler: web.RequestHandler) -> None:
         # It keeps its limits and its parser to itself.
@@ -74,6 +74,8 @@ class RestingParser:
         # Of the request that the parser read first: its body, and the bytes that have not come.
         self._payload: Any = None
         self._missing = 0
+        # Of the request that came last, until it has come whole: what comes meanwhile is no head.
+        self._body: Any = None
         # Of a head that has not come whole.
         self._line: StartLine | None = None
         self._refused = False
@@ -92,7 +94,9 @@ class RestingParser:
             messages, upgraded, rest = self._parser.feed_data(data)
         except HttpProcessingError as error:
             return [self._refuse(error, data)], False, b""
-        self._keep_line(data, whole=bool(messages))
+        # Bodies of a known length come this way with each read, and need no call.
+        if messages or self._payload is None:
+            self._keep_line(messages, data)
         if self._fresh:
             self._fresh = False
             if len(messages) == 1 and not upgraded:
@@ -105,11 +109,15 @@ class RestingParser:
             self._rest()
         return messages, upgraded, rest
 
-    def _keep_line(self, data: bytes, *, whole: bool) -> None:
-        """Know a head's first line while the head is not `whole`."""
-        if whole:
-            self._line = None
-        elif self._payload is None and data:
+    def _keep_line(self, messages: Any, data: bytes) -> None:
+        """Know the first line of a head that is not whole."""
+        if messages:
+            self._line, body = None, messages[-1][1]
+            self._body = None if body.is_eof() else body
+        elif self._body is not None:
+            # These bytes may be the last ones of the body, whose end alone the parser tells.
+            self._body = None if self._body.is_eof() else self._body
+        elif data:
             self._line = self._line or StartLine()
             self._line.add(data)
 
@@ -132,7 +140,7 @@ class RestingParser:
             self._payload = None
         # The reader's limit may hold back what the parser has.
         elif not self._missing and self._payload.is_eof():
-            self._parser = self._payload = None
+            self._parser = self._payload = self._body = None
 
     def message_consumed(self) -> None:
         """As aiohttp's."""

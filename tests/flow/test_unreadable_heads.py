@@ -69,3 +69,21 @@ async def test_the_answer_before_it_comes_first() -> None:
         assert (await raw.until(b"}")).startswith(b"HTTP/1.1 200 ")
         raw.send(b"GET /v1/models?" + LONG)
         assert (await raw.rest()).startswith(b"HTTP/1.1 414 ")
+
+
+@pytest.mark.parametrize("body", [b"5\r\nhello\r\n0\r\n\r\n", b"5\r\nhello\r\n0\r\n\r\n\r\n"])
+async def test_a_body_that_came_in_pieces_is_no_first_line(body: bytes) -> None:
+    """Nor are empty lines, which some clients send behind a body."""
+    async with open_gateway() as it, raw_connection(it.address) as raw:
+        raw.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert (await raw.until(b"}")).startswith(b"HTTP/1.1 200 ")
+        for piece in (body[:-1], body[-1:], b"POST /v1/messages HTTP/1.1\r\nA B: c\r\n\r\n"):
+            raw.send(piece)
+        head, _, body = (await raw.rest()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert "its head is malformed" in json.loads(body)["error"]["message"]
+
+
+async def test_empty_lines_may_come_before_a_request() -> None:
+    status, body = await refuse(b"\r\n\r\nPOST /v1/messages HTTP/1.1\r\nA B: c\r\n\r\n")
+    assert (status, body["type"]) == (400, "error")

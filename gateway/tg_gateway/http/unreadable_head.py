@@ -42,7 +42,10 @@ class StartLine:
 
     def add(self, data: bytes) -> None:
         """The next bytes of the request."""
-        if not self._over:
+        if not self.begin:
+            # Empty lines before a request are allowed (RFC 9112, section 2.2).
+            data = data.lstrip(b"\r\n")
+        if not self._over and data:
             line, end, _ = data.partition(b"\n")
             self.begin = (self.begin + line[:MAX_NAMED_BYTES])[:MAX_NAMED_BYTES]
             self.size += len(line)
