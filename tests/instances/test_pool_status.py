@@ -234,14 +234,15 @@ def test_names_of_clients_are_bounded_and_those_of_operators_are_not_crowded_out
 
 
 def test_a_name_that_is_no_text_spoils_no_page(shown: Shown) -> None:
-    for name in ("\ud800", "m" * 1_000_000, 'a"b\n\\'):
+    for name in ("\ud800", "m" * 1_000_000, 'a"b\n\\', "a\0b", "\x7f\x85\u2028"):
         where = Destination("p", name, name)
         shown.pick(RequestFacts(name, name, where))
     longest = max(map(len, generate_latest(shown.registry).decode().splitlines()))
     assert longest < 5 * MAX_LABEL_CHARACTERS
     assert len(shown.series()) > 20
     [picker] = read_status(shown.boards).pickers
-    assert [len(each.model) for each in picker.decisions] == [5, MAX_LABEL_CHARACTERS, 1]
+    assert [each.model for each in picker.decisions] == ["???", "a?b", 'a"b?\\', "m" * MAX_LABEL_CHARACTERS, "?"]
+    assert not {each for each in generate_latest(shown.registry) if each < 32} - {ord("\n")}
 
 
 def test_a_lie_of_a_server_is_left_out(shown: Shown) -> None:

@@ -57,6 +57,17 @@ async def test_a_hanging_scraper_holds_neither_threads_nor_others(port: int, sai
             sock.close()
 
 
+async def test_no_label_ends_the_page_for_prometheus(port: int) -> None:
+    odd = Gauge("tg_test_odd", "Labels of others", ["name"])
+    odd.labels("a\0b\r\x1b").set(1)
+    try:
+        page = await scraped(port)
+    finally:
+        REGISTRY.unregister(odd)
+    assert 'tg_test_odd{name="ab"}' in page
+    assert page.replace("\n", "").isprintable()
+
+
 async def test_strangers_leave_no_traceback(port: int, capfd: pytest.CaptureFixture[str]) -> None:
     for said in (b"\x16\x03\x01\x02\x00\x01\x00", b"\x00\r\n\r\n", b"GET / HTTP/9\r\n\r\n", ASK):
         for _ in range(10):

@@ -38,5 +38,9 @@ class BoundedLabel:
 
 
 def make_printable(name: str) -> str:
-    """The beginning of a name, without lone surrogates: one would make the whole page of metrics unwritable."""
-    return name[:MAX_LABEL_CHARACTERS].encode("utf-8", "replace").decode()
+    """The beginning of a name, with "?" for what is no visible text.
+
+    A NUL ends the whole page for Prometheus, and a lone surrogate makes it unwritable.
+    """
+    name = name[:MAX_LABEL_CHARACTERS]
+    return name if name.isprintable() else "".join(each if each.isprintable() else "?" for each in name)
