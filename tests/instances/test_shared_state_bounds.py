@@ -6,16 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.instances.cases import request
-from tests.instances.sharing_pickers import ENDPOINTS, NOTHING, Picker, settle
+from tests.instances.sharing_pickers import ENDPOINTS, NOTHING, Picker, exchange, settle
 from tg_base.instances import (
     Endpoint,
     Pick,
     Scheduler,
     SharedState,
 )
-from tg_base.instances.delta import Batch, Bye, Heartbeat, Known, Placed, encode_delta, pack_blocks
+from tg_base.instances.delta import MAX_PLACED, Batch, Heartbeat, Known, Placed, encode_delta, pack_blocks
 from tg_base.instances.journal import MAX_PENDING
-from tg_base.instances.shared_state import MAX_PEERS, MAX_WANTS
+from tg_base.instances.shared_state import MAX_ADOPTED, MAX_PEERS, MAX_WANTS
 
 PLACED = Placed(1, 0, None, 10, 10, 10)
 
@@ -125,5 +125,21 @@ def test_a_request_costs_200_bytes_and_8_a_new_block() -> None:
     assert size <= 1_000 * 200 + 8 * new
 
 
-def test_bye_is_short() -> None:
-    assert len(encode_delta(Bye(2**60))) < 20
+def test_what_is_placed_by_others_is_bounded_for_each_and_for_all() -> None:
+    picker, address = Picker(1), ENDPOINTS[0].address
+    placed = [Placed(number, 0, None, 0, 0, 0) for number in range(MAX_PLACED + 1)]
+    for origin in range(2, 13):
+        for seq, part in enumerate((placed[:5], placed[5:])):
+            picker.shared.receive(encode_delta(Batch(origin, seq, [address], part)), 0.0)
+    counts = list(picker.shared.peers.values())
+    assert (max(counts), sum(counts)) == (MAX_PLACED, MAX_ADOPTED)
+    assert picker.shared.dropped == {"too-many": 11 * (MAX_PLACED + 1) - MAX_ADOPTED}
+
+
+def test_a_number_that_no_batch_will_have_is_asked_about_once() -> None:
+    first, second = Picker(1), Picker(2)
+    exchange([first, second], 0.03)
+    second.shared.receive(encode_delta(Heartbeat(1, 2**60)), 0.1)
+    assert second.shared._peers[1].is_behind
+    settle([first, second], 0.1)
+    assert not second.shared._peers[1].is_behind

@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import structlog
+from typing_extensions import override
 
 from tests.fakes.ending_bus import EndingBus
 from tests.fakes.mortal_bus import MortalBus
+from tests.fakes.passing_bus import PassingBus
 from tests.instances.cases import request
 from tests.unit.test_config_edits import seen
 from tests.until import until
-from tg_base.bus import Bus, open_bus
+from tests.virtual_time import VirtualTimeLoop, in_virtual_time
+from tg_base.bus import Bus, Delivery, open_bus
 from tg_base.instances import DEFAULT_TIMING, Pick, Placement, Scheduler, SharingTiming
 from tg_base.pools import Host
 from tg_base.pools.followed_pools import FollowedPools
@@ -103,6 +106,46 @@ async def test_without_a_bus_a_picker_goes_on_alone() -> None:
                 await until(lambda: alone.requests == 1)
                 assert alone.exchange.shared.peers == {}
     assert [entry["event"] for entry in logs if entry["event"].startswith("placements")] == []
+
+
+class SlowDelivery:
+    """A message that takes a tenth of a second of the loop to read."""
+
+    properties: ClassVar[dict[str, str]] = {}
+
+    @property
+    def body(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        loop.suspend(0.1)
+        return b"\xc1 no delta"
+
+
+class FloodedBus(PassingBus):
+    """Brings one slow message after the other."""
+
+    brought = 0
+
+    @override
+    @asynccontextmanager
+    async def subscribe(
+        self, topic: str, group: str | None, *, prefetch: int = 1000
+    ) -> AsyncIterator[AsyncIterator[Delivery]]:
+        async def bring() -> AsyncIterator[Delivery]:
+            while True:
+                self.brought += 1
+                yield SlowDelivery()  # type: ignore[misc]
+
+        yield bring()
+
+
+@in_virtual_time
+async def test_a_flood_takes_no_more_than_a_quarter_of_the_loop() -> None:
+    async with open_bus("memory://") as bus:
+        flooded = FloodedBus(bus)
+        async with SharingPicker(flooded).running():
+            await asyncio.sleep(40)
+    assert 90 <= flooded.brought <= 105
 
 
 async def test_a_strange_message_is_counted_and_the_next_one_read() -> None:

@@ -16,10 +16,10 @@ from tg_base.instances.fingerprint import HASH_BITS
 from tg_base.instances.prefix_owners import MAX_BLOCKS
 from tg_base.instances.resident_adapters import MAX_ADAPTERS
 
-MAX_DELTA_BYTES = 4 * 1024 * 1024
-"""A longer message is none of ours."""
-MAX_PLACED = 100_000
-"""Requests of one message, or of all other schedulers at a time."""
+MAX_DELTA_BYTES = 1024 * 1024
+"""A longer message is none of ours: the longest takes a tenth of a second of the event loop."""
+MAX_PLACED = 10_000
+"""Requests of one message, or of one scheduler at a time."""
 MAX_TOKENS = 100_000_000
 TICKS_PER_SECOND = 10_000
 MAX_TICKS = 3_600 * TICKS_PER_SECOND
@@ -141,13 +141,7 @@ class Known(Struct, frozen=True, array_like=True, tag=5):
     whole: bool = False
 
 
-class Bye(Struct, frozen=True, array_like=True, tag=6):
-    """A scheduler ends, and its requests with it."""
-
-    origin: Number
-
-
-Delta: TypeAlias = Batch | Heartbeat | Ask | Snapshot | Want | Known | Bye
+Delta: TypeAlias = Batch | Heartbeat | Ask | Snapshot | Want | Known
 
 _DECODER = msgspec.msgpack.Decoder[Delta](Delta)
 encode_delta = msgspec.msgpack.Encoder().encode

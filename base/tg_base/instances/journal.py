@@ -19,7 +19,7 @@ from tg_base.instances.fingerprint import Fingerprint
 from tg_base.instances.placement import Lesson, Placement
 from tg_base.instances.prefix_owners import MAX_BLOCKS
 
-MAX_PENDING = 20_000
+MAX_PENDING = 10_000
 """Entries that are kept if nobody fetches them. Above it all are thrown away: the others notice, and ask."""
 BLOCKS_PER_ENTRY = 8
 """So many blocks of a prompt count as one entry more."""

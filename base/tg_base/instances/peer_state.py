@@ -65,7 +65,7 @@ class PeerState:
             self._end(number, now)
         for placed in snapshot.placed:
             self._place(snapshot.names, placed, now)
-        self._next = snapshot.seq
+        self._next = self._announced = snapshot.seq
         self.is_incomplete = False
 
     def drop(self, now: float) -> None:

@@ -17,7 +17,6 @@ from tg_base.instances.delta import (
     Ask,
     BadDelta,
     Batch,
-    Bye,
     Delta,
     Heartbeat,
     Known,
@@ -41,6 +40,8 @@ from tg_base.instances.scheduler import Scheduler
 from tg_base.instances.server_state import ServerState
 
 MAX_PEERS = 256
+MAX_ADOPTED = 10 * MAX_PLACED
+"""Requests of all other schedulers together."""
 MAX_WANTS = 64
 """Unknown beginnings of prompts that are asked for at once."""
 MAX_ANSWERS = 8
@@ -143,10 +144,6 @@ class SharedState:
         elif now - self._alone_at > self._timing.dead_after:
             self._journal.rest()
 
-    def leave(self) -> bytes:
-        """The last message: the others drop what we placed."""
-        return encode_delta(Bye(self._origin))
-
     def receive(self, body: bytes, now: float) -> bool:
         """Take a message, in whatever order and however often it comes. False: it is poison, and was dropped."""
         try:
@@ -155,9 +152,6 @@ class SharedState:
             self.dropped["poison"] += 1
             return False
         if delta.origin == self._origin:
-            return True
-        if isinstance(delta, Bye):
-            self._forget(delta.origin, now)
             return True
         peer = self._peers.get(delta.origin)
         if peer is None:
@@ -249,7 +243,8 @@ class SharedState:
 
     def _adopt(self, origin: int, names: Sequence[str], placed: Placed, now: float) -> Placement | None:
         endpoint = self._find(names[placed.server])
-        if endpoint is None or sum(map(len, self._peers.values())) >= MAX_PLACED:
+        is_full = len(self._peers[origin]) >= MAX_PLACED or sum(map(len, self._peers.values())) >= MAX_ADOPTED
+        if endpoint is None or is_full:
             self.dropped["unknown-server" if endpoint is None else "too-many"] += 1
             return None
         request = InstanceRequest(

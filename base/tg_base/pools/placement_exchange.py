@@ -17,6 +17,12 @@ log = structlog.get_logger()
 
 FLUSH_SECONDS = 0.02
 """Between two batches. What happens after a longer pause is told at once."""
+MAX_LOOP_SHARE = 0.25
+"""Of the event loop's time that may go into what others tell, whatever they send."""
+BURST_SECONDS = 0.1
+"""Of others' messages that are taken without a pause, as at a start."""
+MAX_UNREAD = 100
+"""Messages that wait to be read: 100 MiB at most."""
 PUBLISH_SECONDS = 1.0
 """After which a message that the bus does not take is given up; the others notice the gap."""
 
@@ -89,24 +95,29 @@ class PlacementExchange(Entered):
         return True
 
     async def _listen(self) -> None:
-        clock = asyncio.get_running_loop().time
+        clock, busy_until = asyncio.get_running_loop().time, 0.0
         while True:
             try:
-                async with self._bus.subscribe(self._topic, None) as deliveries:
+                async with self._bus.subscribe(self._topic, None, prefetch=MAX_UNREAD) as deliveries:
                     self._regain("subscribe")
                     async for delivery in deliveries:
-                        if not self.shared.receive(delivery.body, clock()):
+                        began = clock()
+                        if not self.shared.receive(delivery.body, began):
                             POISON.labels(self._topic).inc()
-                        # Messages that are here already must not keep requests waiting.
-                        await asyncio.sleep(0)
+                        # Messages that are here already must not keep requests waiting. What the bus drops meanwhile
+                        # is a gap, after which we ask.
+                        busy_until = max(busy_until, began) + (clock() - began) / MAX_LOOP_SHARE
+                        await asyncio.sleep(max(busy_until - clock() - BURST_SECONDS, 0))
             except TgError as error:
                 self._lose("subscribe", error)
             await asyncio.sleep(self._retry)
 
     async def _leave(self) -> None:
+        """Tell what has ended. The rest ends for the others with our heartbeat: a message could be anybody's."""
         with suppress(TgError, TimeoutError):
             async with asyncio.timeout(PUBLISH_SECONDS):
-                await self._bus.publish(self._topic, self.shared.leave(), {})
+                for body in self.shared.flush(asyncio.get_running_loop().time()):
+                    await self._bus.publish(self._topic, body, {})
 
     def _lose(self, what: str, error: Exception) -> None:
         if not self._lost:
