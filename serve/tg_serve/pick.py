@@ -1,5 +1,6 @@
 """`tg-pick`: the endpoint picker of an Envoy in front of model servers."""
 
+import os
 from pathlib import Path
 from typing import get_args
 
@@ -42,6 +43,8 @@ def pick(
     from tg_serve.structlog_import import import_structlog
 
     import_structlog()
+    # gRPC's own lines on stderr are in no log's form, and what a user can act on has a sentence of ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from tg_schema import TgError
     from tg_serve import pick_process
 

@@ -1,54 +1,32 @@
-"""A client that sends the frames that a test makes, right or wrong, to a `GrpcServer` over TCP."""
+"""A peer of the picker that sends the bytes that a test makes, right or wrong, over TCP."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-import hpack
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY = 0, 1, 3, 4, 6, 7
+ACK = END_STREAM = 1
+END_HEADERS = 4
 
-from tg_gateway.envoy.grpc_call import GrpcCall
-from tg_gateway.envoy.grpc_server import GrpcServer, serve_grpc
-from tg_gateway.envoy.http2_frames import (
-    END_HEADERS,
-    GOAWAY,
-    HEADERS,
-    MAX_WINDOW,
-    PREFACE,
-    SETTINGS,
-    Frame,
-    write_frame,
-)
 
-ECHO = "/test.Echo/Echo"
-MAX_MESSAGE = 4 * 1024 * 1024
+def write_frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """One frame (RFC 9113, section 4.1)."""
+    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
+
+
 BEGINNING = PREFACE + write_frame(SETTINGS, 0, 0)
 
 
-async def echo(call: GrpcCall) -> None:
-    """Send each message back."""
-    while (message := await call.read()) is not None:
-        await call.send(message)
-
-
-def call_headers(path: str = ECHO, **more: str) -> bytes:
-    """A request's block, all of it literal: it changes no table and may be sent again and again."""
-    fields = {":method": "POST", ":scheme": "http", ":path": path, "content-type": "application/grpc", **more}
-    return b"".join(literal(name, value) for name, value in fields.items())
+def opened(stream: int, path: str, flags: int = END_HEADERS) -> bytes:
+    """HEADERS that begin a call."""
+    fields = {":method": "POST", ":scheme": "http", ":path": path, "content-type": "application/grpc", "te": "trailers"}
+    return write_frame(HEADERS, flags, stream, b"".join(literal(name, value) for name, value in fields.items()))
 
 
 def literal(name: str, value: str) -> bytes:
-    """A header of less than 127 bytes each, in HPACK."""
+    """A header of less than 127 bytes each, in HPACK, that changes no table."""
     return bytes((0, len(name))) + name.encode() + bytes((len(value),)) + value.encode()
-
-
-def opened(stream: int, path: str = ECHO, flags: int = END_HEADERS) -> bytes:
-    """HEADERS that begin a call."""
-    return write_frame(HEADERS, flags, stream, call_headers(path))
-
-
-def message(body: bytes) -> bytes:
-    """With gRPC's prefix."""
-    return b"\0" + len(body).to_bytes(4) + body
 
 
 class Http2Peer:
@@ -57,7 +35,6 @@ class Http2Peer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._decoder = hpack.Decoder()
 
     async def send(self, data: bytes) -> None:
         """Send it; that the server has left already is seen when reading."""
@@ -65,43 +42,21 @@ class Http2Peer:
             self._writer.write(data)
             await self._writer.drain()
 
-    async def frame(self) -> Frame | None:
-        """The server's next frame; None = it has closed the connection."""
+    async def frame(self) -> tuple[int, int, bytes] | None:
+        """Kind, flags and payload of the server's next frame; None = it has closed the connection."""
         try:
             head = await self._reader.readexactly(9)
-            payload = await self._reader.readexactly(int.from_bytes(head[:3]))
+            return head[3], head[4], await self._reader.readexactly(int.from_bytes(head[:3]))
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
-        return head[3], head[4], int.from_bytes(head[5:]) & MAX_WINDOW, payload
 
-    async def next(self, kind: int) -> Frame:
-        """The next frame of that kind."""
-        while (frame := await self.frame()) is not None:
-            if frame[0] == kind:
-                return frame
-            assert frame[0] != GOAWAY, frame
-        raise AssertionError("the server has closed the connection")
-
-    async def goaway(self) -> int:
-        """The code of the GOAWAY with which the server ends the connection, which it then closes."""
-        code = None
+    async def closed(self) -> bytes:
+        """What the last GOAWAY said, once the server has closed the connection."""
+        said = b""
         while (frame := await self.frame()) is not None:
             if frame[0] == GOAWAY:
-                code = int.from_bytes(frame[3][4:8])
-        assert code is not None
-        return code
-
-    def fields(self, frame: Frame) -> dict[str, str]:
-        """Of a HEADERS frame, by a decoder that is not ours."""
-        return {str(name): str(value) for name, value in self._decoder.decode(frame[3])}
-
-
-@asynccontextmanager
-async def echo_server(keepalive: float = 60.0, drain: float = 0.0) -> AsyncIterator[tuple[GrpcServer, str]]:
-    """A server that sends messages back, and its address."""
-    server = GrpcServer({ECHO: echo}, MAX_MESSAGE)
-    async with serve_grpc(server, "127.0.0.1:0", drain, keepalive) as address:
-        yield server, address
+                said = frame[2]
+        return said
 
 
 @asynccontextmanager

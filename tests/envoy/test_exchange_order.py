@@ -12,13 +12,11 @@ from typing_extensions import override
 
 from tests.envoy.scripted_picker import ScriptedPicker
 from tests.envoy.test_exchange import BODY, Mode, body, headers, kinds, response, response_headers, run, streamed
-from tests.until import until
 from tg_base.instances import InstanceUsage
 from tg_gateway.envoy.asked import Asked
 from tg_gateway.envoy.decision import Directed, Refused
 from tg_gateway.envoy.exchange import Exchange
-from tg_gateway.envoy.grpc_server import GrpcServer, serve_grpc
-from tg_gateway.envoy.picker_server import MAX_MESSAGE_BYTES, SERVICE, PickerService
+from tg_gateway.envoy.picker_server import SERVICE, serve_picker
 from tg_gateway.envoy.request_phase import MAX_BODY_BYTES
 
 PROCESS = f"/{SERVICE}/Process"
@@ -138,30 +136,28 @@ class CountingPicker(ScriptedPicker):
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[tuple[CountingPicker, Any, GrpcServer]]:
+async def world() -> AsyncIterator[tuple[CountingPicker, Any]]:
     picker = CountingPicker()
-    server = GrpcServer({PROCESS: PickerService(picker).process}, MAX_MESSAGE_BYTES)
     async with (
         asyncio.timeout(60),
-        serve_grpc(server, "127.0.0.1:0", 0) as address,
-        grpc.aio.insecure_channel(address) as channel,
+        serve_picker(picker, "127.0.0.1:0") as server,
+        grpc.aio.insecure_channel(server.address) as channel,
     ):
-        yield picker, channel.stream_stream(PROCESS), server
+        yield picker, channel.stream_stream(PROCESS)
 
 
-async def test_a_course_ends_when_envoy_leaves(world: tuple[CountingPicker, Any, GrpcServer]) -> None:
-    picker, process, server = world
+async def test_a_course_ends_when_envoy_leaves(world: tuple[CountingPicker, Any]) -> None:
+    picker, process = world
     call = process()
     for each in (headers(), body(BODY)):
         await call.write(each.SerializeToString())
     assert kinds([wire.ProcessingResponse.FromString(await call.read())]) == ["request_headers"]
     call.cancel()
     await picker.courses[0].over.wait()
-    await until(lambda: not server.calls)
 
 
-async def test_a_refusal_ends_the_call(world: tuple[CountingPicker, Any, GrpcServer]) -> None:
-    _, process, server = world
+async def test_a_refusal_ends_the_call(world: tuple[CountingPicker, Any]) -> None:
+    _, process = world
     call = process()
     for each in (headers(), body(b'{"model":"refuse-429"}')):
         await call.write(each.SerializeToString())
@@ -169,14 +165,14 @@ async def test_a_refusal_ends_the_call(world: tuple[CountingPicker, Any, GrpcSer
     assert answer.immediate_response.status.code == 429
     assert await call.read() is grpc.aio.EOF
     assert await call.code() == grpc.StatusCode.OK
-    await until(lambda: not server.calls)
 
 
-async def test_what_is_no_message_is_told(world: tuple[CountingPicker, Any, GrpcServer]) -> None:
-    _, process, _ = world
+async def test_what_is_no_message_is_told(world: tuple[CountingPicker, Any], caplog: pytest.LogCaptureFixture) -> None:
+    _, process = world
     call = process(iter([b"\xff\xff\xff"]))
     assert await call.code() == grpc.StatusCode.INTERNAL
     assert "cannot be read" in await call.details()
+    assert not caplog.records
 
 
 async def test_a_course_that_was_decided_and_not_told_ends_too() -> None:

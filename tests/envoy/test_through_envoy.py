@@ -6,20 +6,22 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import aiohttp
+import grpc
 import pytest
 import pytest_asyncio
+from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as wire
 from typing_extensions import override
 
 from tests.envoy.envoy_server import envoy
 from tests.envoy.scripted_picker import ScriptedPicker
+from tests.envoy.silent_connections import silent_connections
 from tests.fakes.pool_member import PoolMember, pool_member
 from tests.free_port import free_port
 from tg_base.instances import InstanceUsage
-from tg_gateway.envoy.grpc_call import GrpcCall, GrpcFault, GrpcStatus
-from tg_gateway.envoy.grpc_server import GrpcServer, serve_grpc
-from tg_gateway.envoy.picker_server import MAX_MESSAGE_BYTES, SERVICE, PickerService, serve_picker
+from tg_gateway.envoy.picker_server import MAX_HELD_BYTES, PickerService, serve_picker
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
 
@@ -207,27 +209,44 @@ class LeavingService(PickerService):
     calls = 0
 
     @override
-    async def process(self, call: GrpcCall) -> None:
+    async def Process(self, request_iterator: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """See `PickerService`."""
         self.calls += 1
         if self.calls == 1:
-            # As the server ends it then.
-            raise GrpcFault(GrpcStatus.UNAVAILABLE, "the server is being stopped")
-        await super().process(call)
+            # As gRPC ends it then.
+            await context.abort(grpc.StatusCode.CANCELLED)
+        await super().Process(request_iterator, context)
 
 
 async def test_a_request_on_its_way_to_a_picker_that_leaves_goes_to_another_one(world: World, tmp_path: Path) -> None:
     world.picker.addresses = (world.members[0].address,)
-    service = LeavingService(world.picker)
-    server = GrpcServer({f"/{SERVICE}/Process": service.process}, MAX_MESSAGE_BYTES)
-    async with asyncio.timeout(60), serve_grpc(server, "127.0.0.1:0", 0) as address:
-        ports = [*(member.port for member in world.members), free_port()]
+    service, server = LeavingService(world.picker, MAX_HELD_BYTES), grpc.aio.server()
+    wire.add_ExternalProcessorServicer_to_server(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    ports = [*(member.port for member in world.members), free_port()]
+    try:
         async with (
-            envoy(tmp_path, world.mode, int(address.rpartition(":")[2]), ports) as url,
+            asyncio.timeout(60),
+            envoy(tmp_path, world.mode, port, ports) as url,
             world.session.post(f"{url}/v1/completions", json={"model": "m"}) as answer,
         ):
             assert answer.status == 200
+    finally:
+        await server.stop(None)
     assert service.calls == 2
+
+
+async def test_silent_connections_to_the_picker_do_not_keep_envoy_out(world: World, tmp_path: Path) -> None:
+    world.picker.addresses = (world.members[0].address,)
+    ports = [*(member.port for member in world.members), free_port()]
+    async with (
+        asyncio.timeout(60),
+        silent_connections(f"127.0.0.1:{world.port}", 520),
+        envoy(tmp_path, world.mode, world.port, ports) as url,
+        world.session.post(f"{url}/v1/completions", json={"model": "m"}) as answer,
+    ):
+        assert answer.status == 200
 
 
 async def test_a_request_without_a_body_is_directed_at_once(world: World) -> None:

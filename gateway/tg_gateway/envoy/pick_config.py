@@ -12,7 +12,6 @@ from tg_base.pools import DnsName, Host, PoolTable, check_tables, read_places, r
 from tg_base.pools.adapter_loader import check_source
 from tg_base.pools.pool_watcher import PoolSources
 from tg_base.pools.scraper import ScrapeOptions
-from tg_gateway.envoy.grpc_server import MAX_CONNECTIONS
 from tg_schema.errors import BadRequest
 
 
@@ -21,7 +20,6 @@ class PickConfig(Struct, frozen=True):
 
     Attributes:
         listen: "host:port" of the gRPC service.
-        max_connections: of Envoys to the gRPC service, that may be open at once. A further one is closed at once.
         http: "host:port" of the page of model servers, the metrics and the health; "" = none. It has no token.
         policy: who picks; a key of `POLICIES`.
         admission: who refuses; a key of `ADMISSIONS`.
@@ -42,7 +40,6 @@ class PickConfig(Struct, frozen=True):
     """
 
     listen: str = "127.0.0.1:9002"
-    max_connections: Annotated[int, Meta(ge=1)] = MAX_CONNECTIONS
     http: str = ""
     policy: str = DEFAULT_POLICY
     admission: str = "always"

@@ -75,7 +75,7 @@ async def run_picker(
             fallbacks=config.fallbacks,
             takes_list=config.cluster == "override_host",
         )
-        server = await stack.enter_async_context(serve_picker(picker, config.listen, config.max_connections))
+        server = await stack.enter_async_context(serve_picker(picker, config.listen))
         await stack.enter_async_context(_publishing_health(watcher, server))
         shown = await _show(config.http, stack)
         count = len(pools.view.endpoints)
