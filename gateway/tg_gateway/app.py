@@ -136,7 +136,9 @@ class Gateway:
         return commit
 
     async def __aenter__(self) -> Self:
-        self._relay = Relay(self._requestor, self._config.request_timeout, self._rate_limits)
+        self._relay = Relay(
+            self._requestor, self._config.request_timeout, self._rate_limits, self._authenticator.callers
+        )
         self._parser = CallParser(DEFECT_MESSAGE)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._parser.aclose)

@@ -101,4 +101,4 @@ class WarmProcesses:
 
 def _number(stream: AskedStream) -> int:
     """The hash of a key, which may have any length. A collision costs one request its warm prefix."""
-    return hash((stream.route.request, stream.cache_key))
+    return hash((stream.route.request, stream.span.caller, stream.cache_key))

@@ -12,6 +12,7 @@ import msgspec
 
 from tg_base.llm.large_request import RequestParts, read_request, split_request
 from tg_base.llm.request_plan import GenerationPlan
+from tg_base.telemetry import trace
 from tg_schema import Message, TextCompletionRequest
 
 COUNT: Final = "count-tokens"
@@ -32,7 +33,9 @@ class PreparedRequest(TextCompletionRequest, frozen=True):
     plan: GenerationPlan | None = None
 
 
-def prepare_request(kind: Any, model: str, options: Any, data: bytes) -> PreparedRequest | RequestParts:
+def prepare_request(
+    kind: Any, model: str, options: Any, data: bytes, caller: str | None = None
+) -> PreparedRequest | RequestParts:
     """Prepare a request, in a worker process. One for another operation than an answer is only decoded and checked.
 
     Args:
@@ -40,11 +43,13 @@ def prepare_request(kind: Any, model: str, options: Any, data: bytes) -> Prepare
         model: as the provider's.
         options: as the provider's.
         data: the JSON of the request.
+        caller: see `Span`.
 
     Raises:
         Unreadable: the JSON is not a request.
         TgError: the provider refuses it.
     """
+    trace.name_caller(caller)
     request = read_request(data)
     # The provider has no connection here: a worker sends nothing.
     provider = kind(model, options, None)

@@ -41,6 +41,7 @@ from tg_base.llm.prepared_request import PreparedRequest, prepare_request
 from tg_base.llm.routed_connection import EmbeddingCall
 from tg_base.llm.service import LlmService
 from tg_base.runtime import Unpicklable, start_daemon_thread
+from tg_base.telemetry import trace
 from tg_schema import ModelInfo, TextCompletionRequest
 from tg_schema.deltas import add_counts
 from tg_schema.errors import BadRequest, ProtocolError, ProviderAuth
@@ -178,7 +179,8 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     @override
     async def read(self, body: bytes) -> TextCompletionRequest:
         try:
-            read = await self._workers.call(prepare_request, type(self), self.model, self.options, body)
+            caller = trace.find_caller()
+            read = await self._workers.call(prepare_request, type(self), self.model, self.options, body, caller)
         except Unpicklable as reason:
             log.warning("provider.large_request_here", provider=type(self).__name__, reason=str(reason))
             return await super().read(body)

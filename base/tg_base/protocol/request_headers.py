@@ -79,6 +79,7 @@ class RequestHeaders(msgspec.Struct, frozen=True):
         if self.span is not None:
             written |= {"request": self.span.request, "traceparent": self.span.traceparent}
             written |= {} if self.span.parent is None else {"parent": self.span.parent}
+            written |= {} if self.span.caller is None else {"caller": self.span.caller}
         return written
 
     @classmethod
@@ -108,7 +109,9 @@ class RequestHeaders(msgspec.Struct, frozen=True):
         if remaining is not None and delay is not None:
             remaining -= delay
         fresh = delay is not None and delay < FRESH_SECONDS and not delivery.redelivered
-        span = Span.from_peer(stream, *(properties.get(name) for name in ("request", "parent", "traceparent")))
+        span = Span.from_peer(
+            stream, *(properties.get(name) for name in ("request", "parent", "traceparent", "caller"))
+        )
         least_delay = 0.0 if reply is None else clocks.least_delay(reply, delivery.age)
         return cls(StreamKey(stream, attempt), reply, remaining, delay, span, fresh, size, least_delay)
 

@@ -7,6 +7,7 @@ Ids are the only source of randomness in the protocol. A simulation sets a sourc
 every run.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, MutableMapping
@@ -77,12 +78,15 @@ class Span(msgspec.Struct, frozen=True):
         stream: this hop's own id; None in the gateway before it has asked.
         parent: the stream that asked for this one; None in the gateway and for its direct requests.
         traceparent: W3C trace context (Trace Context, section 3.2): one trace for all hops, a new span for each.
+        caller: stands for the key of the original request, the same in every hop, so that callers share no caches.
+            None = no key was required.
     """
 
     request: str
     stream: str | None
     parent: str | None
     traceparent: str
+    caller: str | None = None
 
     @classmethod
     def at_door(cls, request: str, traceparent: str | None) -> Self:
@@ -90,15 +94,17 @@ class Span(msgspec.Struct, frozen=True):
         return cls(request, None, None, _valid(_TRACEPARENT, traceparent) or _new_trace())
 
     @classmethod
-    def from_peer(cls, stream: str, request: str | None, parent: str | None, traceparent: str | None) -> Self:
+    def from_peer(
+        cls, stream: str, request: str | None, parent: str | None, traceparent: str | None, caller: str | None = None
+    ) -> Self:
         """The span of a request from the bus, perhaps from a plain peer. Invalid ids are ignored."""
         trace = _valid(_TRACEPARENT, traceparent) or _new_trace()
-        return cls(_valid(_ID, request) or stream, stream, _valid(_ID, parent), trace)
+        return cls(_valid(_ID, request) or stream, stream, _valid(_ID, parent), trace, _valid(_ID, caller))
 
     def child(self, stream: str) -> Self:
         """The span of a request that this hop makes, with the id `stream`."""
         version, trace, _, flags = self.traceparent.split("-")[:4]
-        return type(self)(self.request, stream, self.stream, f"{version}-{trace}-{new_id(8)}-{flags}")
+        return type(self)(self.request, stream, self.stream, f"{version}-{trace}-{new_id(8)}-{flags}", self.caller)
 
     @property
     def fields(self) -> dict[str, str]:
@@ -123,7 +129,13 @@ def name_stream(stream: str) -> None:
     """Let the log lines of a gateway's task carry the id of the stream that it has asked for."""
     span = _current.get()
     if span is not None:
-        _current.set(Span(span.request, stream, span.parent, span.traceparent))
+        _current.set(msgspec.structs.replace(span, stream=stream))
+
+
+def name_caller(caller: str | None) -> None:
+    """Let the current task, and all requests that it makes from now on, be of this caller."""
+    span = _current.get() or Span.at_door(new_id(), None)
+    _current.set(msgspec.structs.replace(span, caller=caller))
 
 
 def add_ids(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -139,6 +151,18 @@ def find_request() -> str:
     """The id of the request that the current task works for; "" if it works for none."""
     span = _current.get()
     return "" if span is None else span.request
+
+
+def find_caller() -> str | None:
+    """Who asks in the end, of the request that the current task works for; None = that is not known."""
+    span = _current.get()
+    return None if span is None else span.caller
+
+
+def own_cache_key(key: str | None) -> str | None:
+    """A cache key of the current task's request, made one that no other caller has."""
+    caller = find_caller()
+    return key if key is None or caller is None else hashlib.sha256(f"{caller} {key}".encode()).hexdigest()
 
 
 def child(stream: str) -> Span:

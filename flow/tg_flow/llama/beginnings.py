@@ -1,9 +1,8 @@
 """Slot -> Beginnings -> slot: the tokens that its prompt has in common with another sequence are evaluated once."""
 
 from collections.abc import Container, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
-from tg_flow.llama.adapter import Adapter
 from tg_flow.llama.context import Context, State
 from tg_flow.llama.slot import Slot
 
@@ -13,23 +12,28 @@ MIN_PRESERVED_TOKENS = 256
 """Tokens that are moved to a free sequence before others take their place; fewer are soon evaluated again."""
 
 
+_Owner: TypeAlias = tuple[int, str | None]
+"""The number of the adapter that evaluated tokens, 0 = none, and the caller: how many tokens of a prompt are cached is
+told, so a caller who shared others' would learn their prompts word by word."""
+
+
 class _Remembered(NamedTuple):
-    """What a sequence holds that no stream has: tokens, and the number of the adapter that evaluated them; 0 = none.
+    """What a sequence holds that no stream has: tokens, and who may use them.
 
     The number of the `end` of their stream says how old they are.
     """
 
-    adapter: int = 0
+    owner: _Owner = (0, None)
     tokens: Sequence[int] = ()
     end: int = 0
 
     @classmethod
     def of(cls, slot: Slot, end: int) -> Self:
-        return cls(_number(slot.adapter), slot.tokens[: slot.evaluated], end)
+        return cls(_owner(slot), slot.tokens[: slot.evaluated], end)
 
     def common(self, slot: Slot) -> int:
         """How many tokens the slot's prompt has in common with it, from the start."""
-        return common_beginning(self.tokens, slot.tokens) if self.adapter == _number(slot.adapter) else 0
+        return common_beginning(self.tokens, slot.tokens) if self.owner == _owner(slot) else 0
 
     def beside(self, slot: Slot) -> int:
         """How many tokens it has that are not of the slot's prompt."""
@@ -174,15 +178,15 @@ def _find_leader(slot: Slot, running: Sequence[Slot]) -> tuple[int, Slot | None]
 
 
 def _common(other: Slot, slot: Slot) -> int:
-    return common_beginning(other.tokens, slot.tokens) if other.adapter is slot.adapter else 0
+    return common_beginning(other.tokens, slot.tokens) if _owner(other) == _owner(slot) else 0
 
 
 def _has_ended(slot: Slot) -> bool:
     return slot.done or slot.generation.cancelled
 
 
-def _number(adapter: Adapter | None) -> int:
-    return adapter.number if adapter else 0
+def _owner(slot: Slot) -> _Owner:
+    return slot.adapter.number if slot.adapter else 0, slot.generation.caller
 
 
 def common_beginning(one: Sequence[int], other: Sequence[int]) -> int:

@@ -78,6 +78,7 @@ class Generation:
 
     Attributes:
         cached: the tokens of the prompt that were in memory already.
+        caller: whose prompt it is; what is in memory of others' prompts is not used for it.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Generation:
         lease: Lease | None = None,
         *,
         prompt_tokens: tuple[Token, ...] = (),
+        caller: str | None = None,
     ) -> None:
         """`pieces` are the bytes of each of the model's tokens.
 
@@ -99,6 +101,7 @@ class Generation:
         self._lease = lease
         self.evaluated = evaluated
         self.mailbox = mailbox
+        self.caller = caller
         self.cancelled = False
         self._pieces = pieces
         self._arrived: deque[int | Token | list[Token] | State | Ending | TgError] = deque()

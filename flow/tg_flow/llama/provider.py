@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from tg_base.llm import Detokenized, Embeddings, LlmChunk, LlmService, ProviderOptions, Scores, merge_streams
 from tg_base.runtime import start_daemon_thread, take_turns
-from tg_base.telemetry import MODEL_LOADS
+from tg_base.telemetry import MODEL_LOADS, trace
 from tg_flow.llama.adapter_files import find_loaded_file
 from tg_flow.llama.adapter_slots import Lease
 from tg_flow.llama.context import State
@@ -199,7 +199,8 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         prompt_tokens: tuple[Token, ...] = (),
     ) -> Generation:
         pieces = self._pieces if job.shows_marks else self.engine.model.pieces
-        return Generation(job, pieces, Mailbox.here(), evaluated, lease, prompt_tokens=prompt_tokens)
+        caller = trace.find_caller()
+        return Generation(job, pieces, Mailbox.here(), evaluated, lease, prompt_tokens=prompt_tokens, caller=caller)
 
     def _echo(self, request: TextCompletionRequest, job: Job) -> str | None:
         return (request.prompt or self._text(job.prompt)) if request.echo else None

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tg_base.config import read_options
@@ -37,6 +38,9 @@ _OPENAI_ITSELF = "tg_flow.providers.openai:OpenAi"
 _OPENAI = "tokengrid-flow[openai]"
 
 
+_SALTED: Mapping[str, Any] = {"salt_field": "cache_salt"}
+"""vLLM's, of its versions since 0.9; earlier ones, and SGLang, take it too."""
+
 _UNCERTAIN: tuple[Feature, ...] = ("n", "allowed_tools", "strict_tools", "parallel_tool_calls")
 """What many compatible servers ignore in silence."""
 
@@ -47,10 +51,12 @@ def _compatible(
     default: str | None = None,
     without: tuple[Feature, ...] = _UNCERTAIN,
     place: str = _COMPATIBLE,
+    *,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> ProviderEntry:
     """A server with OpenAI's chat completions API that usually needs no key: its variables, default URL and gaps."""
     options = {"key_variables": (key,), "key_needed": False, "base_url_variables": (url,), "default_base_url": default}
-    return ProviderEntry(place, _OPENAI, {**options, "without": without})
+    return ProviderEntry(place, _OPENAI, {**options, "without": without, **more})
 
 
 _NEW_OPENAI = {
@@ -85,7 +91,7 @@ PROVIDERS: dict[str, ProviderEntry] = {
     "ollama": ProviderEntry("tg_flow.providers.ollama:Ollama", "tokengrid-flow[ollama]"),
     "openai": ProviderEntry(_OPENAI_ITSELF, _OPENAI, _NEW_OPENAI),
     "openai-compatible": _compatible("OPENAI_COMPATIBLE_API_KEY", "OPENAI_COMPATIBLE_BASE_URL"),
-    "pool": ProviderEntry("tg_flow.providers.pool:Pool", "tokengrid-flow[pool]", {"without": _UNCERTAIN}),
+    "pool": ProviderEntry("tg_flow.providers.pool:Pool", "tokengrid-flow[pool]", {"without": _UNCERTAIN, **_SALTED}),
     "tgi": ProviderEntry("tg_flow.providers.openai:Tgi", _OPENAI),
     "vertexai-claude": ProviderEntry("tg_vertexai:VertexClaude", "tokengrid-vertexai"),
     "vertexai-gemini": ProviderEntry("tg_vertexai:VertexGemini", "tokengrid-vertexai"),
@@ -95,6 +101,7 @@ PROVIDERS: dict[str, ProviderEntry] = {
         "http://localhost:8000/v1",
         without=("allowed_tools", "strict_tools"),
         place="tg_flow.providers.openai:Vllm",
+        more=_SALTED,
     ),
 }
 

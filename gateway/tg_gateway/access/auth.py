@@ -50,6 +50,7 @@ class Authenticator:
 
     Attributes:
         required: whether requests need a token now.
+        callers: what stands for each key, by its name, where prompts are cached. Edits of the keys change it.
 
     Raises:
         BadRequest: the configuration would let everybody on the network in, or nobody; the message says what to write.
@@ -58,6 +59,7 @@ class Authenticator:
     def __init__(self, config: GatewayConfig, limits: Limits, time: Callable[[], float]) -> None:
         self.required = _is_required(config)
         self._names = _names_of(config)
+        self.callers = _callers_of(self._names)
         self._throttle = Throttle(limits.failures, limits.forget, time)
 
     def prepare(self, config: GatewayConfig) -> Callable[[], None]:
@@ -83,6 +85,8 @@ class Authenticator:
             # A revoked token must no longer exempt its address from waiting.
             self._throttle.forget(revoked)
             self._names, self.required = names, self.required or required
+            self.callers.clear()
+            self.callers.update(_callers_of(names))
 
         return commit
 
@@ -151,6 +155,15 @@ def _is_required(config: GatewayConfig) -> bool:
 def _names_of(config: GatewayConfig) -> dict[str, str]:
     """The keys' names by the digests of their tokens."""
     return {_digest_of(key.name, key.sha256): key.name for key in config.keys}
+
+
+def _callers_of(names: Mapping[str, str]) -> dict[str, str]:
+    """By the keys' names, what tells nobody the name, and is the same in each gateway with these keys."""
+    # Of several tokens with one name, which are one customer, the one with the least digest.
+    secrets = {name: bytes.fromhex(digest) for digest, name in sorted(names.items(), reverse=True)}
+    return {
+        name: hashlib.blake2b(name.encode(), key=secret, digest_size=16).hexdigest() for name, secret in secrets.items()
+    }
 
 
 def _digest_of(name: str, sha256: str) -> str:

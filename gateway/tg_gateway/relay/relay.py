@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
@@ -247,13 +247,15 @@ class Relay:
         requestor: this process's end of the bus.
         timeout: seconds to the first record of an answer, and of silence between two.
         limits: what each key may use.
+        callers: see `Authenticator`.
 
     Attributes:
         draining: whether it refuses what is new.
     """
 
-    def __init__(self, requestor: Requestor, timeout: float, limits: RateLimits) -> None:
+    def __init__(self, requestor: Requestor, timeout: float, limits: RateLimits, callers: Mapping[str, str]) -> None:
         self._requestor = requestor
+        self._callers = callers
         self._timeout = timeout
         self._limits = limits
         self._metrics: dict[str, _ChunkMetrics] = {}
@@ -297,6 +299,7 @@ class Relay:
         batch = request if isinstance(request, Batch) else Batch((request,))
         exempt = entry.key in self._limits.exempt
         spending = Spending() if exempt else self._limits.admit(entry.key, name, *batch.requests)
+        trace.name_caller(self._callers.get(entry.key or ""))
         opening = self._open(batch, spending.places, asked, permit)
         exchange = Exchange(opening, spending, metrics, entry, fields=asked.fields, noted=self._note)
         self._asked += 1

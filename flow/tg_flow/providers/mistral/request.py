@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from tg_base.llm import read_signature
+from tg_base.telemetry import trace
 from tg_flow.providers.openai import request as openai_request
 from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.conversation import Part, ReasoningPart
@@ -27,7 +28,7 @@ def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> d
     if sampling.seed is not None:
         body["random_seed"] = sampling.seed
     if request.cache_key is not None:
-        body["prompt_cache_key"] = request.cache_key
+        body["prompt_cache_key"] = trace.own_cache_key(request.cache_key)
     turns = request.turns
     # From the end: the instructions stand before the turns.
     for message, turn in zip(body["messages"][-len(turns) :], turns, strict=True):

@@ -15,6 +15,7 @@ from tg_base.llm import (
     SdkWire,
     embedding_list,
 )
+from tg_base.telemetry import trace
 from tg_flow.providers.openai.messages import DIALECT, ThinkingField, WireMessage, wire_messages
 from tg_flow.providers.openai.request import ChatRequest, is_bare, to_wire
 from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list, reasoning_error_detail
@@ -50,6 +51,8 @@ class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
             of Gemini. None = it wants none.
         hint_fields: the server's fields for the hints `user`, `cache_key` and `priority` of a request; what is not
             named here is not sent.
+        salt_field: the server's field for a text that keeps callers' prefix caches apart, for instance vLLM's
+            "cache_salt"; "" = all keys of the gateway share the server's cache.
         extra_body: further fields of each request, for instance `{ reasoning_effort = "low" }`.
         usage_patience: seconds to wait for the usage of a finished answer; without it the answer is still complete.
     """
@@ -64,6 +67,7 @@ class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
     developer_role: bool = False
     thinking_field: ThinkingField | None = None
     hint_fields: dict[Literal["user", "cache_key", "priority"], str] = msgspec.field(default_factory=dict)
+    salt_field: str = ""
     extra_body: dict[str, Any] = msgspec.field(default_factory=dict)
     usage_patience: Annotated[float, msgspec.Meta(ge=0.0)] = 5.0
 
@@ -115,10 +119,12 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
     @override
     def body(self, request: TextCompletionRequest) -> bytes:
         # The extra fields are encoded once: they are appended to the body's JSON instead of merged as a dict.
-        more = self._extra
-        if self.options.hint_fields or request.foreign is not None:
-            more += _members(self._hints(request)) + _members(_foreign_fields(request))
         body = self.bare_body(request, self.messages(request)) if is_bare(request) else _encode(self.make_chat(request))
+        return self.complete(body, request)
+
+    def complete(self, body: bytes, request: TextCompletionRequest) -> bytes:
+        """The body with what no `ChatRequest` has: what the configuration adds, hints, and fields of OpenAI's own."""
+        more = self._extra + _members(self._hints(request)) + _members(_foreign_fields(request))
         return b"".join((body[:-1], more, b"}")) if more else body
 
     def messages(self, request: TextCompletionRequest) -> tuple[WireMessage, ...]:
@@ -151,6 +157,10 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
     def _hints(self, request: TextCompletionRequest) -> dict[str, Any]:
         named = {name: getattr(request, hint) for hint, name in self.options.hint_fields.items()}
+        if (field := self.options.hint_fields.get("cache_key")) is not None:
+            named[field] = trace.own_cache_key(request.cache_key)
+        if self.options.salt_field:
+            named[self.options.salt_field] = trace.find_caller()
         return {name: value for name, value in named.items() if value is not None}
 
     @override

@@ -86,7 +86,7 @@ class Pool(ChatCompletions[PoolOptions]):
             queues=lambda: starmap(QueueStatus, self._dispatcher.queues),
             attainment=lambda: self._dispatcher.attainment.read(self._now()),
         )
-        self._writes_plainly = not (options.hint_fields or options.extra_body)
+        self._writes_plainly = not options.extra_body
         self._places = Places(self.upstream_model, self._random, self._scheduler)
         self._loader = AdapterLoader(options.adapter_source, self._scheduler)
         self._hedging = Hedging(options.hedge)
@@ -173,7 +173,7 @@ class Pool(ChatCompletions[PoolOptions]):
         """What servers are sent, and the prompt that they read in it."""
         if self._writes_plainly and request.foreign is None and is_bare(request) and not self.is_prepared(request):
             messages = self.messages(request)
-            body = self.bare_body(request, messages)
+            body = self.complete(self.bare_body(request, messages), request)
             if len(body) <= MAX_PLAIN_BYTES and have_text_alone(messages):
                 # What is at hand need not be parsed again.
                 return body, read_turns(cast("Sequence[Turn]", messages))
