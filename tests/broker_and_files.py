@@ -19,6 +19,7 @@ WITH_BROKER: Final = (
     "tests/envoy/test_shared_picks.py",
     "tests/flow/test_head_of_line.py",
     "tests/flow/test_lossless.py",
+    "tests/flow/test_mixed_models.py",
     "tests/flow/test_poison.py",
     "tests/flow/test_redelivery.py",
     "tests/flow/test_stream_protocol.py",

@@ -5,15 +5,17 @@ Our share is the announced capacity minus what runs for other requestors. We may
 `retry_after`. Announcements are up to a heartbeat old; our own count is exact.
 """
 
+import asyncio
 import math
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from tg_base.client.membership import Membership
 from tg_base.protocol import EncodedRequest, Presence, Route
 from tg_base.telemetry import REFUSALS
-from tg_schema.errors import BadRequest, RateLimited
+from tg_schema.errors import BadRequest, RateLimited, Unavailable
 from tg_schema.features import describe_missing
 from tg_schema.service_spec import Req
 
@@ -25,6 +27,9 @@ ASSUMED_CAPACITY_REQUESTS = 256
 """The capacity if none is announced: for plain peers, and in the first seconds."""
 DEFAULT_RETRY_AFTER_SECONDS = 1.0
 """`retry_after` until a processor has announced how long its requests take."""
+
+MODEL_CHANGE_SECONDS = 5.0
+"""An edit of a flow's model reaches its processors one after the other. Requests wait so long until it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,7 @@ class Announced:
         served: whether there is any processor.
         features: those that all of them have, since any of them may take a request.
         request_bytes: size of the largest request that all of them fetch in parts; 0 = there is none.
+        models: what different models they have; any of them may take a request.
     """
 
     queues: tuple[str, ...]
@@ -48,6 +54,7 @@ class Announced:
     served: bool
     features: frozenset[str]
     request_bytes: int
+    models: tuple[str, ...] = ()
 
     def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
         """Refuse a request that not every one of these processors can answer.
@@ -81,6 +88,7 @@ class AdmissionControl:
         self._presence = presence
         self._inbox = inbox
         self._announced: dict[str, Announced] = {}
+        self._mixed_until: dict[str, float] = {}
         self._version = -1
 
     def check(self, route: Route[Any, Any]) -> None:
@@ -103,6 +111,28 @@ class AdmissionControl:
         raise RateLimited(
             f"too many requests wait for {name}; ask again later", retry_after=round_up_to_milliseconds(wait)
         )
+
+    async def settle(self, route: Route[Any, Any]) -> Announced:
+        """What is announced for a queue, once all of its processors have the same model.
+
+        Raises:
+            Unavailable: they have several.
+        """
+        queue = route.request
+        announced = self.find(queue)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._mixed_until.get(queue)):
+                while len(announced.models) > 1:
+                    await self._presence.wait(MODEL_CHANGE_SECONDS)
+                    announced = self.find(queue)
+        if len(announced.models) > 1:
+            REFUSALS.labels(route.spec.name, "models").inc()
+            models = " and ".join(announced.models)
+            raise Unavailable(
+                f"flow {route.flow} has processors of different models, {models}, so each answer could be another's: "
+                "stop those of one, or give them a flow of their own"
+            )
+        return announced
 
     def room(self, queue: str) -> int:
         """Requests that live processors would begin at once, as far as announced; 0 or less if others wait already."""
@@ -133,6 +163,11 @@ class AdmissionControl:
                 (queue,), ASSUMED_CAPACITY_REQUESTS, 0, 0.0, served=False, features=nothing, request_bytes=0
             )
         known = [presence for presence in serving if presence.seconds]
+        models = tuple(sorted({", ".join(presence.models) for presence in serving if presence.models}))
+        if len(models) > 1:
+            self._mixed_until.setdefault(queue, asyncio.get_running_loop().time() + MODEL_CHANGE_SECONDS)
+        else:
+            self._mixed_until.pop(queue, None)
         return Announced(
             tuple({queue for presence in serving for queue in presence.queues}),
             sum(presence.capacity for presence in serving),
@@ -141,4 +176,5 @@ class AdmissionControl:
             served=True,
             features=frozenset.intersection(*(frozenset(presence.features) for presence in serving)),
             request_bytes=min(presence.request_bytes for presence in serving),
+            models=models,
         )

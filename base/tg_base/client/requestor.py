@@ -184,7 +184,7 @@ class Requestor:
         # Not `check`: each request comes by here, and hardly one has to wait.
         if not route.plain:
             announced = self.admission.find(route.request)
-            if not announced.served:
+            if not announced.served or len(announced.models) > 1:
                 announced = await self._find_first(route)
             announced.check(route, request)
         if bounded:
@@ -223,13 +223,13 @@ class Requestor:
         return await self._liveness.until_served(route)
 
     async def _find_first(self, route: Route[Any, Any]) -> Announced:
-        """What the queue's processors announce, once there is one."""
+        """What the queue's processors announce, once there is one and all have the same model."""
         try:
             await self.until_served(route)
         except Unavailable:
             REFUSALS.labels(route.spec.name, "deserted").inc()
             raise
-        return self.admission.find(route.request)
+        return await self.admission.settle(route)
 
     async def _ask(self, stream: AskedStream) -> None:
         stream.asked_at = self._clock()
