@@ -22,6 +22,7 @@ from tests.envoy.test_exchange import body as body_of
 from tg_gateway.envoy.asked import Asked
 from tg_gateway.envoy.decision import Directed, Refused
 from tg_gateway.envoy.picker_server import MAX_HELD_BYTES, SERVER_OPTIONS, SERVICE, PickerServer, serve_picker
+from tg_gateway.envoy.request_phase import MAX_BODY_BYTES
 
 PROCESS = f"/{SERVICE}/Process"
 _Mode = processing_mode_pb2.ProcessingMode
@@ -167,3 +168,19 @@ async def test_what_all_calls_hold_has_a_bound_and_the_largest_end_first(mode: i
             for call in calls:
                 call.cancel()
     assert [line["event"] for line in lines] == ["picker.call_ended"]
+
+
+async def test_a_body_that_is_too_large_gets_our_own_refusal() -> None:
+    async with picking() as server, asking(server) as process:
+        call = process()
+        for each in (headers(mode=_Mode.BUFFERED), body_of(bytes(MAX_BODY_BYTES + 1))):
+            await call.write(each)
+        await call.read()
+        assert (await call.read()).immediate_response.status.code == 413
+        assert await call.read() is grpc.aio.EOF
+        assert await call.code() == grpc.StatusCode.OK
+
+
+async def test_five_hundred_calls_at_once_are_all_answered() -> None:
+    async with picking() as server, asking(server) as process:
+        await asyncio.gather(*(ask(process) for _ in range(500)))
