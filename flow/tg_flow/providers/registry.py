@@ -39,7 +39,7 @@ _OPENAI = "tokengrid-flow[openai]"
 
 
 _SALTED: Mapping[str, Any] = {"salt_field": "cache_salt"}
-"""vLLM's, of its versions since 0.9; earlier ones, and SGLang, take it too."""
+"""vLLM's field; a server that refuses unknown fields needs `salt_field = ""`."""
 
 _UNCERTAIN: tuple[Feature, ...] = ("n", "allowed_tools", "strict_tools", "parallel_tool_calls")
 """What many compatible servers ignore in silence."""
