@@ -19,7 +19,7 @@ from tg_base.config import GatewayConfig
 from tg_base.protocol import Route
 from tg_base.runtime import SharedListener, open_listening_sockets, running
 from tg_base.telemetry import MODEL_LOADS
-from tg_gateway.access import CONNECTION_REFUSED, Authenticator, Limits, Origins, RateLimits, UnauthenticatedLimit
+from tg_gateway.access import Authenticator, Limits, Origins, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
 from tg_gateway.http import Health, HttpHandlers, LoadHeaders, Middleware, Router, defer_expectation
 from tg_gateway.http_connections import notice_leaving, watch_connections
@@ -204,9 +204,7 @@ class Gateway:
         catalogue = Catalogue(self._routes, self._requestor.presence.serving, config.aliases)
         router = Router(self._mounts, catalogue)
         unauthenticated = self._unauthenticated = UnauthenticatedLimit(
-            config.max_unauthenticated,
-            router.refuse_connection(CONNECTION_REFUSED),
-            lambda: self._authenticator.required,
+            config.max_unauthenticated, lambda: self._authenticator.required
         )
         self._background, self._resumable = self._make_runs(), self._make_runs(RESUMABLE, RESUMABLE_SECONDS)
         self._band = self._make_band(catalogue) if config.max_wait else None

@@ -1,17 +1,19 @@
 """Who may come in: tokens on every door, wrong ones slowed down, pages of other origins, addresses without keys."""
 
+import asyncio
 import hashlib
 import json
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, WSServerHandshakeError
+from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError
 from msgspec import structs
 from structlog.testing import capture_logs
 
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import raw_connection
-from tests.flow.socket_frames import PATH, answer, ask, upgrade
+from tests.flow.socket_frames import PATH, answer, ask, masked, upgrade
+from tests.until import until
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.access import Authenticator, Limits
 from tg_gateway.access.origins import Origins, is_loopback
@@ -27,6 +29,7 @@ LOCKED = GatewayConfig(port=0, keys=KEYS, drain=0.05)
 COMPLETION = "api/v1/text-completion"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
 WRONG = {"Authorization": "Bearer wrong"}
+PING, PONG = masked(b"x", 0x89), masked(b"x", 0x8A)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +99,38 @@ async def test_a_socket_without_a_token_is_closed_in_time() -> None:
     async with open_gateway(structs.replace(LOCKED, auth_timeout=0.05)) as it, it.http.ws_connect(PATH) as socket:
         await socket.receive(timeout=5)
         assert socket.close_code == 1008
+
+
+@pytest.mark.parametrize("frame", [PING, PONG, masked(b"{}")])
+async def test_nothing_but_a_token_lengthens_the_life_of_a_socket(frame: bytes) -> None:
+    config = structs.replace(LOCKED, auth_timeout=0.1)
+    async with open_gateway(config) as it, raw_connection(it.address) as raw:
+        await upgrade(raw)
+
+        async def repeat() -> None:
+            while True:
+                raw.send(frame)
+                await asyncio.sleep(0.01)
+
+        repeating = asyncio.create_task(repeat())
+        await raw.until(b"no auth frame came")
+        repeating.cancel()
+
+
+async def test_a_client_that_reads_no_pongs_is_cut_off_as_well() -> None:
+    config = structs.replace(LOCKED, auth_timeout=0.1)
+    async with open_gateway(config, limits=Limits(write=0.1)) as it, raw_connection(it.address) as raw:
+        await upgrade(raw)
+        # It stops reading at its own limit, and what the gateway has left to write stays there.
+        raw.send(50_000 * masked(b"x" * 120, 0x89))
+        await until(lambda: raw.send(PING) or raw.writer.transport.is_closing())
+
+
+async def test_pings_of_a_socket_with_a_token_are_answered() -> None:
+    async with open_gateway(LOCKED) as it, it.http.ws_connect(PATH, headers=RIGHT, autoping=False) as socket:
+        await socket.ping(b"now")
+        assert await socket.receive(timeout=5) == (WSMsgType.PONG, b"now", "")
+        assert (await answer(socket, ask("a", 1)))["complete"] is True
 
 
 async def test_wrong_tokens_are_slowed_down_but_not_the_right_one() -> None:

@@ -5,13 +5,12 @@ from tg_gateway.access.large_bodies import LargeBodies
 from tg_gateway.access.limits import Limits
 from tg_gateway.access.origins import ALLOW_ORIGIN, Origins, preflight_headers
 from tg_gateway.access.rate_limits import RateLimits, Spending
-from tg_gateway.access.unauthenticated_limit import CONNECTION_REFUSED, UnauthenticatedLimit
+from tg_gateway.access.unauthenticated_limit import UnauthenticatedLimit
 from tg_gateway.access.usage import Usage
 
 __all__ = [
     "ALLOW_ORIGIN",
     "ANYBODY",
-    "CONNECTION_REFUSED",
     "Authenticator",
     "LargeBodies",
     "Limits",

@@ -6,8 +6,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from tg_gateway.dialects import Answer, Call, Catalogue, Dialect, Mount
-from tg_schema import TgError
+from tg_gateway.dialects import Call, Catalogue, Dialect, Mount
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -84,10 +83,6 @@ class Router:
         operation = "" if mount is None else mount.operation
         call = Call(operation, self._catalogue, request.headers, request.match_info, request.query, request_id)
         return Door(dialect, mount, call)
-
-    def refuse_connection(self, error: TgError) -> Answer:
-        """The answer to a connection that is refused before its first request."""
-        return self.default.refuse(error, error.status, Call("", self._catalogue, {}, {}, {}, ""))
 
     def _nearest(self, path: str) -> Dialect:
         # An unknown path is refused in the shape of the protocol whose paths resemble it most: its client can

@@ -17,7 +17,7 @@ find_request_counter = cache(REQUESTS.labels)
 SOCKETS = Gauge("tg_gateway_sockets", "WebSockets open now")
 STREAMING = Gauge("tg_gateway_streams", "Requests relayed now")
 UNAUTHENTICATED_REFUSED = Counter(
-    "tg_gateway_unauthenticated_refused_total", "Connections over their address's limit", []
+    "tg_gateway_unauthenticated_refused_total", "Connections cut off, over their address's limit", []
 )
 MALFORMED = Counter("tg_gateway_malformed_total", "Connections whose bytes were no request, or that broke in one", [])
 AUTH_FAILURES = Counter("tg_gateway_auth_failures_total", "Requests with a wrong token, or none", [])

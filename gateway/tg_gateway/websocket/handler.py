@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, Literal
 
 from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp.http import WSMessageNoDecodeText
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
@@ -23,6 +24,8 @@ TAKING_SECONDS = 0.01
 """Seconds of work on one socket's messages after which other tasks get a turn."""
 CUT_MESSAGE_FACTOR = 4
 """Multiple of its limit above which a request ends its socket, instead of being refused."""
+PONG = 0x8A
+"""First byte of a whole pong (RFC 6455, section 5.2)."""
 
 
 _NO_HANDSHAKE = "this path is a WebSocket: open it with the handshake of RFC 6455, by a ws:// or wss:// URL"
@@ -93,6 +96,8 @@ class WebSocketHandler:
             max_msg_size=CUT_MESSAGE_FACTOR * max_request,
             # Receive bytes, as the parsers want: text would be decoded here only to be encoded again.
             decode_text=False,
+            # Pings come as messages: answered inside `receive`, each would begin the wait for a token anew.
+            autoping=False,
         )
         socket.headers["X-Request-Id"] = entry.request
         try:
@@ -131,23 +136,22 @@ class WebSocketHandler:
         until: float | None = None
         taking = 0.0
         while True:
-            patience = None
             if session.key:
                 self._unauthenticated.forget(transport)
                 until = None
             else:
                 # One deadline for a right token: other messages in between must not extend it.
                 until = until or time() + self._config.auth_timeout
-                patience = until - time()
-            try:
-                message = await socket.receive(timeout=patience)
-            except TimeoutError:
-                await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"no auth frame came")
-                return
-            if message.type not in {WSMsgType.TEXT, WSMsgType.BINARY}:
+            message = await _receive(socket, None if until is None else until - time())
+            if message is None:
+                await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"no auth frame came", drain=False)
+                if transport is not None:
+                    # Closed alone, it would keep its place among its address's until its client has read everything.
+                    transport.abort()
                 return
             began = time()
-            conversation.take(message.data)
+            if not _take(message, conversation, writer):
+                return
             taking += time() - began
             # If the next message has come too, `receive` does not suspend, and no other task would run.
             if taking > TAKING_SECONDS:
@@ -160,3 +164,25 @@ class WebSocketHandler:
                 except SlowConsumer as slow:
                     entry.end(slow.status, slow.type)
                     return
+
+
+def _take(message: WSMessageNoDecodeText, conversation: Conversation, writer: SocketWriter) -> bool:
+    """Answer one message; whether further ones may follow."""
+    match message.type:
+        case WSMsgType.TEXT | WSMsgType.BINARY:
+            conversation.take(message.data)
+        case WSMsgType.PING:
+            writer.write(bytes((PONG, len(message.data))) + message.data)
+        case _:
+            return message.type is WSMsgType.PONG
+    return True
+
+
+async def _receive(socket: _Socket, seconds: float | None) -> WSMessageNoDecodeText | None:
+    """The next message, which may be a ping or pong; None = none came in time, or the time was over before."""
+    if seconds is not None and seconds <= 0:
+        return None
+    try:
+        return await socket.receive(timeout=seconds)
+    except TimeoutError:
+        return None
