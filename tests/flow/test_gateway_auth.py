@@ -9,7 +9,9 @@ import pytest
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError
 from msgspec import structs
 from structlog.testing import capture_logs
+from yarl import URL
 
+from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import raw_connection
 from tests.flow.socket_frames import PATH, answer, ask, masked, upgrade
@@ -23,12 +25,13 @@ from tg_schema.errors import BadRequest, RateLimited, Unauthorized
 TOKEN = "tg_0123456789-canary"
 KEYS = (
     ApiKey(name="somebody else", sha256=hashlib.sha256(b"other").hexdigest()),
-    ApiKey(name="tester", sha256=hashlib.sha256(TOKEN.encode()).hexdigest()),
+    ApiKey(name="tester", sha256=hashlib.sha256(TOKEN.encode()).hexdigest(), admin=True),
 )
 LOCKED = GatewayConfig(port=0, keys=KEYS, drain=0.05)
 COMPLETION = "api/v1/text-completion"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
 WRONG = {"Authorization": "Bearer wrong"}
+OTHER = {"Authorization": "Bearer other"}
 PING, PONG = masked(b"x", 0x89), masked(b"x", 0x8A)
 
 
@@ -84,6 +87,52 @@ async def test_the_socket_asks_for_the_auth_frame() -> None:
         assert (await answer(socket, ask("a", 1)))["complete"] is True
         assert (await answer(socket, {"type": "auth", "token": "wrong"}))["type"] == "auth-failed"
         assert await answer(socket, ask("a", 1)) == refused
+
+
+@pytest.mark.parametrize("path", ["metrics", "%6Detrics", "instances", "instances?format=json"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_what_all_keys_ask_is_shown_to_an_admin_alone(method: str, path: str) -> None:
+    url = URL("/" + path, encoded=True)
+    async with open_gateway(LOCKED) as it:
+        async with it.http.request(method, url, headers=OTHER) as response:
+            assert response.status == 403
+            assert method == "HEAD" or "admin = true in its table [[gateway.keys]]" in await response.text()
+        async with it.http.request(method, url, headers=RIGHT) as response:
+            assert response.status == 200
+        it.gateway.prepare(structs.replace(LOCKED, keys=(KEYS[0], structs.replace(KEYS[1], admin=False))))()
+        async with it.http.request(method, url, headers=RIGHT) as response:
+            assert response.status == 403
+
+
+class Adaptable(CountingLlm):
+    """A model that loads adapters, or would."""
+
+    features = frozenset({"load_adapter"})
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("v1/load_lora_adapter", {"lora_name": "a", "lora_path": "a.gguf"}),
+        ("v1/unload_lora_adapter", {"lora_name": "a"}),
+        (COMPLETION, {"operation": "load-adapter", "adapter": "a", "adapter_path": "a.gguf"}),
+        ("api/v1/flow/default/service/text-completion", {"operation": "unload-adapter", "adapter": "a"}),
+        (PATH, {"operation": "load-adapter", "adapter": "a", "adapter_path": "a.gguf"}),
+    ],
+)
+async def test_adapters_are_loaded_and_unloaded_by_an_admin_alone(path: str, body: dict[str, str]) -> None:
+    told = []
+    async with open_gateway(LOCKED, llm=Adaptable()) as it:
+        for headers in (OTHER, RIGHT):
+            if path == PATH:
+                async with it.http.ws_connect(PATH, headers=headers) as socket:
+                    asked = {"id": 1, "service": "text-completion", "request": body}
+                    told.append(json.dumps(await answer(socket, asked)))
+            else:
+                async with it.http.post(path, headers=headers, json=body) as response:
+                    assert (response.status == 403) is (headers == OTHER)
+                    told.append(await response.text())
+    assert ["admin = true" in each for each in told] == [True, False]
 
 
 async def test_the_socket_takes_the_header_too() -> None:

@@ -101,7 +101,7 @@ async def test_a_process_tells_no_secret(provider: IndiscreetOpenAi, tmp_path: P
         f"""
         [gateway]
         auth = "on"
-        keys = [{{ name = "tester", sha256 = "{DIGEST}" }}]
+        keys = [{{ name = "tester", sha256 = "{DIGEST}", admin = true }}]
         [models.{MODEL}]
         provider = "openai"
         options = {{ base_url = "{provider.url}", key_variable = "SECRET_KEY", tries = 2, clocks = {{ idle = 5 }} }}
@@ -127,7 +127,7 @@ async def test_a_process_tells_no_secret(provider: IndiscreetOpenAi, tmp_path: P
 async def pipeline(url: str, bus: RecordingBus) -> AsyncIterator[Gateway]:
     """A gateway and the provider on one bus."""
     config = Config(
-        gateway=GatewayConfig(port=0, auth="on", keys=(ApiKey(name="tester", sha256=DIGEST),), drain=0.05),
+        gateway=GatewayConfig(port=0, auth="on", keys=(ApiKey(name="tester", sha256=DIGEST, admin=True),), drain=0.05),
         flows={"default": {"text-completion": TextCompletionConfig(model=MODEL)}},
     )
     routes = config.routes("text-completion")

@@ -124,7 +124,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.http",
         "tg_gateway.instances_page",
     },
-    "tg_gateway.access": {"tg_gateway.dialects", "tg_gateway.telemetry"},
+    "tg_gateway.access": {"tg_gateway.telemetry"},
     "tg_gateway.dialects": {"tg_gateway.description", "tg_gateway.dialects.answers", "tg_gateway.dialects.output"},
     "tg_gateway.dialects.answers": set(),
     "tg_gateway.dialects.output": set(),

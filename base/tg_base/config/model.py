@@ -56,6 +56,8 @@ class ApiKey(Section, frozen=True):
     """Tokens of prompts and answers together, if the provider reports usage."""
     groups: tuple[str, ...] | None = None
     """Groups of tools that agent requests may name; None = all. A request without a group names "default"."""
+    admin: bool = False
+    """Whether it may read `/metrics` and `/instances`, and load and unload adapters."""
 
 
 class LmiModelConfig(Section, frozen=True):

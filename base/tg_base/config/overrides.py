@@ -57,7 +57,7 @@ class CliOverrides:
         names = ("host", "port", "drain", "origins", "allow_credentials")
         given: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.key is not None:
-            given["keys"] = (*config.gateway.keys, ApiKey(name=_KEY_NAME, sha256=self.key))
+            given["keys"] = (*config.gateway.keys, ApiKey(name=_KEY_NAME, sha256=self.key, admin=True))
         changes = {name: value for name, value in given.items() if value is not None}
         config = msgspec.structs.replace(config, gateway=msgspec.structs.replace(config.gateway, **changes))
         if self.on_demand:

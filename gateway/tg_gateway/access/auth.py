@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 
 from tg_base.config import GatewayConfig
+from tg_gateway.access.key_rights import KeyRights
 from tg_gateway.access.limits import Limits
 from tg_gateway.access.origins import is_loopback
 from tg_gateway.access.throttle import Throttle
@@ -51,6 +52,7 @@ class Authenticator:
     Attributes:
         required: whether requests need a token now.
         callers: what stands for each key, by its name, where prompts are cached. Edits of the keys change it.
+        rights: what each key may ask.
 
     Raises:
         BadRequest: the configuration would let everybody on the network in, or nobody; the message says what to write.
@@ -58,7 +60,7 @@ class Authenticator:
 
     def __init__(self, config: GatewayConfig, limits: Limits, time: Callable[[], float]) -> None:
         self.required = _is_required(config)
-        self._names = _names_of(config)
+        self.rights, self._names = KeyRights(config), _names_of(config)
         self.callers = _callers_of(self._names)
         self._throttle = Throttle(limits.failures, limits.forget, time)
 
@@ -71,7 +73,7 @@ class Authenticator:
         Raises:
             BadRequest: as at a start.
         """
-        required, names = _is_required(config), _names_of(config)
+        required, names, rights = _is_required(config), _names_of(config), KeyRights(config)
 
         def commit() -> None:
             revoked = self._names.keys() - names.keys()
@@ -84,7 +86,7 @@ class Authenticator:
                 )
             # A revoked token must no longer exempt its address from waiting.
             self._throttle.forget(revoked)
-            self._names, self.required = names, self.required or required
+            self.rights, self._names, self.required = rights, names, self.required or required
             self.callers.clear()
             self.callers.update(_callers_of(names))
 

@@ -12,7 +12,7 @@ from tg_base.client import round_up_to_milliseconds
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.telemetry import REFUSALS
 from tg_gateway.access.auth import ANYBODY
-from tg_gateway.access.key_groups import KeyGroups
+from tg_gateway.access.key_rights import KeyRights
 from tg_gateway.access.token_bucket import TokenBucket
 from tg_gateway.access.usage import Usage
 from tg_schema import TgError
@@ -79,7 +79,7 @@ class RateLimits:
 
     def update(self, config: GatewayConfig) -> None:
         """Put edited keys in force. What a key has spent and has running stays, even of one that was removed."""
-        self._groups = KeyGroups(config)
+        self._rights = KeyRights(config)
         self._known = frozenset(key.name for key in config.keys)
         self.exempt = frozenset({None, ANYBODY.name}) - self._known
         allowances = {name: kept for name, kept in self._allowances.items() if not kept.settled}
@@ -97,14 +97,13 @@ class RateLimits:
         Raises:
             RateLimited: over one of the key's limits; `retry_after` says when it will not be.
             BadRequest: it asks for more answers than the key may have side by side.
-            AccessDenied: the request is for a group of tools that is not the key's.
+            AccessDenied: the request is for a group of tools that is not the key's, or for what only an admin may.
             Unauthorized: the key was revoked since its token was checked, for instance while a body was read.
         """
         if key not in self._known:
             raise Unauthorized("the bearer token or key is not known")
-        if self._groups.allowed:
-            for request in requests:
-                self._groups.check(key, service, request)
+        for request in requests:
+            self._rights.check(key, service, request)
         return self._allowances[key].take(service, requests)
 
 

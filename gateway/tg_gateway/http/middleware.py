@@ -42,6 +42,8 @@ OPEN_PATHS: Final = frozenset(
 )
 """Paths that need no token, beside the `keyless` mounts: the probes, and the documentation, which reveals nothing of
 this gateway's models or users, and which a browser loads before anybody can type a key."""
+ADMIN_PATHS: Final = frozenset({"/metrics", "/instances"})
+"""Paths whose key needs `admin = true`: they show what all keys ask."""
 _MONITORED_PATHS: Final = frozenset({"/health", "/ready", "/metrics"})
 """Paths that orchestrators, scrapers and pickers poll often, beside the `keyless` mounts."""
 
@@ -162,6 +164,8 @@ class Middleware:
                 return
             entry.key = self._authenticator.check(find_token(request.headers), request.remote or "").name
             self._unauthenticated.forget(request.transport)
+            if request.path in ADMIN_PATHS:
+                self._authenticator.rights.check_admin(entry.key)
 
     async def _send(self, request: web.Request, response: web.StreamResponse, entry: AccessLogEntry) -> None:
         """Write a plain answer here, so that a client which does not read it is cut off in time."""

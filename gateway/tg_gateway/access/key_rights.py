@@ -1,0 +1,61 @@
+"""Key -> its rights: which groups of tools its requests may name, and whether it may ask what concerns all keys."""
+
+from typing import Final
+
+from tg_base.config import GatewayConfig
+from tg_base.telemetry import REFUSALS
+from tg_schema import AgentRequest, TextCompletionRequest
+from tg_schema.agent import ALL_GROUPS, DEFAULT_GROUP
+from tg_schema.errors import AccessDenied
+
+MAX_NAME_CHARACTERS = 64
+"""Characters of a group's name that an error repeats."""
+ADMIN_OPERATIONS: Final = frozenset({"load-adapter", "unload-adapter"})
+"""They change what all keys are served."""
+
+
+class KeyRights:
+    """What each key may ask.
+
+    Args:
+        config: the keys.
+    """
+
+    def __init__(self, config: GatewayConfig) -> None:
+        limited = {key.name: key.groups for key in config.keys if key.groups is not None}
+        self._groups = {name: groups for name, groups in limited.items() if ALL_GROUPS not in groups}
+        self._admins = frozenset(key.name for key in config.keys if key.admin)
+
+    def check_admin(self, key: str | None) -> None:
+        """Check that the key may see and change what concerns all keys.
+
+        Raises:
+            AccessDenied: it may not.
+        """
+        if key not in self._admins:
+            raise AccessDenied(
+                "this key may not ask for this; a key may that has admin = true in its table [[gateway.keys]] of the "
+                "configuration"
+            )
+
+    def check(self, key: str | None, service: str, request: object) -> None:
+        """Check that the key may ask this.
+
+        Raises:
+            AccessDenied: the request asks for another group: by name, by "*", or by naming none; or for what only an
+                admin may.
+        """
+        if isinstance(request, TextCompletionRequest):
+            if request.operation in ADMIN_OPERATIONS:
+                self.check_admin(key)
+            return
+        allowed = self._groups.get(key or "")
+        if allowed is None or not isinstance(request, AgentRequest):
+            return
+        wanted = (DEFAULT_GROUP,) if request.group is None else request.group
+        for group in wanted:
+            if group not in allowed:
+                REFUSALS.labels(service, "group").inc()
+                may = f"name {' or '.join(allowed)} in `group`" if allowed else "it may use none"
+                name = group[:MAX_NAME_CHARACTERS]
+                raise AccessDenied(f'this key may not use the tools of the group "{name}"; {may}')
