@@ -1,4 +1,4 @@
-"""Metrics and model servers -> operator, on a port of its own: `/instances`, `/health`, and the metrics elsewhere."""
+"""Metrics, model servers and probes -> operator, on a port of their own."""
 
 import asyncio
 import logging
@@ -8,11 +8,15 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
+from tg_base.config import GatewayConfig
 from tg_base.runtime import explain_no_listening
+from tg_gateway.access import Origins
+from tg_gateway.http import Handler, answer_health, make_ready
 from tg_gateway.http_connections import watch_connections
 from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
-from tg_gateway.telemetry import MetricsPage, write_in_time
+from tg_gateway.telemetry import FreshAnswer, MetricsPage, write_in_time
 from tg_schema.errors import Unavailable
 
 MAX_CONNECTIONS = 32
@@ -23,7 +27,12 @@ WRITE_SECONDS = 10.0
 """Seconds in which the page must have been read."""
 FRESH_SECONDS = 0.1
 """Seconds for which a page is good, since anybody may ask: rendering takes milliseconds of the event loop."""
-HEALTH_PATH: Final = "/health"
+READY_FRESH_SECONDS = 0.5
+"""Seconds for which an answer to `/ready` is good: the bus may be asked for it."""
+_STRANGE: Final = (
+    "the request's Host or Origin is no name of this process: ask by its address, or add the name to hosts in the "
+    "configuration"
+)
 _Maker = Callable[[web.Request], Awaitable[web.Response]]
 _SERVER_LOG: Final = logging.getLogger("tg_gateway.metrics_page")
 # A stranger's bytes are no defect, and would be a traceback for each connection.
@@ -31,24 +40,43 @@ _SERVER_LOG.setLevel(logging.CRITICAL)
 
 
 @asynccontextmanager
-async def metrics_page(host: str, port: int, sockets: Sequence[socket.socket] = ()) -> AsyncIterator[int]:
+async def metrics_page(
+    host: str,
+    port: int,
+    sockets: Sequence[socket.socket] = (),
+    *,
+    find_hosts: Callable[[], tuple[str, ...]],
+    find_missing: Callable[[], Awaitable[tuple[str, ...]]],
+) -> AsyncIterator[int]:
     """Serve this process's metrics at `http://host:port/metrics` on its event loop, while the block runs.
 
-    Beside them are `/instances`, which shows the pools of this process, and `/health`. Yields the port, which may have
-    been given as 0 = any free one.
+    Beside them are `/instances`, which shows the pools of this process, `/health`, which is 200 while it runs, and
+    `/ready`. Yields the port, which may have been given as 0 = any free one.
 
     Args:
         host: where it listens.
         port: there.
         sockets: in their place, if there are any; they listen already.
+        find_hosts: the names that a request's `Host` may have besides `host`, loopback names and addresses, as `hosts`
+            of a gateway.
+        find_missing: what the process lacks to be of use; nothing = `/ready` is 200.
 
     Raises:
         Unavailable: the port cannot be listened on.
     """
-    application = web.Application()
-    for path, make in ((INSTANCES_PATH, InstancesPage().make_response), (HEALTH_PATH, _answer_health)):
-        application.router.add_get(path, _sending(_at_once(make)))
-    application.router.add_get("/{path:.*}", _sending(MetricsPage(FRESH_SECONDS).show))
+    missing = FreshAnswer(find_missing, READY_FRESH_SECONDS)
+
+    async def answer_ready(request: web.Request) -> web.Response:
+        return make_ready(await missing.get())
+
+    makers: dict[str, _Maker] = {
+        "/metrics": MetricsPage(FRESH_SECONDS).show,
+        INSTANCES_PATH: InstancesPage().show,
+        "/health": answer_health,
+        "/ready": answer_ready,
+    }
+    application = web.Application(middlewares=[_admitting(host, find_hosts)])
+    application.add_routes([web.get(path, _sending(make)) for path, make in makers.items()])
     runner = web.AppRunner(
         application,
         # Nobody reads a body here, so nothing is inflated either.
@@ -75,15 +103,17 @@ async def metrics_page(host: str, port: int, sockets: Sequence[socket.socket] = 
         await runner.cleanup()
 
 
-def _answer_health(request: web.Request) -> web.Response:
-    return web.Response(body=b'{"status":"ok"}', content_type="application/json")
+def _admitting(own: str, find_hosts: Callable[[], tuple[str, ...]]) -> Middleware:
+    """Refuses what a page of another name has its reader's browser ask."""
 
+    @web.middleware
+    async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
+        origins = Origins(GatewayConfig(host=own, hosts=find_hosts()))
+        if not origins.admits(request.headers.get("Origin"), request.headers.get("Host"), keyed=False):
+            raise web.HTTPForbidden(text=_STRANGE)
+        return await handler(request)
 
-def _at_once(make: Callable[[web.Request], web.Response]) -> _Maker:
-    async def made(request: web.Request) -> web.Response:
-        return make(request)
-
-    return made
+    return admit
 
 
 def _sending(make: _Maker) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
@@ -29,6 +29,7 @@ from tg_base.server import (
     Crew,
     Host,
     ProcessEvents,
+    Readiness,
     ServeContext,
     ServiceKind,
     Work,
@@ -83,7 +84,10 @@ def serve_worker(work: Work, ready: Callable[[str], None]) -> None:
     """
     order: ServeOptions = work.order
     configure_log(order.log_form, order.log_level, about={"worker": work.number})
-    listener = SharedListener([socket.socket(fileno=descriptor) for descriptor in work.sockets], order.workers or 1)
+    accepting, shown = (
+        [socket.socket(fileno=each) for each in given] for given in (work.sockets, work.metrics_sockets)
+    )
+    listener = SharedListener(accepting, order.workers or 1, shown)
 
     def leave(number: int) -> None:
         listener.handing_over = number == signal.SIGTERM
@@ -91,7 +95,7 @@ def serve_worker(work: Work, ready: Callable[[str], None]) -> None:
 
     hangup = partial(signal.raise_signal, signal.SIGTERM)
     events = ProcessEvents(hangup=hangup, ending=leave, lifeline=work.lifeline)
-    serve_process(_announce(order, listener, work.metrics_sockets), ready, events=events)
+    serve_process(_announce(order, listener), ready, events=events)
 
 
 def set_up(order: ServeOptions) -> None:
@@ -132,14 +136,28 @@ async def launch(
     async with AsyncExitStack() as stack:
         config_file = await stack.enter_async_context(_read_file(order))
         config = _configure(order, config_file.config)
-        bus = await _open_bus(order, config, stack)
 
         def follow(prepare: Prepare) -> AbstractContextManager[None]:
             # What the command line says goes before an edited file too.
             return config_file.follow(lambda edited: prepare(_configure(order, edited)))
 
+        readiness = Readiness()
+        if order.metrics_port is not None:
+            # First, so that what takes long can be looked at.
+            from tg_gateway.metrics_page import metrics_page
+
+            page = metrics_page(
+                order.host or LOOPBACK,
+                order.metrics_port,
+                listener.metrics if listener is not None else (),
+                find_hosts=lambda: config_file.config.gateway.hosts,
+                find_missing=readiness.find_missing,
+            )
+            await stack.enter_async_context(page)
+        bus = readiness.bus = await _open_bus(order, config, stack)
         kinds = _load_kinds(order) if kinds is None else kinds
         host = await stack.enter_async_context(Host(bus, config.topics)) if kinds else None
+        readiness.host = host
         for kind in kinds.values():
             # The file as it is now: it may have been edited while the previous service was started.
             context = ServeContext(_configure(order, config_file.config), bus, follow, host=host)
@@ -149,20 +167,16 @@ async def launch(
         if host is not None:
             # Called first: callers end before what they call, and all of them have one grace together.
             stack.callback(host.leave)
-        yield config, url
+        readiness.stage = ""
+        try:
+            yield config, url
+        finally:
+            readiness.stage = "the process is shutting down"
 
 
 @asynccontextmanager
-async def _announce(
-    order: ServeOptions, listener: SharedListener | None = None, metrics: Sequence[int] = ()
-) -> AsyncIterator[str]:
+async def _announce(order: ServeOptions, listener: SharedListener | None = None) -> AsyncIterator[str]:
     async with AsyncExitStack() as stack:
-        if order.metrics_port is not None:
-            from tg_gateway.metrics_page import metrics_page
-
-            sockets = [socket.socket(fileno=descriptor) for descriptor in metrics]
-            page = metrics_page(order.host or LOOPBACK, order.metrics_port, sockets)
-            await stack.enter_async_context(page)
         kinds = _load_kinds(order)
         config, url = await stack.enter_async_context(launch(order, listener, kinds))
         flows = tuple(config.bound(TextCompletionConfig))

@@ -4,6 +4,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession
 
 from tests.flow.command import ran
 from tg_gateway.envoy.pick_config import read_pick_config
@@ -99,3 +100,20 @@ async def test_what_the_command_line_says_is_checked_like_the_file(
     with pytest.raises(BadRequest, match=words):
         async with run_picker(file, **{"listen": "127.0.0.1:0", **given}):
             pass
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "ready"), [('endpoints = ["127.0.0.1:9"]', 200), ('endpoint_files = ["e.yaml"]', 503)]
+)
+async def test_the_page_says_whether_there_are_servers_and_knows_its_own_names(
+    tmp_path: Path, endpoints: str, ready: int
+) -> None:
+    file = tmp_path / "pick.toml"
+    (tmp_path / "e.yaml").write_text("endpoints: []\n", "utf-8")
+    file.write_text(f'{endpoints}\nhosts = ["picker"]\n', "utf-8")
+    async with run_picker(file, "127.0.0.1:0", "127.0.0.1:0") as said, ClientSession() as http:
+        page = said.partition("; see ")[2]
+        for path, host, status in (("ready", "picker", ready), ("health", "picker", 200), ("metrics", "other", 403)):
+            url = page.replace("instances", path)
+            async with http.get(url, headers={"Host": host}) as answer:
+                assert answer.status == status

@@ -140,6 +140,13 @@ async def test_metrics_on_a_port_of_their_own(provider: GatedOpenAi) -> None:
     async with serving(provider, "--metrics-port", str(port)) as (process, _), ClientSession() as http:
         async with http.get(f"http://127.0.0.1:{port}/metrics") as page:
             assert "tg_active_streams" in await page.text()
+        for path, host, status in (
+            ("ready", "localhost", 200),
+            ("ready", "evil.example", 403),
+            ("else", "localhost", 404),
+        ):
+            async with http.get(f"http://127.0.0.1:{port}/{path}", headers={"Host": host}) as answer:
+                assert answer.status == status
         process.send_signal(signal.SIGTERM)
         assert (await ended(process, within=10)).code == 0
 

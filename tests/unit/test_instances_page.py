@@ -11,10 +11,10 @@ from aiohttp import ClientSession
 from typing_extensions import override
 
 from tests.instances.shown_pool import ShownPool
+from tests.unit.test_metrics_page import page_at
 from tg_base.instances import Endpoint, InstanceRequest, Pick, Scheduler
 from tg_base.pool_status import BOARDS, InstancesStatus, PoolBoard, QueueStatus, RequestFacts
 from tg_base.pools import Catalogue, Destination, Pool, PoolView
-from tg_gateway.metrics_page import metrics_page
 from tg_schema import decode
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -57,7 +57,7 @@ async def url() -> AsyncIterator[str]:
     record = board.record(RequestFacts(EVIL, EVIL, Destination("p", EVIL, EVIL), 9, 1), wanted, made, 0.0)
     record.fail(EVIL, 500, 1.0)
     with BOARDS.show(board):
-        async with metrics_page("127.0.0.1", 0) as port:
+        async with page_at(0) as port:
             yield f"http://127.0.0.1:{port}"
 
 

@@ -4,7 +4,8 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 from aiohttp import ClientSession
@@ -14,17 +15,31 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from tests.free_port import free_port
+from tg_base.bus.memory import MemoryBus
+from tg_base.protocol import Presence
+from tg_base.server import Host, Readiness
 from tg_gateway.metrics_page import MAX_CONNECTIONS, metrics_page
 from tg_gateway.telemetry.metrics import MAX_QUICK_SAMPLES
 from tg_schema.errors import Unavailable
+from tg_schema.topics import Topics
 
 ASK = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def find_nothing() -> tuple[str, ...]:
+    return ()
+
+
+def page_at(
+    port: int, find_missing: Callable[[], Awaitable[tuple[str, ...]]] = find_nothing
+) -> AbstractAsyncContextManager[int]:
+    return metrics_page("127.0.0.1", port, find_hosts=lambda: ("metrics.example",), find_missing=find_missing)
 
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
     found = free_port()
-    async with metrics_page("127.0.0.1", found):
+    async with page_at(found):
         yield found
 
 
@@ -66,6 +81,49 @@ async def test_no_label_ends_the_page_for_prometheus(port: int) -> None:
         REGISTRY.unregister(odd)
     assert 'tg_test_odd{name="ab"}' in page
     assert page.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/instances", "/health", "/ready", "/nothing"])
+@pytest.mark.parametrize(
+    ("headers", "admitted"),
+    [
+        ({"Host": "evil.example"}, False),
+        ({"Host": "evil.example", "Origin": "http://evil.example"}, False),
+        ({"Host": "localhost", "Origin": "http://evil.example"}, False),
+        ({"Host": "metrics.example:9100"}, True),
+        ({"Host": "10.0.0.1"}, True),
+        ({}, True),
+    ],
+)
+async def test_pages_of_other_names_read_nothing_and_unknown_paths_are_not_found(
+    port: int, path: str, headers: dict[str, str], admitted: bool
+) -> None:
+    async with ClientSession() as http, http.get(f"http://127.0.0.1:{port}{path}", headers=headers) as answer:
+        assert answer.status == (403 if not admitted else 404 if path == "/nothing" else 200)
+        assert admitted or "add the name to hosts" in await answer.text()
+
+
+async def test_a_process_is_ready_once_it_serves_until_it_leaves_while_its_bus_answers() -> None:
+    bus, state = MemoryBus(), Readiness()
+
+    async def look() -> tuple[int, list[str]]:
+        """On a page of its own, which has no answer from before."""
+        async with (
+            page_at(0, state.find_missing) as port,
+            ClientSession() as http,
+            http.get(f"http://127.0.0.1:{port}/ready") as answer,
+        ):
+            return answer.status, (await answer.json())["missing"]
+
+    assert await look() == (503, ["the process is starting"])
+    async with Host(bus, Topics("public/default")) as host:
+        state.bus, state.host, state.stage = bus, host, ""
+        assert await look() == (503, ["no service runs here; the log says why"])
+        host.add("p", lambda: Presence("p", (), 0, 0))
+        assert await look() == (200, [])
+        await bus.aclose()
+        status, missing = await look()
+        assert (status, missing[0]) == (503, "the bus does not answer")
 
 
 async def test_strangers_leave_no_traceback(port: int, capfd: pytest.CaptureFixture[str]) -> None:
@@ -151,5 +209,5 @@ async def test_others_have_their_turns_while_metrics_of_some_names_each_are_read
 
 async def test_a_port_that_is_taken(port: int) -> None:
     with pytest.raises(Unavailable, match="take another port"):
-        async with metrics_page("127.0.0.1", port):
+        async with page_at(port):
             pass

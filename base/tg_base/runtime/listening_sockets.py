@@ -17,14 +17,18 @@ class SharedListener:
     Args:
         sockets: listening sockets, closed with the server in this process alone; empty = the server opens its own.
         processes: how many accept on them.
+        metrics: listening sockets for the metrics of this process alone.
 
     Attributes:
         handing_over: set before the server is left, if others take over: it accepts no more connections, and for a
             while answers one last request on each that is open.
     """
 
-    def __init__(self, sockets: Sequence[socket.socket] = (), processes: int = 1) -> None:
+    def __init__(
+        self, sockets: Sequence[socket.socket] = (), processes: int = 1, metrics: Sequence[socket.socket] = ()
+    ) -> None:
         self.sockets = tuple(sockets)
+        self.metrics = tuple(metrics)
         self.processes = processes
         self.handing_over = False
 

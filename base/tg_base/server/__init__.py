@@ -8,6 +8,7 @@ A `ServiceKind` describes a service, so that a process can run it from the confi
 from tg_base.server.host import Host
 from tg_base.server.process import ProcessEvents, serve_process
 from tg_base.server.processor import Processor
+from tg_base.server.readiness import Readiness
 from tg_base.server.serve_context import ServeContext
 from tg_base.server.service import Service, Unreadable
 from tg_base.server.service_kind import Opened, ServiceKind
@@ -21,6 +22,7 @@ __all__ = [
     "Opened",
     "ProcessEvents",
     "Processor",
+    "Readiness",
     "ServeContext",
     "Service",
     "ServiceKind",

@@ -150,6 +150,17 @@ class Host:
         """Whether a control topic cannot be read now."""
         return bool(self._subscriptions.failed)
 
+    @property
+    def faults(self) -> list[str]:
+        """Why requests may not come to this process, in sentences; none = they do."""
+        faults = {
+            "a subscription has ended and is being opened again": self.has_failed_subscription,
+            "no service runs here; the log says why": not self._services,
+        }
+        if self.announce_error is not None:
+            faults[f"the bus takes no announcement of this process: {self.announce_error.message}"] = True
+        return [sentence for sentence, holds in faults.items() if holds]
+
     def leave(self) -> None:
         """Note that the process ends: the grace of all its processors begins now, also of those that still serve."""
         self._leaves_at = asyncio.get_running_loop().time()

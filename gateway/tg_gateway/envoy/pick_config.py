@@ -21,6 +21,7 @@ class PickConfig(Struct, frozen=True):
     Attributes:
         listen: "host:port" of the gRPC service.
         http: "host:port" of the page of model servers, the metrics and the health; "" = none. It has no token.
+        hosts: further `Host` names that requests there may have, as `hosts` of a gateway.
         policy: who picks; a key of `POLICIES`.
         admission: who refuses; a key of `ADMISSIONS`.
         fallbacks: servers that are named beside the picked one; see `InstancePicker`.
@@ -41,6 +42,7 @@ class PickConfig(Struct, frozen=True):
 
     listen: str = "127.0.0.1:9002"
     http: str = ""
+    hosts: tuple[str, ...] = ()
     policy: str = DEFAULT_POLICY
     admission: str = "always"
     fallbacks: Annotated[int, Meta(ge=0, le=2)] = 0

@@ -17,7 +17,7 @@ from tg_base.pools.placement_exchange import PlacementExchange
 from tg_base.pools.pool_watcher import PoolWatcher
 from tg_base.runtime import running
 from tg_gateway.envoy.instance_picker import InstancePicker
-from tg_gateway.envoy.pick_config import override_config, read_pick_config
+from tg_gateway.envoy.pick_config import PickConfig, override_config, read_pick_config
 from tg_gateway.envoy.picker_server import PickerServer, serve_picker
 from tg_gateway.instances_page import INSTANCES_PATH
 from tg_gateway.metrics_page import metrics_page
@@ -77,7 +77,7 @@ async def run_picker(
         )
         server = await stack.enter_async_context(serve_picker(picker, config.listen))
         await stack.enter_async_context(_publishing_health(watcher, server))
-        shown = await _show(config.http, stack)
+        shown = await _show(config, watcher, stack)
         count = len(pools.view.endpoints)
         yield f"picking at {server.address} among {count} model server{'s' if count != 1 else ''}{shown}"
 
@@ -90,12 +90,17 @@ async def _open_post(stack: AsyncExitStack) -> Post:
     return lambda address, body: pool.ask("POST", f"http://{address}/v1{LOAD_PATH}", headers, body)
 
 
-async def _show(http: str, stack: AsyncExitStack) -> str:
+async def _show(config: PickConfig, watcher: PoolWatcher, stack: AsyncExitStack) -> str:
     """Serve the page and the metrics; what is to be said of where they are."""
-    if not http:
+    if not config.http:
         return ""
-    host, _, port = http.rpartition(":")
-    found = await stack.enter_async_context(metrics_page(host.strip("[]"), int(port)))
+    host, _, port = config.http.rpartition(":")
+
+    async def find_missing() -> tuple[str, ...]:
+        return () if watcher.view.endpoints else ("no model server is known",)
+
+    page = metrics_page(host.strip("[]"), int(port), find_hosts=lambda: config.hosts, find_missing=find_missing)
+    found = await stack.enter_async_context(page)
     return f"; see http://{host}:{found}{INSTANCES_PATH}"
 
 

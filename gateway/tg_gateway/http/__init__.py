@@ -1,7 +1,7 @@
 """HTTP -> relay -> HTTP: the router of mounts, middleware, handlers, streaming bodies, probes."""
 
 from tg_gateway.http.handlers import HttpHandlers
-from tg_gateway.http.health import Alive, Health, Ready
+from tg_gateway.http.health import Alive, Health, Ready, answer_health, make_ready
 from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import ENTRY, Middleware
 from tg_gateway.http.router import DOOR, Handler, Router, defer_expectation
@@ -19,6 +19,8 @@ __all__ = [
     "Ready",
     "Router",
     "StartLine",
+    "answer_health",
     "defer_expectation",
+    "make_ready",
     "make_unreadable",
 ]

@@ -12,6 +12,7 @@ from tg_gateway.access import Limits
 from tg_gateway.dialects import Catalogue
 from tg_gateway.http.router import defer_expectation
 from tg_gateway.relay import Relay
+from tg_gateway.telemetry import FreshAnswer
 from tg_schema import TgError, encode
 
 FRESH_SECONDS = 0.5
@@ -39,27 +40,20 @@ class Health:
         self._catalogue = catalogue
         self._relay = relay
         self._limits = limits
-        self._asking = asyncio.Lock()
-        self._checked_at = float("-inf")
-        self._bus_is_there = False
+        self._bus_answers = FreshAnswer(self._ask_bus, FRESH_SECONDS)
         self._refusal: str | None = None
 
     def routes(self) -> list[web.RouteDef]:
         """Both paths."""
-        paths = {"/health": self._health, "/ready": self._ready}
+        paths = {"/health": answer_health, "/ready": self._ready}
         return [web.get(path, answer, expect_handler=defer_expectation) for path, answer in paths.items()]
 
-    async def _health(self, request: web.Request) -> web.StreamResponse:
-        return web.Response(body=encode(Alive()), content_type="application/json")
-
     async def _ready(self, request: web.Request) -> web.StreamResponse:
-        missing = await self._missing()
-        status = 503 if missing else 200
-        return web.Response(status=status, body=encode(Ready(not missing, missing)), content_type="application/json")
+        return make_ready(await self._missing())
 
     async def _missing(self) -> tuple[str, ...]:
         missing = ["the gateway is shutting down"] if self._relay.draining else []
-        if not await self._bus_answers():
+        if not await self._bus_answers.get():
             missing.append("the bus does not answer")
         if self._requestor.has_failed_subscription:
             missing.append("a subscription has ended and is being opened again")
@@ -73,21 +67,14 @@ class Health:
             missing.append(f"the bus takes no messages of this gateway: {self._refusal}")
         return (*missing, *map(_describe, deserted))
 
-    async def _bus_answers(self) -> bool:
-        # One question at a time: requests that come meanwhile get its answer.
-        async with self._asking:
-            now = asyncio.get_running_loop().time()
-            if now - self._checked_at > FRESH_SECONDS:
-                try:
-                    async with asyncio.timeout(self._limits.ready):
-                        await self._requestor.bus.ping()
-                        self._refusal = await self._find_refusal()
-                    self._bus_is_there = True
-                except (TgError, TimeoutError):
-                    self._bus_is_there = False
-                # Read the clock anew: the answer may have taken long.
-                self._checked_at = asyncio.get_running_loop().time()
-            return self._bus_is_there
+    async def _ask_bus(self) -> bool:
+        try:
+            async with asyncio.timeout(self._limits.ready):
+                await self._requestor.bus.ping()
+                self._refusal = await self._find_refusal()
+        except (TgError, TimeoutError):
+            return False
+        return True
 
     async def _find_refusal(self) -> str | None:
         """Why we may not publish, if a message was refused before. Nothing is published for it."""
@@ -98,6 +85,17 @@ class Health:
         except TgError as error:
             return error.message
         return None
+
+
+async def answer_health(request: web.Request) -> web.Response:
+    """The answer to `/health`: the process runs."""
+    return web.Response(body=encode(Alive()), content_type="application/json")
+
+
+def make_ready(missing: tuple[str, ...]) -> web.Response:
+    """The answer to `/ready`, by what is missing."""
+    status = 503 if missing else 200
+    return web.Response(status=status, body=encode(Ready(not missing, missing)), content_type="application/json")
 
 
 def _describe(deserted: Route[Any, Any]) -> str:

@@ -28,11 +28,7 @@ class InstancesPage:
         self._headers = _headers(self._style, self._script)
         self._made: dict[str, tuple[float, bytes]] = {}
 
-    async def show(self, request: web.Request) -> web.StreamResponse:
-        """See `make_response`."""
-        return self.make_response(request)
-
-    def make_response(self, request: web.Request) -> web.Response:
+    async def show(self, request: web.Request) -> web.Response:
         """The page if the client wants HTML, else JSON; `format=html` and `format=json` decide before its headers."""
         kind = "json" if request.query.get("format", _preferred(request)) == "json" else "html"
         now = asyncio.get_running_loop().time()

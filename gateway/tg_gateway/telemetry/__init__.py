@@ -1,6 +1,7 @@
 """Doors -> operator: metrics, and one log line per request; also plain answers that are written within a deadline."""
 
 from tg_gateway.telemetry.access_log import AccessLogEntry
+from tg_gateway.telemetry.fresh_answer import FreshAnswer
 from tg_gateway.telemetry.metrics import (
     AUTH_FAILURES,
     MALFORMED,
@@ -18,6 +19,7 @@ __all__ = [
     "STREAMING",
     "UNAUTHENTICATED_REFUSED",
     "AccessLogEntry",
+    "FreshAnswer",
     "MetricsPage",
     "write_in_time",
 ]

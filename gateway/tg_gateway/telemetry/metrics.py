@@ -11,6 +11,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from tg_gateway.telemetry.fresh_answer import FreshAnswer
+
 REQUESTS = Counter("tg_gateway_requests_total", "Requests ended, by door and outcome", ["door", "service", "outcome"])
 # Looked up once: to find a counter, the client library takes a lock, which costs more than counting.
 find_request_counter = cache(REQUESTS.labels)
@@ -65,16 +67,8 @@ class MetricsPage:
     """
 
     def __init__(self, fresh: float = 0.0) -> None:
-        self._fresh = fresh
-        self._body = b""
-        self._rendered = float("-inf")
-        self._rendering = asyncio.Lock()
+        self._page = FreshAnswer(render_metrics, fresh)
 
     async def show(self, request: web.Request) -> web.Response:
         """All metrics of this process, in the format that Prometheus asks for."""
-        async with self._rendering:
-            loop = asyncio.get_running_loop()
-            if loop.time() - self._rendered > self._fresh:
-                self._body = await render_metrics()
-                self._rendered = loop.time()
-        return web.Response(body=self._body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=await self._page.get(), headers={"Content-Type": CONTENT_TYPE_LATEST})
