@@ -1,6 +1,7 @@
 """Processors of one process share a host: one reader, one record of presence and one link to each inbox for all."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -13,10 +14,13 @@ from tests.fakes.recording_bus import RecordingBus
 from tests.fakes.refusing_bus import REFUSAL, RefusingBus
 from tests.until import until
 from tests.virtual_time import in_virtual_time
+from tests.within import within
+from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.protocol import QUEUE_PROPERTY, HeartbeatTiming, Presence, Route
 from tg_base.server import Host, Processor
+from tg_base.telemetry.trace import Ids, set_source
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, decode, encode
 from tg_schema.errors import BusError, Unavailable
 from tg_schema.topics import Topics
@@ -232,3 +236,23 @@ async def test_a_request_that_comes_as_its_process_ends_leaves_nothing_running()
     # What has ended is still listed until the loop's next turn.
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
+
+
+async def test_the_second_of_two_processes_with_one_inbox_ends_with_a_sentence() -> None:
+    queues = tuple(route.request for route in ROUTES)
+
+    async def come_second(bus: Bus) -> None:
+        async with Requestor(bus, TOPICS, timing=QUICK, queues=queues):
+            await asyncio.Event().wait()
+
+    async with shared() as it:
+        # The names of inboxes have 16 bytes; those of births have fewer.
+        set_source(Ids(lambda size: bytes(size) if size == 16 else os.urandom(size)))
+        try:
+            async with Requestor(it.bus, TOPICS, timing=QUICK, queues=queues) as first:
+                await until(lambda: first.presence.serving(queues[0]))
+                with pytest.raises(BusError, match=r"another process had the inbox .*-0+ first.*: start this one"):
+                    await within(10, come_second(it.bus))
+                assert await LlmClient(first, ROUTES[0]).request("", "2") == "0 1 "
+        finally:
+            set_source(Ids())

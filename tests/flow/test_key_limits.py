@@ -43,9 +43,9 @@ async def test_requests_per_minute(door: str) -> None:
 async def test_prompts_are_reserved_before_they_are_read() -> None:
     async with narrow_gateway(capacity=8, config=keys(tokens_per_minute=600, reserve_tokens=1)) as it:
         it.llm.step = asyncio.Semaphore(0)
-        long = {"prompt": "1" + " " * 100_000}
+        long = "1" + " " * 100_000
         async with asyncio.TaskGroup() as group:
-            asking = [group.create_task(it.ask(key="limited", **long)) for _ in range(20)]
+            asking = [group.create_task(it.ask(key="limited", prompt=long)) for _ in range(20)]
             await until(lambda: sum(each.done() for each in asking) == 19)
             it.llm.step.release()
         refused = [each.result() for each in asking if isinstance(each.result(), Refused)]

@@ -92,10 +92,10 @@ class ControlSender:
         for over in [key for key, one in self._withdrawn.items() if one.until < now]:
             del self._withdrawn[over]
 
-    def ask_presence(self, inbox: str, processor: str | None = None) -> None:
-        """Ask a process, or all, to announce to this inbox now what they serve."""
+    def ask_presence(self, announce: Announce, processor: str | None = None) -> None:
+        """Ask a process, or all, to announce to an inbox now what they serve."""
         topic = self._topics.announce if processor is None else self._topics.control(processor)
-        self._outbox.put(topic, Announce(inbox))
+        self._outbox.put(topic, announce)
 
     async def flush(self, seconds: float) -> None:
         """Wait until everything is sent, at most this long."""

@@ -1,7 +1,7 @@
 """Presence, reports and echoes -> the live processes, as one requestor knows them, and its heartbeats to them."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tg_base.bus import Bus, Delivery
@@ -10,9 +10,10 @@ from tg_base.client.inbox import Inbox
 from tg_base.client.membership import Membership
 from tg_base.client.response_stream import AskedStream
 from tg_base.client.shared_time import SharedTime
-from tg_base.protocol import KIND_PROPERTY, AwakeClock, Echo, HeartbeatTiming, LinkReport, Presence, Route
+from tg_base.protocol import KIND_PROPERTY, Announce, AwakeClock, Echo, HeartbeatTiming, LinkReport, Presence, Route
+from tg_base.telemetry import new_id
 from tg_schema import decode
-from tg_schema.errors import BadRequest, Unavailable
+from tg_schema.errors import BadRequest, BusError, Unavailable
 from tg_schema.topics import Topics
 
 
@@ -31,6 +32,7 @@ class Liveness:
     Attributes:
         presence: the processes that are known.
         time: as given.
+        end: called with the reason if this process cannot go on.
     """
 
     def __init__(
@@ -49,6 +51,8 @@ class Liveness:
         self._bus, self._inbox, self._controls = bus, inbox, controls
         self._timing, self._clock = timing, clock
         self._ask_at = -math.inf
+        self._announce = Announce(inbox.topic, new_id(8))
+        self.end: Callable[[BusError], None] = _ignore
         self._echo = Echo(bus, topics.presence, clock, timing.interval)
         self._inbox_echo = Echo(bus, inbox.topic, clock, timing.interval)
 
@@ -80,11 +84,18 @@ class Liveness:
         if self._echo.take(delivery) or delivery.properties.get(KIND_PROPERTY) == "shadow":
             return
         presence = decode(Presence, delivery.body)
+        if presence.birth not in {"", self._announce.birth}:
+            self.end(
+                BusError(
+                    f"another process had the inbox {self._inbox.topic} first, and both would cancel each other's "
+                    "requests: start this one anew, and not from a copy of a running process"
+                )
+            )
         new = self.presence.update(presence)
         self.time.note(presence.processor, delivery.age)
         self._inbox.on_announced(presence.processor, presence.links.get(self._inbox.topic))
         if self.presence.is_behind(presence):
-            self._controls.ask_presence(self._inbox.topic, presence.processor)
+            self._controls.ask_presence(self._announce, presence.processor)
         # A new process does not know us: with a heartbeat now, it knows our clock's offset before our first request.
         if new:
             self._inbox.send_heartbeat(presence.processor)
@@ -97,7 +108,7 @@ class Liveness:
         """Ask all processes to announce themselves to us, at most once per heartbeat interval: all of them answer."""
         if (now := self._clock()) >= self._ask_at:
             self._ask_at = now + self._timing.interval
-            self._controls.ask_presence(self._inbox.topic)
+            self._controls.ask_presence(self._announce)
 
     async def until_served(self, route: Route[Any, Any]) -> bool:
         """Wait until a live processor serves a queue, but only in our first seconds; returns whether it had to wait.
@@ -163,3 +174,7 @@ class Liveness:
         services = [service for served in dead.values() for service in served]
         was_served = any(queue in service.queues and not service.leaving for service in services)
         return (was_served and not is_recent) or self.presence.is_stalled(queue, asked_at)
+
+
+def _ignore(reason: BusError) -> None:
+    """Nobody can end yet."""

@@ -111,6 +111,7 @@ class Requestor:
         handlers |= dict.fromkeys(self._plain, self._on_plain)
         async with AsyncExitStack() as stack:
             self._subscriptions = await stack.enter_async_context(Subscriptions(self.bus, give_up=self._timing.give_up))
+            self._liveness.end = self._subscriptions.end
             for topic, handler in handlers.items():
                 await stack.enter_async_context(self._subscriptions.each(topic, handler))
             stack.callback(self._controls.close)

@@ -110,9 +110,11 @@ class Announce(msgspec.Struct, frozen=True, tag="announce"):
 
     Attributes:
         inbox: where to, for nobody else; empty = to every requestor.
+        birth: an id of the process that asks, drawn apart from that of its inbox; empty = it is of an older version.
     """
 
     inbox: str = ""
+    birth: str = ""
 
 
 class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):
@@ -193,6 +195,7 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
             whole state. -1 = this one has the whole state.
         services: what each processor of the process serves, if that has changed since `base`.
         gone: the ids of processors that have ended since `base`.
+        birth: to one inbox: of the process that was the first to ask for it; empty = not stated.
     """
 
     processor: str
@@ -215,6 +218,7 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
     base: Last = -1
     services: tuple["Presence", ...] = ()
     gone: tuple[str, ...] = ()
+    birth: str = ""
 
     def over_below(self, inbox: str) -> int:
         """`LinkReport.over_below`, as the record of a single processor has it."""

@@ -127,12 +127,18 @@ class Subscriptions:
 
     def give_up(self, subscription: "Subscription", error: TgError) -> None:
         """End the task that entered, because this subscription cannot be reopened."""
-        if self._lost is None:
-            self._lost = BusError(
+        log.critical("reading.given_up", topic=subscription.topic, reason=error.message)
+        self.end(
+            BusError(
                 f"the bus answers, but has refused the subscription to {subscription.topic} for {self._give_up:g} s: "
                 f"{error.message}"
             )
-            log.critical("reading.given_up", topic=subscription.topic, reason=error.message)
+        )
+
+    def end(self, error: BusError) -> None:
+        """End the task that entered, with this error."""
+        if self._lost is None:
+            self._lost = error
             self._cancelled = self._task.cancel()
 
     def _changed(self) -> None:

@@ -53,6 +53,8 @@ log = structlog.get_logger()
 
 FLUSH_SECONDS = 1.0
 """Seconds that leaving waits for the links, and for the last announcement."""
+MAX_BIRTHS = 10_000
+"""Inboxes of which it is remembered which process was the first to have them."""
 _REPORT = {KIND_PROPERTY: "report"}
 _PRESENCE = {KIND_PROPERTY: "presence"}
 _SHADOW = {KIND_PROPERTY: "shadow"}
@@ -102,6 +104,7 @@ class Host:
         self._has_announced = False
         self.announce_error: TgError | None = None
         self._shadowed = False
+        self._births: dict[str, str] = {}
         self._leaves_at: float | None = None
         self._ended = False
 
@@ -313,7 +316,11 @@ class Host:
         if not announce.inbox:
             self.changed.set()
         elif self._number >= 0:
-            self._outbox.put(announce.inbox, self._record(tuple(self._announced.values())), _PRESENCE)
+            birth = self._births.setdefault(announce.inbox, announce.birth)
+            if len(self._births) > MAX_BIRTHS:
+                del self._births[next(iter(self._births))]
+            record = self._record(tuple(self._announced.values()))
+            self._outbox.put(announce.inbox, msgspec.structs.replace(record, birth=birth), _PRESENCE)
 
     def _cancel(self, key: StreamKey, ttl: float) -> None:
         work = self.running.get(key)
