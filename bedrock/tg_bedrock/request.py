@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tg_base.llm import find_effort
+from tg_base.llm import close_objects, find_effort
 from tg_bedrock.blocks import cache_point, wire_messages
 from tg_schema import Sampling, TextCompletionRequest, TextPart, Tool
 from tg_schema.text_completion import SYSTEM_ROLES, Reasoning
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types_boto3_bedrock_runtime.type_defs import (
         ConverseStreamRequestTypeDef,
         InferenceConfigurationTypeDef,
+        JsonSchemaDefinitionTypeDef,
         OutputConfigTypeDef,
         SystemContentBlockTypeDef,
         ToolChoiceTypeDef,
@@ -64,11 +65,11 @@ def to_wire(
 def _output(request: TextCompletionRequest, *, by_thinking: bool) -> "OutputConfigTypeDef":
     config: OutputConfigTypeDef = {}
     if request.schema is not None:
-        shape = msgspec.json.encode(request.schema).decode()
-        config["textFormat"] = {
-            "type": "json_schema",
-            "structure": {"jsonSchema": {"schema": shape, "name": "answer"}},
-        }
+        shape = msgspec.json.encode(close_objects(request.schema)).decode()
+        named: JsonSchemaDefinitionTypeDef = {"schema": shape, "name": request.schema_name or "answer"}
+        if request.schema_description:
+            named["description"] = request.schema_description
+        config["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": named}}
     effort = request.reasoning and (request.reasoning.effort if by_thinking else find_effort(request.reasoning))
     if effort and not (by_thinking and effort == "none"):
         config["effort"] = "low" if by_thinking and effort == "minimal" else effort

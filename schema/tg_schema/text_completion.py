@@ -79,9 +79,9 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str | None = None
     sampling: Sampling | None = None
     response_format: str | None = None
-    """None or "json"."""
+    """None or "json": the answer is a JSON object."""
     schema: dict[str, Any] | None = None
-    """JSON schema that the answer must satisfy."""
+    """JSON schema that the answer must satisfy. It is checked whether or not the provider enforces it."""
     messages: tuple[Message, ...] = ()
     """The previous turns. `system` comes before them and `prompt` after them, if they are set."""
     tools: tuple[Tool, ...] = ()
@@ -137,6 +137,11 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether it may be refused while others need the servers; the requestor then waits and retries. A hint."""
     adapter_path: str | None = None
     """The file of "load-adapter", where its processor runs."""
+    schema_name: str | None = None
+    """What `schema` is called. A hint, like the next one, for providers that tell it to the model."""
+    schema_description: str | None = None
+    schema_strict: bool = False
+    """Whether the provider should refuse a `schema` that it cannot enforce while the model writes."""
 
     @property
     def system_text(self) -> str:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from tests.fakes.schema_rules import check_enforceable
+
 
 class CacheControl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: Literal["ephemeral"]
@@ -129,6 +131,8 @@ class MessagesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def checked(cls, body: bytes, *, counts: bool, betas: str) -> "MessagesBody":
         """Read a request to answer or to count its tokens, or say what is wrong with it."""
         read = msgspec.json.decode(body, type=cls)
+        if read.output_config is not None and read.output_config.format is not None:
+            check_enforceable(read.output_config.format.schema, all_required=False)
         answered = (read.max_tokens, read.stream or None, read.temperature, read.metadata, read.top_p, read.top_k)
         if counts and any(value is not None for value in (*answered, read.stop_sequences or None)):
             raise msgspec.ValidationError("max_tokens: Extra inputs are not permitted")

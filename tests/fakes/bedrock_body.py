@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from tests.fakes.anthropic_transcript import sign_thought
+from tests.fakes.schema_rules import check_enforceable
 
 REDACTED = base64.b64encode(b"\x12\xba\x0a").decode()
 """The only encrypted thinking that this API has ever told."""
@@ -122,6 +123,7 @@ class ToolConfig(Strict, frozen=True):
 class JsonSchema(Strict, frozen=True):
     schema: str
     name: str
+    description: str | None = None
 
 
 class Structure(Strict, frozen=True):
@@ -150,6 +152,9 @@ class Converse(Strict, frozen=True):
 
     def check(self) -> None:
         """What the reference says beyond the shapes."""
+        if self.outputConfig is not None and self.outputConfig.textFormat is not None:
+            schema = self.outputConfig.textFormat.structure.jsonSchema.schema
+            check_enforceable(msgspec.json.decode(schema), all_required=False)
         roles = [turn.role for turn in self.messages]
         if roles[0] != "user" or any(before == after for before, after in pairwise(roles)):
             raise msgspec.ValidationError("A conversation must start with a user message, and roles must alternate.")

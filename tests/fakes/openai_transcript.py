@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from msgspec import Meta
 
+from tests.fakes.schema_rules import check_enforceable
+
 ID = "chatcmpl-123"
 CREATED = 1694268190
 
@@ -83,6 +85,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class JsonSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
     schema: dict[str, Any]
+    description: str | None = None
     strict: bool | None = None
 
 
@@ -128,8 +131,8 @@ class ChatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if read.top_logprobs is not None and not read.logprobs:
             raise msgspec.ValidationError("The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.")
         shape = read.response_format and read.response_format.json_schema
-        if shape and shape.strict and shape.schema.get("additionalProperties") is not False:
-            raise msgspec.ValidationError("In context=(), 'additionalProperties' is required to be false.")
+        if shape and shape.strict:
+            check_enforceable(shape.schema, all_required=True)
         if (read.tool_choice is not None or read.parallel_tool_calls is not None) and not read.tools:
             raise msgspec.ValidationError("'tool_choice' is only allowed when 'tools' are specified.")
         if any(message.reasoning_content is not None for message in read.messages) and cls is ChatBody:

@@ -5,7 +5,7 @@ from contextlib import aclosing
 import pytest
 
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
-from tests.fakes.openai_transcript import done, event, finish_event, usage_event
+from tests.fakes.openai_transcript import JsonSchema, done, event, finish_event, usage_event
 from tests.flow.openai_asking import DATED, MODEL, REQUEST, Open, chunks, responses
 from tg_base.llm import LlmChunk, join_chunks
 from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse
@@ -133,7 +133,16 @@ async def test_every_field_reaches_the_provider(openai_server: OpenAiServer, ope
         frequency_penalty=-0.25,
         logprobs=0,
     )
-    await chunks(await open_openai(), TextCompletionRequest(system="s", prompt="p", sampling=sampling, schema=schema))
+    request = TextCompletionRequest(
+        system="s",
+        prompt="p",
+        sampling=sampling,
+        schema=schema,
+        schema_name="place",
+        schema_description="Where",
+        schema_strict=True,
+    )
+    await chunks(await open_openai(), request)
     body = (await openai_server.exchange(0)).body
     assert body is not None
     assert [(message.role, message.content) for message in body.messages] == [("system", "s"), ("user", "p")]
@@ -145,7 +154,7 @@ async def test_every_field_reaches_the_provider(openai_server: OpenAiServer, ope
     assert (body.logprobs, body.top_logprobs) == (True, None)
     assert body.response_format is not None
     assert body.response_format.json_schema is not None
-    assert (body.response_format.json_schema.schema, body.response_format.json_schema.strict) == (schema, True)
+    assert body.response_format.json_schema == JsonSchema("place", schema, "Where", strict=True)
 
 
 async def test_fields_that_nobody_set_are_not_sent(openai_server: OpenAiServer, open_openai: Open) -> None:

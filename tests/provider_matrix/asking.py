@@ -18,6 +18,18 @@ SCHEMA = {
     "required": ["city"],
     "additionalProperties": False,
 }
+LOOSE_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "places": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"name": {"type": "string"}, "note": {"type": "string"}}},
+        },
+    },
+    "required": ["city"],
+}
+"""As pydantic and zod write them: with optional properties, and without a word about others."""
 WEATHER = Tool("weather", "The weather in a city", SCHEMA)
 CLOCK = Tool("clock", "What time it is")
 

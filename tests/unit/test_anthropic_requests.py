@@ -133,6 +133,24 @@ def test_a_schema_goes_by_structured_outputs_or_by_a_tool() -> None:
     assert not {"output_config", "thinking"} & set(by_tool)
 
 
+def test_objects_of_a_schema_are_closed_where_it_leaves_them_open() -> None:
+    open_type = {"type": "object", "properties": {"type": {"enum": ["object"]}, "more": {"type": "object"}}}
+    free = {"type": "object", "additionalProperties": {"type": "string"}}
+    schema = {"anyOf": [open_type, free, {"$ref": "#/$defs/a"}], "$defs": {"a": {"items": {"type": "object"}}}}
+    request = TextCompletionRequest(prompt="p", schema=schema, schema_description="d")
+    closed = {"type": "object", "additionalProperties": False}
+    assert body(request)["output_config"]["format"]["schema"] == {
+        "anyOf": [
+            {**closed, "properties": {"type": {"enum": ["object"]}, "more": closed}},
+            free,
+            {"$ref": "#/$defs/a"},
+        ],
+        "$defs": {"a": {"items": closed}},
+    }
+    (tool,) = body(request, Defaults(100, schema_by_tool=True))["tools"]
+    assert (tool["input_schema"], tool["description"]) == (schema, "d")
+
+
 def test_json_goes_by_a_tool_and_not_beside_tools() -> None:
     request = TextCompletionRequest(prompt="p", response_format="json")
     assert answers_by_tool(request, DEFAULTS)

@@ -103,10 +103,14 @@ def test_sampling(fields: dict[str, Any], sampling: Sampling | None) -> None:
             {
                 "response_format": {
                     "type": "json_schema",
-                    "json_schema": {"name": "a", "strict": True, "schema": SCHEMA},
+                    "json_schema": {"name": "a", "strict": True, "schema": SCHEMA, "description": "d"},
                 }
             },
-            {"schema": SCHEMA},
+            {"schema": SCHEMA, "schema_name": "a", "schema_description": "d", "schema_strict": True},
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}},
+            {"schema": SCHEMA, "schema_name": "a"},
         ),
         ({"structured_outputs": {"json": SCHEMA}}, {"schema": SCHEMA}),
         ({"structured_outputs": {"regex": "a+"}}, {"regex": "a+"}),

@@ -73,8 +73,16 @@ def output(call_id: str, said: Any) -> dict[str, Any]:
         ({"text": {"format": {"type": "text"}}}, {}),
         ({"text": {"format": {"type": "json_object"}}}, {"response_format": "json"}),
         (
-            {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}}},
-            {"schema": SCHEMA},
+            {
+                "text": {
+                    "format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True, "description": "d"}
+                }
+            },
+            {"schema": SCHEMA, "schema_name": "n", "schema_description": "d", "schema_strict": True},
+        ),
+        (
+            {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": None}}},
+            {"schema": SCHEMA, "schema_name": "n"},
         ),
         ({"reasoning": {"effort": "high", "summary": "auto"}}, {"reasoning": Reasoning("high")}),
         ({"reasoning": {"summary": "auto"}}, {}),

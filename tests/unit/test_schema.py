@@ -94,6 +94,9 @@ FULL: list[Any] = [
         512,
         True,
         "lora.gguf",
+        "place",
+        "where it is",
+        schema_strict=True,
     ),
     TextCompletionResponse(
         ERROR,

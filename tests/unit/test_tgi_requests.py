@@ -93,7 +93,11 @@ def test_sampling(parameters: dict[str, Any], sampling: Sampling) -> None:
         ({"grammar": {"type": "json", "value": SCHEMA}}, {"schema": SCHEMA}),
         ({"grammar": {"type": "json_object", "value": SCHEMA}}, {"schema": SCHEMA}),
         ({"grammar": {"type": "json", "value": json.dumps(SCHEMA)}}, {"schema": SCHEMA}),
-        ({"grammar": {"type": "json_schema", "value": {"name": "n", "schema": SCHEMA}}}, {"schema": SCHEMA}),
+        (
+            {"grammar": {"type": "json_schema", "value": {"name": "n", "schema": SCHEMA}}},
+            {"schema": SCHEMA, "schema_name": "n"},
+        ),
+        ({"grammar": {"type": "json_schema", "value": {"name": 7, "schema": SCHEMA}}}, {"schema": SCHEMA}),
         ({"grammar": {"type": "regex", "value": "a+"}}, {"regex": "a+"}),
         ({"adapter_id": "lora"}, {"adapter": "lora"}),
         ({"truncate": 5}, {"max_prompt_tokens": 5}),
@@ -264,8 +268,8 @@ def test_tokenize() -> None:
 
 
 def test_no_grammar() -> None:
-    assert read_grammar(None) == (None, None)
-    assert read_grammar(Grammar("regex", "a")) == (None, "a")
+    assert read_grammar(None) == {}
+    assert read_grammar(Grammar("regex", "a")) == {"regex": "a"}
 
 
 def answer(operation: str, catalogue: Catalogue = CATALOGUE) -> tuple[int, Any]:

@@ -4,6 +4,9 @@ from typing import Any
 
 import jsonschema_rs
 
+from tg_schema import encode
+from tg_schema.codec import decode_json
+
 _MAX_PATH_CHARACTERS = 200
 """Maximum length of a path in an error, in characters."""
 
@@ -49,3 +52,22 @@ class ObjectSchema:
             return None
         path = "/".join(map(str, error.instance_path))[:_MAX_PATH_CHARACTERS]
         return f'{path or "the object"} breaks the rule "{error.kind.name}"'
+
+
+def close_objects(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose objects have no other properties than the declared ones, unless it says so itself.
+
+    For providers that enforce only such schemas. What satisfies the result satisfies the schema too.
+    """
+    closed: dict[str, Any] = decode_json(encode(schema))
+    # Not recursive: a schema may be nested as deep as its JSON can be read.
+    parts: list[Any] = [closed]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            if part.get("type") == "object":
+                part.setdefault("additionalProperties", False)
+            parts.extend(part.values())
+        elif isinstance(part, list):
+            parts.extend(part)
+    return closed

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tg_base.llm import close_objects
 from tg_base.llm.anthropic.blocks import (
     DIALECT,
     CacheControl,
@@ -120,7 +121,7 @@ def to_wire(request: TextCompletionRequest, model: str, defaults: Defaults) -> M
         top_p=sampling.top_p,
         top_k=sampling.top_k,
         stop_sequences=sampling.stop,
-        tools=(_answer_tool(request.schema),) if by_tool else (*map(_tool, request.tools), *_foreign_tools(request)),
+        tools=(_answer_tool(request),) if by_tool else (*map(_tool, request.tools), *_foreign_tools(request)),
         tool_choice=_Choice("tool", ANSWER_TOOL) if by_tool else _choice(request),
         output_config=thinking.output_config | ({} if by_tool else _format(request.schema)),
         thinking=thinking.thinking,
@@ -161,8 +162,9 @@ def _tool(tool: Tool) -> _Tool:
     return _Tool(tool.name, tool.parameters, tool.description, tool.strict, cache_control(tool.cache))
 
 
-def _answer_tool(schema: dict[str, Any] | None) -> _Tool:
-    return _Tool(ANSWER_TOOL, schema or {"type": "object"}, "Gives the answer. Its input is the answer.")
+def _answer_tool(request: TextCompletionRequest) -> _Tool:
+    description = request.schema_description or "Gives the answer. Its input is the answer."
+    return _Tool(ANSWER_TOOL, request.schema or {"type": "object"}, description)
 
 
 def _choice(request: TextCompletionRequest) -> _Choice | None:
@@ -176,4 +178,4 @@ def _choice(request: TextCompletionRequest) -> _Choice | None:
 
 
 def _format(schema: dict[str, Any] | None) -> dict[str, Any]:
-    return {} if schema is None else {"format": {"type": "json_schema", "schema": schema}}
+    return {} if schema is None else {"format": {"type": "json_schema", "schema": close_objects(schema)}}

@@ -21,7 +21,7 @@ def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> d
     Raises:
         BadRequest: this API cannot express the request; the message says why.
     """
-    asked = openai_request.to_wire(request, model, sampling, completion_tokens=False, strict=True)
+    asked = openai_request.to_wire(request, model, sampling, completion_tokens=False, strict=False)
     # The SDK's method refuses unknown arguments: it has no `stream_options`, and its sampling seed is `random_seed`.
     theirs = msgspec.structs.replace(asked, stream_options=None, seed=None)
     body: dict[str, Any] = msgspec.to_builtins(theirs)

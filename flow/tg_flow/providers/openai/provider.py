@@ -44,8 +44,8 @@ class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
         base_url: the API's URL, without `/chat/completions`.
         max_tokens_field: the provider's name of the answer's limit; reasoning models accept `max_completion_tokens`
             only.
-        strict_schema: enforce the request's schema while the model generates. The schema must then require all
-            properties and allow no others.
+        strict_schema: enforce each schema while the model generates, also where the request does not ask for that.
+            The schemas must then require all properties and allow no others.
         developer_role: whether the server has the role "developer"; else its texts are a part of the system's.
         thinking_field: the field in which the server wants earlier thinking back; "extra_content" for the signatures
             of Gemini. None = it wants none.
@@ -63,7 +63,7 @@ class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
     default_base_url: str | None = "https://api.openai.com/v1"
     key_variables: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("OPENAI_API_KEY", "OPENAI_TOKEN")
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    strict_schema: bool = True
+    strict_schema: bool = False
     developer_role: bool = False
     thinking_field: ThinkingField | None = None
     hint_fields: dict[Literal["user", "cache_key", "priority"], str] = msgspec.field(default_factory=dict)

@@ -50,10 +50,11 @@ class _StreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool = True
 
 
-class _Schema(msgspec.Struct, frozen=True):
+class _Schema(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     schema: dict[str, Any]
-    strict: bool
+    description: str | None = None
+    strict: bool = False
 
 
 class _ResponseFormat(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -129,7 +130,7 @@ def to_wire(
         model: its name at the provider.
         sampling: the request's, with the configuration's defaults.
         completion_tokens: send the answer's limit as `max_completion_tokens`, as reasoning models need.
-        strict: enforce the schema while the model generates.
+        strict: enforce each schema while the model generates, also where the request does not ask for that.
         developer: whether the server has that role.
         thinking_field: where the server wants earlier thinking back; None = nowhere.
 
@@ -196,5 +197,6 @@ def _structured_outputs(request: TextCompletionRequest) -> _StructuredOutputs | 
 
 def _response_format(request: TextCompletionRequest, *, strict: bool) -> _ResponseFormat | None:
     if request.schema is not None:
-        return _ResponseFormat("json_schema", _Schema("answer", request.schema, strict))
+        name, strict = request.schema_name or "answer", strict or request.schema_strict
+        return _ResponseFormat("json_schema", _Schema(name, request.schema, request.schema_description, strict))
     return _ResponseFormat("json_object") if request.response_format == "json" else None

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from tg_gateway.dialects import InvalidParameter
-from tg_gateway.dialects.openai.sampling_body import ResponseFormat, SamplingBody, StructuredOutputs
+from tg_gateway.dialects.openai.sampling_body import JsonSchema, ResponseFormat, SamplingBody, StructuredOutputs
 from tg_schema import Sampling
 from tg_schema.sampling import MAX_CHOICES
 
@@ -61,7 +61,7 @@ def read_sampling(
 
 
 def read_form(body: SamplingBody) -> dict[str, Any]:
-    """The record's fields for the form of the answer: `response_format`, `schema`, `regex` and `choice`.
+    """The record's fields for the form of the answer: `response_format`, `schema`, its labels, `regex` and `choice`.
 
     Raises:
         InvalidParameter: the form is none that a record can carry, or there are two.
@@ -80,9 +80,13 @@ def read_form(body: SamplingBody) -> dict[str, Any]:
             sentence = f"structured_outputs.{name}: response_format has one too; send one of them"
             raise InvalidParameter(sentence, "structured_outputs")
     plain = form.type in _OBJECTS and schema is None
+    named = (form.json_schema if form.type == "json_schema" else None) or JsonSchema()
     return {
         "response_format": "json" if plain else None,
         "schema": outputs.json if schema is None else schema,
+        "schema_name": named.name,
+        "schema_description": named.description,
+        "schema_strict": bool(named.strict),
         "regex": outputs.regex if regex is None else regex,
         "choice": outputs.choice or (),
     }

@@ -13,8 +13,10 @@ AnyCount = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 class JsonSchema(msgspec.Struct, frozen=True):
     """A named schema of the answer."""
 
-    name: str = ""
+    name: str | None = None
     schema: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool | None = None
 
 
 class ResponseFormat(msgspec.Struct, frozen=True):

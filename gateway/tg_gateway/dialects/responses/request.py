@@ -11,6 +11,7 @@ from tg_gateway.dialects.responses.input_items import read_items
 from tg_gateway.dialects.responses.request_body import (
     ENCRYPTED_REASONING,
     TEXT_LOGPROBS,
+    FormatBody,
     InputItem,
     RequestBody,
     ToolBody,
@@ -101,17 +102,20 @@ def make_request(data: bytes, body: RequestBody, found: FoundModel, kept: int = 
     functions, left_out = split_tools(body.tools or ())
     choice, allowed = read_choice(body, functions)
     messages, unreadable = _read_input(body, kept)
-    form = (body.text.format if body.text else None) or None
+    form = (body.text.format if body.text else None) or FormatBody("text")
     verbosity = body.text.verbosity if body.text and _OWN_FIELDS in found.features else None
     effort = body.reasoning.effort if body.reasoning else None
-    if form is not None and form.type == "json_schema" and form.schema is None:
+    if form.type == "json_schema" and form.schema is None:
         raise InvalidParameter("the schema is missing", "text.format.schema", "missing_required_parameter")
     record = TextCompletionRequest(
         streaming=bool(body.stream),
         model=found.model,
         sampling=_make_sampling(body),
-        response_format="json" if form is not None and form.type == "json_object" else None,
-        schema=form.schema if form is not None and form.type == "json_schema" else None,
+        response_format="json" if form.type == "json_object" else None,
+        schema=form.schema if form.type == "json_schema" else None,
+        schema_name=form.name,
+        schema_description=form.description,
+        schema_strict=bool(form.strict),
         messages=messages,
         tools=make_tools(functions),
         tool_choice=choice,

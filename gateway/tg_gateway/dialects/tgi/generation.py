@@ -27,17 +27,15 @@ def read_generation(
     if not inputs:
         raise BadRequest("inputs must not be empty")
     _check(parameters, found, streaming=streaming)
-    schema, regex = read_grammar(parameters.grammar)
     request = TextCompletionRequest(
         prompt=inputs,
         streaming=streaming,
         model=found.model,
         sampling=_read_sampling(parameters, found, streaming=streaming),
-        schema=schema,
-        regex=regex,
         raw=may_ask(found, "raw"),
         adapter=_read_adapter(parameters, found),
         max_prompt_tokens=parameters.truncate,
+        **read_grammar(parameters.grammar),
     )
     if found.route.plain and request.features:
         raise BadRequest(describe_missing(request.features))
@@ -53,27 +51,27 @@ def may_ask(found: FoundModel, feature: Feature) -> bool:
     return feature in found.features or not (found.features or found.route.plain)
 
 
-def read_grammar(grammar: Grammar | None) -> tuple[dict[str, Any] | None, str | None]:
-    """The schema or the regular expression of an answer.
+def read_grammar(grammar: Grammar | None) -> dict[str, Any]:
+    """The record's fields for the form of an answer: `schema` and its name, or `regex`.
 
     Raises:
         BadRequest: the value is not what its type says.
     """
     if grammar is None:
-        return None, None
-    value = grammar.value
+        return {}
+    value, name = grammar.value, None
     if grammar.type == "regex":
         if not isinstance(value, str) or not value:
             raise BadRequest("parameters.grammar.value must be the text of a regular expression")
-        return None, value
+        return {"regex": value}
     if grammar.type == "json_schema":
-        value = value.get("schema") if isinstance(value, dict) else None
+        value, name = (value.get("schema"), value.get("name")) if isinstance(value, dict) else (None, None)
     elif isinstance(value, str):
         value = decode(Any, value)
     if not isinstance(value, dict):
         place = "parameters.grammar.value" + (".schema" if grammar.type == "json_schema" else "")
         raise BadRequest(f"{place} must be a JSON schema, which is an object")
-    return value, None
+    return {"schema": value, "schema_name": name if isinstance(name, str) else None}
 
 
 def _check(parameters: GenerationParameters, found: FoundModel, *, streaming: bool) -> None:
