@@ -52,10 +52,17 @@ async def test_what_does_not_fit_is_told(text: str, words: str) -> None:
         await checked(ASKED, text)
 
 
-async def test_without_a_schema_any_json_will_do() -> None:
-    assert await checked(JSON, "[1]") == "[1]"
+async def test_without_a_schema_any_object_will_do() -> None:
+    assert await checked(JSON, '{"a": [1]}') == '{"a": [1]}'
+    assert await checked(TextCompletionRequest(prompt="p", schema={"type": "array"}), "[1]") == "[1]"
     with pytest.raises(SchemaViolation, match="not valid JSON"):
         await checked(JSON, "one")
+
+
+@pytest.mark.parametrize("text", ["[1]", "1", "null", '"{}"', "```json\n[{}]\n```"])
+async def test_what_is_json_but_no_object_is_told(text: str) -> None:
+    with pytest.raises(SchemaViolation, match="no JSON object"):
+        await checked(JSON, text)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class AnswerForm:
 
     Args:
         json: whether the text must be JSON.
-        schema: what its value must satisfy; None = nothing.
+        schema: what its value must satisfy; None = be an object.
         tools: by the name of a strict tool, what the arguments of its calls must satisfy.
     """
 
@@ -64,8 +64,9 @@ class AnswerForm:
             The same without text around its JSON, for instance a code fence.
 
         Raises:
-            SchemaViolation: it contains no JSON, or breaks the schema; or a call breaks the schema of its tool; or it
-                is `streamed` and has other text around its JSON. The message names the rule.
+            SchemaViolation: it contains no JSON, or breaks the schema, or is no object if there is none; or a call
+                breaks the schema of its tool; or it is `streamed` and has other text around its JSON. The message
+                names the rule.
         """
         return await asyncio.to_thread(self._check_answer, answer, streamed)
 
@@ -93,6 +94,8 @@ class AnswerForm:
             value: Any = decode_json(text)
         except _UNREADABLE:
             text, value = _inside(text)
+        if self._schema is None and not isinstance(value, dict):
+            raise SchemaViolation("the model's answer is no JSON object; ask again, or send a schema of what it is")
         fault = self._schema.fault(value) if self._schema is not None else None
         if fault is not None:
             raise SchemaViolation(f"the model's answer does not satisfy the request's schema: {fault}; ask again")

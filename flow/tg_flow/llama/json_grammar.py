@@ -38,10 +38,15 @@ MAX_TOTAL_REPETITIONS = 20_000
 MAX_SCHEMA_CHARACTERS = 200_000
 """Characters of a schema."""
 
-_STRUCTURES = [{"$ref": "#/$defs/object"}, {"$ref": "#/$defs/array"}]
-_ANY: dict[str, Any] = {"anyOf": [*_STRUCTURES, {"type": ["string", "number", "boolean", "null"]}]}
-ANY_STRUCTURE: dict[str, Any] = {
-    "anyOf": _STRUCTURES,
+_ANY: dict[str, Any] = {
+    "anyOf": [
+        {"$ref": "#/$defs/object"},
+        {"$ref": "#/$defs/array"},
+        {"type": ["string", "number", "boolean", "null"]},
+    ]
+}
+ANY_OBJECT: dict[str, Any] = {
+    "$ref": "#/$defs/object",
     "$defs": {
         "object": {"type": "object", "additionalProperties": _ANY},
         "array": {"type": "array", "items": _ANY},

@@ -7,7 +7,7 @@ from itertools import groupby
 import msgspec
 
 from tg_flow.llama.choice_grammar import choice_grammar
-from tg_flow.llama.json_grammar import ANY_STRUCTURE, json_grammar
+from tg_flow.llama.json_grammar import ANY_OBJECT, json_grammar
 from tg_flow.llama.regex_grammar import regex_grammar
 from tg_flow.llama.token_grammars import TokenGrammars
 from tg_schema import Message, Sampling, TextCompletionRequest
@@ -117,7 +117,7 @@ async def _json_grammar(request: TextCompletionRequest) -> str | None:
     if request.schema is None:
         if request.response_format != "json":
             return None
-        return await asyncio.to_thread(_schema_grammar, _ANY_STRUCTURE)
+        return await asyncio.to_thread(_schema_grammar, _ANY_OBJECT)
     try:
         return await asyncio.to_thread(_schema_grammar, msgspec.json.encode(request.schema))
     except (RecursionError, UnicodeEncodeError) as error:
@@ -129,4 +129,4 @@ def _schema_grammar(schema: bytes) -> str:
     return json_grammar(msgspec.json.decode(schema))
 
 
-_ANY_STRUCTURE = msgspec.json.encode(ANY_STRUCTURE)
+_ANY_OBJECT = msgspec.json.encode(ANY_OBJECT)
