@@ -7,6 +7,7 @@ from typing import Any
 
 import openai
 import pytest
+from msgspec.structs import replace
 from openai import AsyncOpenAI
 from typing_extensions import override
 
@@ -53,13 +54,54 @@ async def test_a_whole_response_is_kept_and_deleted() -> None:
                 await asking
 
 
-async def test_without_store_nothing_is_kept() -> None:
+async def test_without_a_word_about_it_a_response_is_kept() -> None:
     async with open_responses(HELLO) as it:
-        for store in (openai.omit, False):
-            said = await it.client.responses.create(model=MODEL, input="hi", store=store)
+        kept = it.client.responses
+        for fields in ({}, {"store": None}):
+            said = await kept.create(model=MODEL, input="hi", extra_body=fields)
+            assert (await kept.retrieve(said.id)).to_dict() == said.to_dict() == said.to_dict() | {"store": True}
+        async with kept.stream(model=MODEL, input="and?", previous_response_id=said.id) as stream:
+            second = await stream.get_final_response()
+        assert [turn.text for turn in it.llm.requests[-1].messages] == ["hi", "Hello", "and?"]
+        assert (await kept.retrieve(second.id)).output_text == second.output_text
+        # To keep events costs with each of them, so it has to be asked for.
+        with pytest.raises(openai.BadRequestError, match="store: true"):
+            await kept.retrieve(second.id, stream=True)
+
+
+async def test_a_response_is_not_kept_against_the_clients_will() -> None:
+    async with open_responses(HELLO) as it:
+        said = await it.client.responses.create(model=MODEL, input="hi", store=False)
+        assert said.to_dict()["store"] is False
+        with pytest.raises(openai.NotFoundError):
+            await it.client.responses.retrieve(said.id)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        GatewayConfig(port=0, drain=0.05, store=False),
+        replace(LOCKED, store=False),
+        replace(LOCKED, keys=tuple(replace(key, store=key.name != TOKENS[0]) for key in LOCKED.keys)),
+    ],
+)
+async def test_nothing_is_kept_where_the_configuration_forbids_it(config: GatewayConfig) -> None:
+    async with (
+        open_responses(HELLO, config=config) as it,
+        AsyncOpenAI(base_url=str(it.client.base_url), api_key=TOKENS[0], max_retries=0) as client,
+    ):
+        for store in (openai.omit, True):
+            said = await client.responses.create(model=MODEL, input="hi", store=store)
             assert said.to_dict()["store"] is False
             with pytest.raises(openai.NotFoundError):
-                await it.client.responses.retrieve(said.id)
+                await client.responses.retrieve(said.id)
+        with pytest.raises(openai.BadRequestError, match="nothing is kept for your key") as raised:
+            await client.responses.create(model=MODEL, input="hi", background=True)
+        assert raised.value.param == "background"
+        if config.store:
+            other = client.with_options(api_key=TOKENS[1])
+            said = await other.responses.create(model=MODEL, input="hi")
+            assert said.to_dict()["store"] is True
 
 
 async def test_a_stream_can_be_read_again_from_any_event() -> None:
@@ -154,13 +196,25 @@ async def test_references_to_many_responses_are_refused() -> None:
         named = [{"type": "item_reference", "id": response.output[0].id} for response in kept]
         with pytest.raises(openai.BadRequestError, match="more than 16 responses") as raised:
             await it.client.responses.create(model=MODEL, input=named)
-        assert raised.value.param == "input[16].id"
+        assert raised.value.param == "input[0].id"
         assert (await it.client.responses.create(model=MODEL, input=named[1:])).status == "completed"
         assert [turn.text for turn in it.llm.requests[-1].messages] == ["Hello"] * 16
         # A small body could otherwise name a large item thousands of times.
         with pytest.raises(openai.BadRequestError, match="once") as raised:
             await it.client.responses.create(model=MODEL, input=[named[1], named[2], named[1]])
         assert raised.value.param == "input[2].id"
+
+
+async def test_a_long_run_may_refer_to_all_that_came_before() -> None:
+    async with open_responses(HELLO) as it:
+        # As the AI SDK goes on: its own items as they are, the model's by their ids.
+        said: list[Any] = []
+        for number in range(20):
+            said += [{"role": "user", "content": str(number)}]
+            response = await it.client.responses.create(model=MODEL, input=said)
+            said += [{"type": "item_reference", "id": item.id} for item in response.output]
+        texts = [turn.text for turn in it.llm.requests[-1].messages]
+        assert texts == [text for number in range(20) for text in (str(number), "Hello")][:-1]
 
 
 async def test_input_items_come_in_pages() -> None:
@@ -254,12 +308,22 @@ async def test_what_cannot_be_kept_fails() -> None:
         assert events[-1].response.error.message == "the broker is full"
 
 
+async def test_what_nobody_asked_to_keep_does_not_fail() -> None:
+    async with open_responses(HELLO, bus=_FullBus(MemoryBus())) as it:
+        assert (await it.client.responses.create(model=MODEL, input="2")).output_text == "Hello"
+        async with it.client.responses.stream(model=MODEL, input="2") as stream:
+            assert (await stream.get_final_response()).output_text == "Hello"
+
+
 async def test_a_conversation_that_is_too_large_is_refused_before_it_is_asked() -> None:
     config = GatewayConfig(port=0, drain=0.05, body_limit=4_000_000)
     async with open_responses(HELLO, config=config) as it:
         with pytest.raises(openai.BadRequestError, match="store: false"):
             await it.client.responses.create(model=MODEL, input="x" * 2_000_000, store=True)
         assert it.llm.requests == []
+        # Without a word about it, it is answered, and says that it is not kept.
+        said = await it.client.responses.create(model=MODEL, input="x" * 2_000_000)
+        assert said.to_dict()["store"] is False
 
 
 class _Clock:

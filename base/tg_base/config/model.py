@@ -58,6 +58,8 @@ class ApiKey(Section, frozen=True):
     """Groups of tools that agent requests may name; None = all. A request without a group names "default"."""
     admin: bool = False
     """Whether it may read `/metrics` and `/instances`, and load and unload adapters."""
+    store: bool = True
+    """Whether responses may be kept for it."""
 
 
 class LmiModelConfig(Section, frozen=True):
@@ -122,6 +124,8 @@ class GatewayConfig(Section, frozen=True):
     """Seconds that responses of the tier "flex" may wait on the bus until their model has room; 0 = none waits."""
     default_max_attempts: Annotated[int, msgspec.Meta(ge=1, le=10)] = 3
     """How often a model may be asked for a response that waits, if its request has no `max_attempts`."""
+    store: Followed[bool] = True
+    """Whether responses of the Responses API may be kept; keys can be excepted."""
     docs: bool = True
     """Whether `/docs` and `/openapi.json` are served, to everybody and without a key."""
     lmi: LmiConfig = LmiConfig()

@@ -11,7 +11,7 @@ from tg_schema.errors import BadRequest
 from tg_schema.topics import resolve_topic
 
 _FLOW = re.compile(r"[A-Za-z0-9._-]{1,100}")
-LIMITS = ("requests_per_minute", "streams", "tokens_per_minute", "groups", "admin")
+LIMITS = ("requests_per_minute", "streams", "tokens_per_minute", "groups", "admin", "store")
 """The fields of an API key that all keys of one name must share."""
 # OpenAI takes no other names of functions.
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")

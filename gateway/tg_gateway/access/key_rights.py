@@ -1,4 +1,4 @@
-"""Key -> its rights: which groups of tools its requests may name, and whether it may ask what concerns all keys."""
+"""Key -> its rights: the groups of tools that its requests may name, and whether it may keep, and ask what is all's."""
 
 from typing import Final
 
@@ -20,11 +20,17 @@ class KeyRights:
 
     Args:
         config: the keys.
+
+    Attributes:
+        stores: whether responses may be kept at all.
+        storeless: names of the keys for which none is.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
         limited = {key.name: key.groups for key in config.keys if key.groups is not None}
         self._groups = {name: groups for name, groups in limited.items() if ALL_GROUPS not in groups}
+        self.stores = config.store
+        self.storeless = frozenset(key.name for key in config.keys if not key.store)
         self._admins = frozenset(key.name for key in config.keys if key.admin)
 
     def check_admin(self, key: str | None) -> None:

@@ -26,6 +26,7 @@ class Call:
         body: the body; empty until it has been read.
         route: the service. The dialect sets it as soon as it is known, so that the log and the metrics can name it even
             if the request is refused. A request that becomes an `Ask` need not set it.
+        stores: whether answers may be kept for the request's key.
         kept: the answers that are kept for the request's key; only an awaitable that `parse` returns uses it.
     """
 
@@ -37,6 +38,7 @@ class Call:
     request_id: str
     body: bytes = b""
     route: Route[Any, Any] | None = None
+    stores: bool = True
     kept: KeptAnswers = NOTHING_KEPT
 
 
@@ -84,7 +86,8 @@ class Ask:
         request: its request record, or a `Batch` of them.
         writer: writes the answer; made for this request alone.
         streaming: whether the answer's bytes leave as they are written, or as one body with its length.
-        keep: stores the answer before its last bytes leave (over HTTP only); if that fails, so does the request.
+        keep: stores the answer before its last bytes leave (over HTTP only); if that fails, so does
+            the request, unless that is optional.
         background: set if the answer is made apart from the connection; `streaming` and `keep` are then ignored.
         deadline: seconds after which an incomplete answer is stopped; None = the model's own limits. Like
             `on_accepted`, it is for single requests only.

@@ -161,11 +161,13 @@ class Middleware:
         if request.path not in OPEN_PATHS and not (mount and mount.keyless):
             if not self._authenticator.required:
                 entry.key = ANYBODY.name
-                return
-            entry.key = self._authenticator.check(find_token(request.headers), request.remote or "").name
-            self._unauthenticated.forget(request.transport)
-            if request.path in ADMIN_PATHS:
-                self._authenticator.rights.check_admin(entry.key)
+            else:
+                entry.key = self._authenticator.check(find_token(request.headers), request.remote or "").name
+                self._unauthenticated.forget(request.transport)
+                if request.path in ADMIN_PATHS:
+                    self._authenticator.rights.check_admin(entry.key)
+            rights = self._authenticator.rights
+            request[DOOR].call.stores = rights.stores and entry.key not in rights.storeless
 
     async def _send(self, request: web.Request, response: web.StreamResponse, entry: AccessLogEntry) -> None:
         """Write a plain answer here, so that a client which does not read it is cut off in time."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
+import structlog
 from typing_extensions import override
 
 from tg_base.telemetry import new_id
@@ -17,7 +18,9 @@ from tg_gateway.relay.follower_count import FollowerCount
 from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.log_watch import SeenLogs
 from tg_gateway.relay.waiting_answers import WaitingAnswers
-from tg_schema.errors import NotFound
+from tg_schema.errors import BusError, NotFound, TooLarge
+
+log = structlog.get_logger()
 
 _Steps = AsyncGenerator[bytes | KeptAnswer, None]
 
@@ -53,13 +56,18 @@ class AnswerStore:
         return _KeyAnswers(self, self.logs.owner(key), bounded, live)
 
     async def keep(self, key: str | None, keep: Keep) -> None:
-        """Return once it can be read, through any gateway.
+        """Return once it can be read, through any gateway, or cannot be kept and need not.
 
         Raises:
             TooLarge: it has more than `MAX_KEPT_BYTES`.
             BusError: the bus did not take it.
         """
-        await self.logs.begin(self.logs.owner(key), keep.name, keep.make(), WHOLE)
+        try:
+            await self.logs.begin(self.logs.owner(key), keep.name, keep.make(), WHOLE)
+        except (TooLarge, BusError) as error:
+            if not keep.optional:
+                raise
+            log.warning("answer.not_kept", answer=keep.name, reason=error.message)
 
     @asynccontextmanager
     async def open(

@@ -102,7 +102,9 @@ class Keep:
     Attributes:
         name: unguessable and new.
         make: called once, after the last record and the writer's `end`; what is kept, at most `MAX_KEPT_BYTES`.
+        optional: whether the answer is sent also if it cannot be kept.
     """
 
     name: str
     make: Callable[[], bytes]
+    optional: bool = False

@@ -84,6 +84,10 @@ class Responses(Dialect):
                     "no response waits at this gateway, which has no max_wait: leave max_attempts out", "max_attempts"
                 )
             body = msgspec.structs.replace(body, service_tier=None)
+        if not call.stores:
+            if body.background:
+                raise InvalidParameter("nothing is kept for your key: leave background out", "background")
+            body = msgspec.structs.replace(body, store=False)
         if body.previous_response_id is None and not body.background and not refers(list_items(body)):
             return _make_ask(call, body, list_items(body))
         return _go_on(call, body, self._waits)
@@ -127,14 +131,13 @@ def _make_ask(
     if call.operation == COMPACT:
         summary = make_compaction(body, items, found, earlier)
         return Ask(found.route, summary, CompactionWriter(call.body), streaming=False, fields=RESPONSES_FIELDS)
-    request = make_request(call.body, body, found, earlier)
+    kept = _encode_kept(body, items) if call.operation == CREATE else b""
+    request = make_request(call.body, msgspec.structs.replace(body, store=bool(kept)), found, earlier)
     if call.operation == COUNT:
         return Ask(found.route, make_count(request), CountWriter(), streaming=False, fields=RESPONSES_FIELDS)
     draft = ResponseDraft(request, found.model or body.model or "")
     headers = show_ignored(DIALECT, request.ignored)
     if body.background:
-        # Check before asking a model, so that a conversation that is too large to keep costs nothing.
-        check_items(items)
         waiting = make_waiting(body, items, earlier, draft.born, waits) if waits and body.flexible else None
         return _ask_in_background(found, draft, request, items, waiting)
     events: list[bytes] = []
@@ -144,8 +147,21 @@ def _make_ask(
         writer, events = kept_writer, kept_writer.events
     else:
         writer = EventWriter(draft, headers) if body.stream else BodyWriter(draft, headers)
-    keep = make_keep(draft, items, events) if body.store else None
+    keep = make_keep(draft, kept, events, optional=not body.store) if kept else None
     return Ask(found.route, request.record, writer, bool(body.stream), keep=keep, fields=RESPONSES_FIELDS)
+
+
+def _encode_kept(body: RequestBody, items: tuple[InputItem, ...]) -> bytes:
+    """The conversation as it is kept; b"" if it is not. Without a word about `store` it is kept where it fits."""
+    if body.store is False:
+        return b""
+    try:
+        # Before a model is asked, so that a conversation that is too large to keep costs nothing.
+        return check_items(items)
+    except InvalidParameter:
+        if body.store:
+            raise
+        return b""
 
 
 def _ask_in_background(

@@ -4,7 +4,7 @@ The id of an item has that of its response in it, so a reference can be followed
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,7 +18,7 @@ from tg_schema import decode
 from tg_schema.errors import NotFound
 
 MAX_RESPONSES: Final = 16
-"""Responses from which the references of one request may take items."""
+"""Responses that are read for the references of one request; each has the conversation before it too."""
 _ITEM_ID: Final = re.compile(r"[a-z]{1,8}_([0-9a-f]{32})", re.ASCII)
 
 
@@ -45,37 +45,39 @@ async def resolve_references(
     Raises:
         InvalidParameter: a reference names no item that is kept for the key that asks, or one a second time.
     """
-    found: dict[str, dict[str, InputItem]] = {}
-    resolved = []
-    named: set[str] = set()
-    for number, item in enumerate(drop_repeated(items, earlier)):
+    wanted = drop_repeated(items, earlier)
+    places: dict[str, str] = {}
+    for number, item in enumerate(wanted):
         if item.type == REFERENCE:
-            name, place = item.id or "", f"input[{number}].id"
-            if name in named:
+            place = f"input[{number}].id"
+            if places.setdefault(item.id or "", place) != place:
                 # Otherwise each reference of a few bytes could grow to megabytes.
                 raise InvalidParameter("an item is referred to once: leave out the repeated references", place)
-            named.add(name)
-            resolved.append(await _resolve(kept, name, place, found))
-        else:
-            resolved.append(item)
-    return tuple(resolved)
+    found = await _find_items(kept, places)
+    return tuple(found[item.id or ""] if item.type == REFERENCE else item for item in wanted)
 
 
-async def _resolve(kept: KeptAnswers, item_id: str, place: str, found: dict[str, dict[str, InputItem]]) -> InputItem:
-    match = _ITEM_ID.match(item_id)
-    if match is not None:
-        response_id = f"resp_{match[1]}"
-        if response_id not in found:
-            if len(found) == MAX_RESPONSES:
+async def _find_items(kept: KeptAnswers, places: Mapping[str, str]) -> dict[str, InputItem]:
+    """Items by their ids, at least those whose places in the request are given."""
+    found: dict[str, InputItem] = {}
+    read: set[str] = set()
+    # The last first: a response has the items before it too, so one read is enough for a conversation.
+    for item_id, place in reversed(places.items()):
+        match = _ITEM_ID.match(item_id)
+        if item_id not in found and match is not None and match[1] not in read:
+            if len(read) == MAX_RESPONSES:
                 raise InvalidParameter(
                     f"the items are of more than {MAX_RESPONSES} responses: send some of them themselves", place
                 )
-            found[response_id] = await _list_named(kept, response_id)
-        if (item := found[response_id].get(item_id)) is not None:
-            return item
-    raise InvalidParameter(
-        "no item of this id is kept for your key: send the item itself, or previous_response_id", place, "not_found"
-    )
+            read.add(match[1])
+            found = await _list_named(kept, f"resp_{match[1]}") | found
+        if item_id not in found:
+            raise InvalidParameter(
+                "no item of this id is kept for your key: send the item itself, or previous_response_id",
+                place,
+                "not_found",
+            )
+    return found
 
 
 async def _list_named(kept: KeptAnswers, response_id: str) -> dict[str, InputItem]:

@@ -43,6 +43,14 @@ class KeptResponse(msgspec.Struct, frozen=True):
     events: tuple[msgspec.Raw, ...] | None = None
 
 
+class _WrittenResponse(msgspec.Struct, frozen=True):
+    """A `KeptResponse` whose items are encoded already."""
+
+    response: msgspec.Raw
+    items: msgspec.Raw
+    events: tuple[msgspec.Raw, ...] | None
+
+
 class FoundResponse(NamedTuple):
     """A response as its key finds it.
 
@@ -91,19 +99,16 @@ class _Typed(msgspec.Struct, frozen=True):
     type: str
 
 
-def make_keep(draft: ResponseDraft, items: tuple[InputItem, ...], events: Sequence[bytes]) -> Keep:
+def make_keep(draft: ResponseDraft, items: bytes, events: Sequence[bytes], *, optional: bool) -> Keep:
     """How the gateway keeps a response.
 
     Args:
         draft: of the response.
-        items: the whole conversation before its output.
+        items: the whole conversation before its output, as `check_items` has passed it.
         events: filled until it has ended: the JSON of its events; none where they are not kept.
-
-    Raises:
-        InvalidParameter: the conversation is too large to be kept.
+        optional: whether the response is sent also if it cannot be kept.
     """
-    check_items(items)
-    return Keep(draft.response.id, _Ended(draft, items, events))
+    return Keep(draft.response.id, _Ended(draft, items, events), optional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,27 +116,29 @@ class _Ended:
     """Makes the record that is kept of an ended response. A class and not a closure, so that it can be pickled."""
 
     draft: ResponseDraft
-    items: tuple[InputItem, ...]
+    items: bytes
     events: Sequence[bytes]
 
     def __call__(self) -> bytes:
         events = tuple(msgspec.Raw(event) for event in self.events) or None
-        return encode(KeptResponse(msgspec.Raw(join_output(self.draft.encode())), self.items, events))
+        response = msgspec.Raw(join_output(self.draft.encode()))
+        return encode(_WrittenResponse(response, msgspec.Raw(self.items), events))
 
 
-def check_items(items: tuple[InputItem, ...]) -> None:
-    """See that a conversation can be kept.
+def check_items(items: tuple[InputItem, ...]) -> bytes:
+    """The JSON of a conversation that is to be kept.
 
     Raises:
         InvalidParameter: it is too large.
     """
-    size = len(encode(items))
-    if size > MAX_ITEM_BYTES:
+    encoded = encode(items)
+    if len(encoded) > MAX_ITEM_BYTES:
         raise InvalidParameter(
-            f"the conversation has {size} bytes, and one that is kept at most {MAX_ITEM_BYTES}: "
+            f"the conversation has {len(encoded)} bytes, and one that is kept at most {MAX_ITEM_BYTES}: "
             "send less, or store: false without background",
             "store",
         )
+    return encoded
 
 
 async def recall(kept: KeptAnswers, response_id: str) -> FoundResponse:
@@ -144,7 +151,7 @@ async def recall(kept: KeptAnswers, response_id: str) -> FoundResponse:
         return read_answer(await kept.read(response_id))
     except NotFound:
         raise NotFound(
-            "no response of this id is kept for your key: only those with store: true are, for a day"
+            "no response of this id is kept for your key: those with store: false are not, others for a day"
         ) from None
 
 
@@ -185,7 +192,8 @@ def repeat_events(
     """
     if found.cut or not (found.streamed or found.events):
         raise InvalidParameter(
-            "the events of this response are not kept: it was not streamed, or is too long; get it without stream",
+            "the events of this response are not kept: it was not streamed with store: true, or is too long; get it "
+            "without stream",
             "stream",
         )
     after = query.get("starting_after", "-1")
