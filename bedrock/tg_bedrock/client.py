@@ -225,10 +225,11 @@ def _check_chunk(chunk: LlmChunk) -> LlmChunk:
 
 def _make_error(error: ClientError) -> TgError:
     """The error for an error response, or for an error event, whose code begins with a lower-case letter."""
-    code = error.response.get("Error", {}).get("Code", "")
+    fault = error.response.get("Error", {})
+    code, text = fault.get("Code", ""), fault.get("Message", "")
     if isinstance(error, EventStreamError):
-        return event_error(code[:1].upper() + code[1:])
+        return event_error(code[:1].upper() + code[1:], text=text)
     about = error.response.get("ResponseMetadata")
     if about is None:
         return status_error(502, code)
-    return status_error(about["HTTPStatusCode"], code, retry_after(about["HTTPHeaders"]))
+    return status_error(about["HTTPStatusCode"], code, retry_after(about["HTTPHeaders"]), text=text)

@@ -2,6 +2,7 @@
 
     TgError                type               HTTP  retry  meaning
     ├── BadRequest         bad-request        400   no     the request is wrong and names the field
+    │   └── ContextLengthExceeded                 400   no     the prompt is longer than the model's context
     ├── Unauthorized       unauthorized       401   no     no token, or one that is not known
     ├── AccessDenied       access-denied      403   no     the token is known, but not permitted to ask this
     ├── NotFound           not-found          404   no     unknown flow, service, model or template
@@ -32,13 +33,16 @@ import msgspec
 class Error(msgspec.Struct, frozen=True):
     """An error on the wire. `type` is one of the table above; `retry_after` is in seconds.
 
-    `clock` is that of a `Timeout`; without one it is not there, as older peers never send it.
+    `clock` is that of a `Timeout`, `tokens` and `maximum` those of a `ContextLengthExceeded`. What is not known is not
+    there, as older peers never send it.
     """
 
     type: str | None = None
     message: str | None = None
     retry_after: float | None = None
     clock: str | msgspec.UnsetType = msgspec.UNSET
+    tokens: int | msgspec.UnsetType = msgspec.UNSET
+    maximum: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class TgError(Exception):
@@ -83,6 +87,8 @@ class TgError(Exception):
         made = kind(error.message or "no message was given", retry_after=error.retry_after)
         if isinstance(made, Timeout):
             made.clock = error.clock or None
+        if isinstance(made, ContextLengthExceeded):
+            made.tokens, made.maximum = error.tokens or None, error.maximum or None
         return made
 
 
@@ -98,6 +104,44 @@ class BadRequest(TgError):
 
     type = "bad-request"
     status = 400
+
+
+_SHORTEN = "Please reduce the length of the messages."
+
+
+class ContextLengthExceeded(BadRequest):
+    """The prompt, or the prompt with the most tokens that the answer may have, is longer than the model's context.
+
+    Attributes:
+        tokens: of the prompt; None = not known.
+        maximum: of the model's context; None = not known.
+    """
+
+    type = "context-length-exceeded"
+    tokens: int | None = None
+    maximum: int | None = None
+
+    @classmethod
+    def of_counts(cls, tokens: int | None, maximum: int | None, advice: str = _SHORTEN) -> Self:
+        """The error in the words of OpenAI's API, by which programs know it behind any provider."""
+        limit = "This model's maximum context length is " + ("exceeded" if maximum is None else f"{maximum} tokens")
+        length = "The prompt is too long." if tokens is None else f"However, your prompt has {tokens} tokens."
+        made = cls(f"{limit}. {length} {advice}")
+        made.tokens, made.maximum = tokens, maximum
+        return made
+
+    def phrase(self, template: str) -> str:
+        """A protocol's own sentence, with `{tokens}` and `{maximum}`; the message where they are not known."""
+        if self.tokens is None or self.maximum is None:
+            return self.message
+        return template.format(tokens=self.tokens, maximum=self.maximum)
+
+    # The decorator `override` is not in this package's dependencies.
+    @property
+    def record(self) -> Error:  # type: ignore[explicit-override]
+        """This error's wire record, with the counts."""
+        counts = {name: count for name in ("tokens", "maximum") if (count := getattr(self, name)) is not None}
+        return msgspec.structs.replace(super().record, **counts)
 
 
 class Unauthorized(TgError):
@@ -235,5 +279,6 @@ class PeerError(TgError):
 
 
 _BY_TYPE: dict[str, type[TgError]] = {
-    kind.type: kind for kind in (*TgError.__subclasses__(), *ProtocolError.__subclasses__())
+    kind.type: kind
+    for kind in (*TgError.__subclasses__(), *BadRequest.__subclasses__(), *ProtocolError.__subclasses__())
 }

@@ -8,7 +8,7 @@ from tests.door_matrix.door import Door, find
 from tests.door_matrix.stage import OpenStage
 from tests.door_matrix.visit import Visit
 from tg_base.config import ApiKey, GatewayConfig
-from tg_schema.errors import Unavailable
+from tg_schema.errors import ContextLengthExceeded, Unavailable
 
 BODY_LIMIT: Final = 2000
 _KEY: Final = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest())
@@ -74,10 +74,22 @@ async def _error_before(door: Door, opening: OpenStage) -> str:
     return describe_refusal(door, visit, retry=True)
 
 
+async def _long_prompt(door: Door, opening: OpenStage) -> str:
+    """More tokens than the model's context has; counted by the model."""
+    async with opening() as it:
+        it.llm.error = ContextLengthExceeded.of_counts(5000, 4096)
+        visit = await it.ask(door, "0")
+        assert len(it.llm.requests) == 1
+    assert "5000" in str(visit.error)
+    assert "4096" in str(visit.error)
+    return describe_refusal(door, visit, retry=False)
+
+
 REFUSAL_CELLS: Final[tuple[Cell, ...]] = (
     Cell("wrong key", _wrong_key),
     Cell("unknown model", _unknown_model),
     Cell("too large", _too_large),
+    Cell("prompt beyond the context", _long_prompt),
     Cell("full queue", _full_queue),
     Cell("error before the first byte", _error_before),
 )

@@ -13,12 +13,16 @@ from tests.flow.patient_timing import PatientTiming
 from tests.pulsar_server import PulsarServer
 from tests.until import until
 from tg_base.bus import open_bus
+from tg_base.config import GatewayConfig
 
 STREAMS = 8
 """Of each kind: what is kept of fewer is the latest one's, as a server keeps the latest request of a connection."""
 
 BOUNDED = frozenset({"_Withdrawn"})
 """What a requestor remembers of the latest clients that left before a processor had accepted: `MAX_WITHDRAWN`."""
+
+NOTHING_KEPT = GatewayConfig(port=0, drain=0.05, store=False)
+"""What a response leaves that is kept is meant to stay."""
 
 ONE_OF_EACH_WAY = tuple({door.way: door for door in DOORS}.values())
 """The doors that are tried over Pulsar: what differs there is behind all doors."""
@@ -63,11 +67,14 @@ async def check_doors(it: Stage, doors: tuple[Door, ...]) -> None:
 
 
 async def test_over_memory() -> None:
-    async with open_stage() as it:
+    async with open_stage(config=NOTHING_KEPT) as it:
         await check_doors(it, DOORS)
 
 
 @pytest.mark.connected
 async def test_over_pulsar(pulsar: PulsarServer) -> None:
-    async with open_bus(pulsar.service_url) as bus, open_stage(bus=bus, timing=PatientTiming(interval=0.2)) as it:
+    async with (
+        open_bus(pulsar.service_url) as bus,
+        open_stage(config=NOTHING_KEPT, bus=bus, timing=PatientTiming(interval=0.2)) as it,
+    ):
         await check_doors(it, ONE_OF_EACH_WAY)

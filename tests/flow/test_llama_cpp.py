@@ -9,7 +9,7 @@ import pytest
 from tests.flow.demo_llm import STORY, asked, demo_service, records_of, text_of, whole
 from tg_flow.llama.provider import LlamaCpp
 from tg_schema import TextCompletionRequest, TextCompletionResponse
-from tg_schema.errors import BadRequest, TooLarge
+from tg_schema.errors import BadRequest, ContextLengthExceeded
 
 pytestmark = pytest.mark.model
 
@@ -186,7 +186,7 @@ async def test_what_is_out_of_range_is_named(service: LlamaCpp, sampling: dict[s
 
 @pytest.mark.parametrize("prompt", ["story " * 600, "story " * 2_000, "a" * 1_000_000], ids=len)
 async def test_a_prompt_beyond_the_context_is_told_the_limit(service: LlamaCpp, prompt: str) -> None:
-    with pytest.raises(TooLarge, match="may have 512"):
+    with pytest.raises(ContextLengthExceeded, match="is 512 tokens"):
         await records_of(service, TextCompletionRequest(prompt=prompt))
     assert (await text_of(service, asked("Count to 5.", temperature=0))) == "1, 2, 3, 4, 5"
 

@@ -18,7 +18,7 @@ from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import DEMO_MODEL
 from tg_flow.llama.provider import LlamaCpp
 from tg_flow.llama.sampler_settings import SamplerSettings
-from tg_schema.errors import RateLimited, TooLarge, Unavailable
+from tg_schema.errors import ContextLengthExceeded, RateLimited, Unavailable
 
 pytestmark = pytest.mark.model
 
@@ -199,7 +199,7 @@ async def test_a_native_error_ends_its_streams_and_the_engine_goes_on(pool: Engi
 
 
 async def test_a_prompt_that_fills_the_context_is_refused(pool: EnginePool) -> None:
-    with pytest.raises(TooLarge, match="512"):
+    with pytest.raises(ContextLengthExceeded, match=r"is 512 tokens\..* has 512 tokens"):
         pool.submit(generation(*range(5, 517)))
     last = generation(*range(5, 516))
     pool.submit(last)

@@ -12,7 +12,7 @@ from tests.flow.demo_llm import asked, opened, records_of, whole
 from tg_flow.llama.library import native
 from tg_flow.llama.provider import LlamaCpp
 from tg_schema import TextCompletionRequest
-from tg_schema.errors import BadRequest, TooLarge
+from tg_schema.errors import BadRequest, ContextLengthExceeded
 from tg_schema.text_completion import Pooling
 
 pytestmark = pytest.mark.model
@@ -59,7 +59,7 @@ async def test_an_encoder_says_what_it_is(tmp_path: Path) -> None:
         for request, said in ((asked("Hello."), "writes no text"), (asked("Hello.", seed=1), "can't do this: seed")):
             with pytest.raises(BadRequest, match=said):
                 await records_of(service, request)
-        with pytest.raises(TooLarge, match="truncate"):
+        with pytest.raises(ContextLengthExceeded, match="truncate"):
             await vectors_of(service, "a " * 100)
 
 

@@ -8,7 +8,7 @@ from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import DEMO_MODEL
 from tg_flow.llama.prompt_tokenizer import PromptTokenizer
 from tg_flow.llama.request import keep_end
-from tg_schema.errors import TooLarge, Unavailable
+from tg_schema.errors import ContextLengthExceeded, Unavailable
 
 pytestmark = pytest.mark.model
 
@@ -81,7 +81,7 @@ def test_control_tokens_in_a_request_are_only_text(
 
 
 def test_a_text_that_cannot_fit_is_refused_before_it_is_cut(tokenizer: PromptTokenizer) -> None:
-    with pytest.raises(TooLarge, match="may have 512 tokens"):
+    with pytest.raises(ContextLengthExceeded, match="is 512 tokens"):
         tokenizer.tokens(None, "x" * 10_000_000, 512)
 
 

@@ -14,7 +14,7 @@ from tests.flow.demo_llm import STORY, asked, demo_service, records_of, text_of,
 from tg_flow.llama.choice_grammar import MAX_CHOICES
 from tg_flow.llama.provider import LlamaCpp
 from tg_schema import Message, Sampling, TextCompletionRequest, TextCompletionResponse
-from tg_schema.errors import BadRequest, TooLarge
+from tg_schema.errors import BadRequest, ContextLengthExceeded, TooLarge
 
 pytestmark = pytest.mark.model
 
@@ -304,5 +304,5 @@ async def test_too_much_to_count_is_refused(service: LlamaCpp) -> None:
         TextCompletionRequest(prompt="x" * 20_000_000, operation="count-tokens"),
         TextCompletionRequest(texts=("x" * 300_000,), operation="tokenize"),
     ):
-        with pytest.raises(TooLarge):
+        with pytest.raises((ContextLengthExceeded, TooLarge)):
             await records_of(service, request)

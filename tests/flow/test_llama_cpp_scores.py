@@ -9,7 +9,7 @@ from tests.flow.demo_llm import STORY, asked, demo_service, opened, text_of, who
 from tg_flow.llama import context
 from tg_flow.llama.provider import LlamaCpp
 from tg_schema import Message, Sampling, TextCompletionRequest, TextCompletionResponse, TgError, Token
-from tg_schema.errors import BadRequest, TooLarge
+from tg_schema.errors import BadRequest, ContextLengthExceeded, TooLarge
 
 pytestmark = pytest.mark.model
 
@@ -137,7 +137,7 @@ async def test_scores_beside_streams_and_in_small_steps_are_the_same(
         (scoring((5,), (2048,)), BadRequest, "scored: this model's token ids are 0 to 2047"),
         (scoring((5,), (6,), logprobs=21), BadRequest, "logprobs must be from 0 to 20"),
         (scoring((5,), (6,), prompt_logprobs=21), BadRequest, "prompt_logprobs must be from 0 to 20"),
-        (scoring((5,), (6,) * 600), TooLarge, "600 tokens"),
+        (scoring((5,), (6,) * 600), ContextLengthExceeded, "600 tokens"),
         (TextCompletionRequest(operation="detokenize", prompt_ids=(2048,)), BadRequest, "^the tokens: this"),
         (TextCompletionRequest(prompt_ids=(2048,)), BadRequest, "^the prompt: this model's token ids are 0 to 2047"),
         (TextCompletionRequest(operation="embed", id_lists=((1,), (2048,))), BadRequest, "^each text: this model's"),

@@ -18,7 +18,7 @@ from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import DEMO_MODEL
 from tg_flow.llama.provider import LlamaCpp
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
-from tg_schema.errors import BadRequest, RateLimited, TooLarge, Unavailable
+from tg_schema.errors import BadRequest, ContextLengthExceeded, RateLimited, TooLarge, Unavailable
 from tg_schema.text_completion import Pooling
 
 pytestmark = pytest.mark.model
@@ -78,7 +78,8 @@ async def test_ids_stand_for_their_text_and_all_tokens_are_counted(service: Llam
 async def test_a_long_text_is_refused_or_cut(service: LlamaCpp) -> None:
     limit = service.engine.context_length
     long = (7,) * (limit + 1)
-    with pytest.raises(TooLarge, match=f"{limit + 1} tokens, but may have {limit}: .* or have it truncated$"):
+    said = f"is {limit} tokens.*has {limit + 1} tokens.* or have it truncated.$"
+    with pytest.raises(ContextLengthExceeded, match=said):
         await vectors_of(service, TextCompletionRequest(operation="embed", id_lists=(long,)))
     cut = await vectors_of(service, TextCompletionRequest(operation="embed", id_lists=(long, long[1:]), truncate=True))
     np.testing.assert_allclose(cut[0], cut[1], atol=TOLERANCE)
@@ -88,7 +89,7 @@ async def test_a_long_text_is_refused_or_cut(service: LlamaCpp) -> None:
     ("request_", "kind", "message"),
     [
         (TextCompletionRequest(operation="embed", id_lists=((1, 2048),)), BadRequest, "ids are 0 to 2047"),
-        (embedding(["a" * 100_000]), TooLarge, "cut it into parts, or have it truncated$"),
+        (embedding(["a" * 100_000]), ContextLengthExceeded, "Cut the text into parts, or have it truncated.$"),
         (embedding(["a" * 2000] * 1001), TooLarge, "2000000 characters"),
         (embedding(["a"], dimensions=64), BadRequest, "can't do this: dimensions;"),
     ],

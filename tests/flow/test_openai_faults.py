@@ -16,6 +16,7 @@ from tg_schema import TextCompletionResponse, TgError
 from tg_schema.errors import (
     BadRequest,
     ContentFilter,
+    ContextLengthExceeded,
     IncompleteStream,
     NotFound,
     ProtocolError,
@@ -31,11 +32,11 @@ from tg_schema.errors import (
     ("script", "kind"),
     [
         (Script.refuse(400), BadRequest),
-        (Script.refuse(400, "context_length_exceeded"), BadRequest),
+        (Script.refuse(400, "context_length_exceeded"), ContextLengthExceeded),
         (Script.refuse(400, "content_filter"), ContentFilter),
         (Script.refuse(400, "unsupported_parameter"), BadRequest),
         (Script.refuse(400, kind="api_error"), BadRequest),
-        (Script.refuse(400, kind="exceed_context_size_error"), BadRequest),
+        (Script.refuse(400, kind="exceed_context_size_error"), ContextLengthExceeded),
         (Script.refuse(401, "invalid_api_key"), ProviderAuth),
         (Script.refuse(403), ProviderAuth),
         (Script.refuse(404), NotFound),

@@ -32,7 +32,7 @@ from tg_schema.text_completion import Foreign, Reasoning
 from tg_schema.tool import ToolRequest, ToolResponse
 
 TEXT = 'a "quoted"\n\u2028 \U0001f600 ä \\ \x7f\x00'
-ERROR = Error("timeout", TEXT, 1.5, "total")
+ERROR = Error("timeout", TEXT, 1.5, "total", 5000, 4096)
 SAMPLING = Sampling(
     *(0.5, 0.9, 40, 100, ("x", TEXT), 7, 0.1, -0.1, 0, 2, 3, 0.1, 0.9, 1.1, -1.0, {5: -100.0}, 1, True, (2,), True, 4),
     end_token=True,

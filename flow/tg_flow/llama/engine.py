@@ -25,9 +25,11 @@ from tg_flow.llama.model import Model
 from tg_flow.llama.prompt_budget import PromptBudget
 from tg_flow.llama.slot import Slot
 from tg_schema import TgError
-from tg_schema.errors import Internal, RateLimited, TooLarge, Unavailable
+from tg_schema.errors import ContextLengthExceeded, Internal, RateLimited, Unavailable
 
 _DEFECT = "the model's engine failed; the service must be restarted"
+
+CUT_ADVICE = "Cut the text into parts, or have it truncated."
 
 log = structlog.get_logger()
 
@@ -93,16 +95,13 @@ class Engine:
         """Start `generation` as soon as a slot is free; read its pieces from the object itself.
 
         Raises:
-            TooLarge: its prompt leaves no room for an answer.
+            ContextLengthExceeded: its prompt leaves no room for an answer.
             RateLimited: too many generations wait already.
             Unavailable: the engine is closed.
         """
         length = len(generation.job.evaluated)
         if length >= self.context_length:
-            raise TooLarge(
-                f"the prompt has {length} tokens, but prompt and answer together may have {self.context_length}: "
-                "shorten the prompt"
-            )
+            raise ContextLengthExceeded.of_counts(length, self.context_length)
         self._admit(generation)
 
     def follow(self, generation: Generation) -> None:
@@ -116,14 +115,11 @@ class Engine:
     def embed(self, embedding: Embedding) -> None:
         """Evaluate the texts of `embedding` beside the streams; read the vectors from the object itself.
 
-        Raises as `submit`; TooLarge, if a text is longer than the context.
+        Raises as `submit`; ContextLengthExceeded, if a text is longer than the context.
         """
         longest = max(map(len, embedding.texts))
         if longest > self.context_length:
-            raise TooLarge(
-                f"a text has {longest} tokens, but may have {self.context_length}: "
-                "cut it into parts, or have it truncated"
-            )
+            raise ContextLengthExceeded.of_counts(longest, self.context_length, CUT_ADVICE)
         self._admit(embedding)
 
     def _admit(self, task: Generation | Embedding) -> None:

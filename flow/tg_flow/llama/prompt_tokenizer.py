@@ -8,7 +8,7 @@ from tg_flow.llama.model import Model
 from tg_flow.llama.name_guard import NameGuard, Plain
 from tg_flow.llama.tool_template import ToolTemplate
 from tg_schema import Message, Tool
-from tg_schema.errors import BadRequest, TooLarge
+from tg_schema.errors import BadRequest, ContextLengthExceeded
 from tg_schema.features import describe_missing
 
 _UNKNOWN, _CONTROL, _STRIP_LEFT, _STRIP_RIGHT = 1, 8, 128, 256
@@ -54,7 +54,7 @@ class PromptTokenizer:
             earlier: the texts of the previous turns, alternating between user and assistant; an even number.
 
         Raises:
-            TooLarge: the text cannot fit into `limit` tokens. Most texts that do not fit are detected later.
+            ContextLengthExceeded: the text cannot fit into `limit` tokens. Most that do not are detected later.
         """
         self._check_size(len(system or "") + len(prompt) + sum(map(len, earlier)), limit)
         tokens: list[int] = []
@@ -93,7 +93,7 @@ class PromptTokenizer:
 
         Raises:
             BadRequest: the template cannot express the conversation.
-            TooLarge: as `tokens`.
+            ContextLengthExceeded: as `tokens`.
         """
         if self.tools is None:
             raise BadRequest(describe_missing(("tools",)))
@@ -108,7 +108,8 @@ class PromptTokenizer:
     def raw_tokens(self, text: str, limit: int) -> tuple[int, ...]:
         """The tokens of a text that is the whole prompt; the names of control tokens in it are these tokens.
 
-        The model's begin token comes first, unless the text begins with its name. Raises: TooLarge, as `tokens`.
+        The model's begin token comes first, unless the text begins with its name. Raises: ContextLengthExceeded, as
+        `tokens`.
         """
         self._check_size(len(text), limit)
         tokens = self._model.tokenize(text, special=True)
@@ -118,10 +119,7 @@ class PromptTokenizer:
     def _check_size(self, size: int, limit: int) -> None:
         # A cheap bound, before a huge text is tokenized: no token stands for more bytes than the longest piece.
         if size > limit * self._model.longest_piece:
-            raise TooLarge(
-                f"the prompt has {size} characters, but prompt and answer together may have {limit} tokens: "
-                "shorten the prompt"
-            )
+            raise ContextLengthExceeded.of_counts(None, limit)
 
     def _parts(self, turns: int, *, system: bool) -> tuple[_Part, ...]:
         return self._short[system] if turns < 2 else self._compile(self._template.conversation(turns, system=system))

@@ -15,6 +15,7 @@ from tg_base.telemetry import MODEL_LOADS, trace
 from tg_flow.llama.adapter_files import find_loaded_file
 from tg_flow.llama.adapter_slots import Lease
 from tg_flow.llama.context import State
+from tg_flow.llama.engine import CUT_ADVICE
 from tg_flow.llama.engine_pool import EnginePool
 from tg_flow.llama.generation import Begin, Generation, Job, read_answer
 from tg_flow.llama.mailbox import Mailbox
@@ -28,7 +29,7 @@ from tg_flow.llama.sampler_settings import SamplerSettings
 from tg_flow.llama.token_data import token_data
 from tg_flow.llama.tool_calls import find_call_grammar, needs_tools, offered_tools, read_calls
 from tg_schema import COMMON_FEATURES, ModelInfo, Sampling, TextCompletionRequest, TgError, Token
-from tg_schema.errors import BadRequest, TooLarge
+from tg_schema.errors import BadRequest, ContextLengthExceeded, TooLarge
 from tg_schema.features import Feature
 
 LONG_TEXT_CHARACTERS = 8_000
@@ -289,8 +290,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         # A cheap bound, before a huge text is tokenized.
         longest = self.engine.context_length * self.engine.model.longest_piece
         if not request.truncate and max(map(len, request.texts)) > longest:
-            length = self.engine.context_length
-            raise TooLarge(f"a text may have {length} tokens: cut it into parts, or have it truncated")
+            raise ContextLengthExceeded.of_counts(None, self.engine.context_length, CUT_ADVICE)
         if sum(map(len, request.texts)) > MAX_EMBEDDED_CHARACTERS:
             raise TooLarge(f"texts may have {MAX_EMBEDDED_CHARACTERS} characters altogether: ask several times")
 

@@ -4,14 +4,17 @@ Statuses and codes are those of the providers' public API references; compatible
 """
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 from tg_schema import TgError
 from tg_schema.errors import (
     BadRequest,
     ContentFilter,
+    ContextLengthExceeded,
     NotFound,
     ProtocolError,
     ProviderAuth,
@@ -33,7 +36,7 @@ _REFUSED = (
     "the provider refused the request; check the sampling fields, the schema and the model",
 )
 _FIELD = (BadRequest, "the model refuses one of the sampling fields; leave out those that it lacks")
-_LENGTH = (BadRequest, "the prompt and the answer together are longer than the model's context; send a shorter prompt")
+_LENGTH = (ContextLengthExceeded, ContextLengthExceeded.of_counts(None, None).message)
 _FILTER = (ContentFilter, "the provider's content filter refused to answer this prompt")
 _LARGE = (TooLarge, "the request is larger than the provider takes; send a shorter prompt")
 _DOWN = (Unavailable, "the provider is failing or overloaded; ask again later")
@@ -98,7 +101,57 @@ _BY_CODE: dict[str, tuple[type[TgError], str]] = {
 }
 
 
-def status_error(status: int, code: str = "", wait: float | None = None, advice: str = "") -> TgError:
+_OVERFLOW_STATUSES = frozenset({400, 413, 422, 500})
+"""Statuses with which servers refuse a prompt that is too long."""
+_TOKENS, _MAXIMUM, _WORDS = r"(?P<tokens>\d{1,9})", r"(?P<maximum>\d{1,9})", r"[^\"]{0,80}?"
+_OVERFLOWS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        # Anthropic, also behind Bedrock and Vertex AI
+        rf"prompt is too long: {_TOKENS} tokens (?:>|\\u003e) {_MAXIMUM} maximum",
+        rf"exceed context limit: \d+ \+ \d+ (?:>|\\u003e) {_MAXIMUM}",
+        # Mistral
+        rf"prompt contains {_TOKENS} tokens{_WORDS}too large for model with {_MAXIMUM} maximum context length",
+        # OpenAI, Azure, vLLM
+        rf"maximum context length (?:is|of) {_MAXIMUM} tokens{_WORDS}(?:resulted in|requested|total of|has) {_TOKENS}",
+        rf"maximum context length (?:is|of) {_MAXIMUM} tokens",
+        rf"exceed the configured limit of {_MAXIMUM} tokens{_WORDS}resulted in {_TOKENS}",
+        rf"prompt \(length {_TOKENS}\) is longer than the maximum model length of {_MAXIMUM}",
+        # Gemini
+        rf"token count \({_TOKENS}\) exceeds the maximum number of tokens allowed \({_MAXIMUM}\)",
+        # Cohere
+        rf"tokens in the prompt cannot exceed {_MAXIMUM} - received {_TOKENS}",
+        # TGI
+        rf"`inputs` {_WORDS}must {_WORDS}{_MAXIMUM}(?: tokens)?\. Given: {_TOKENS}",
+        # llama.cpp's server, and Ollama, which has it inside
+        rf"request \({_TOKENS} tokens\) exceeds the available context size \({_MAXIMUM} tokens\)",
+        # SGLang
+        rf"\({_TOKENS} tokens\) {_WORDS}(?:context|allowed) length \({_MAXIMUM} tokens\)",
+        # LM Studio
+        rf"first {_TOKENS} tokens {_WORDS}context length of only {_MAXIMUM} tokens",
+        # Models of Bedrock
+        rf"max input tokens: {_MAXIMUM}, request input token count: {_TOKENS}",
+        # Several say no numbers.
+        r"context_length_exceeded|prompt is too long|too long for requested model|too many (?:input )?tokens: ",
+        r"exceeds (?:the )?(?:context (?:window|length)|available context size|maximum (?:number of tokens|context))",
+        r"greater than the context length",
+    )
+)
+"""What servers say of a prompt that is longer than their model's context."""
+
+
+def find_overflow(text: str) -> ContextLengthExceeded | None:
+    """The error for a server's words about a prompt that is too long; None if it says something else."""
+    found = next((match for pattern in _OVERFLOWS if (match := pattern.search(text))), None)
+    if found is None:
+        return None
+    counts = {name: int(count) for name, count in found.groupdict().items()}
+    tokens, maximum = counts.get("tokens"), counts.get("maximum")
+    # Where the prompt fits and only the answer has no room, its length would explain nothing.
+    return ContextLengthExceeded.of_counts(None if maximum and (tokens or 0) <= maximum else tokens, maximum)
+
+
+def status_error(status: int, code: str = "", wait: float | None = None, advice: str = "", text: str = "") -> TgError:
     """The error for a status that is not 2xx; a known error code takes precedence over the status.
 
     Exceptions are codes that are less precise than the status, or that report a client's mistake as an outage.
@@ -108,7 +161,10 @@ def status_error(status: int, code: str = "", wait: float | None = None, advice:
         code: the provider's own for it; "" = none.
         wait: seconds before a retry.
         advice: a clause that is added to the error's message.
+        text: the answer's, in which the lengths of a prompt that is too long are looked for.
     """
+    if status in _OVERFLOW_STATUSES and (overflow := find_overflow(text)):
+        return overflow
     known = _BY_CODE.get(code) if status < 500 and code != "invalid_request_error" else None
     # Some servers send "api_error" for a malformed request too; as an outage it would be retried in vain.
     if status == 400 and known is _DOWN:
@@ -117,13 +173,16 @@ def status_error(status: int, code: str = "", wait: float | None = None, advice:
     return kind(f"{sentence}{advice and '; '}{advice} (status {status})", retry_after=wait)
 
 
-def event_error(code: str | int | None, name: str | None = None) -> TgError:
+def event_error(code: str | int | None, name: str | None = None, text: Any = None) -> TgError:
     """The error for an `error` event in a stream that began with status 200.
 
     Args:
         code: what the event calls its code: a name or a status.
         name: the name beside a code that is a status.
+        text: its message, as for `status_error`; servers send anything there.
     """
+    if overflow := find_overflow(str(text)):
+        return overflow
     # Compatible servers send the HTTP status as a number or as a string.
     if isinstance(code, str) and code.isdecimal() and len(code) == 3:
         code = int(code)

@@ -173,16 +173,18 @@ async def read_whole_body(
 
 async def _make_error(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorDetail]) -> TgError:
     """The error for a status that is not 2xx. The body's text is never passed on: it may contain prompts or keys."""
-    detail = ErrorDetail()
+    detail, body = ErrorDetail(), b""
     # A compressed body is never inflated; then the status alone decides.
     if not answer.encoded:
         try:
             async with asyncio.timeout(ERROR_BODY_TIMEOUT_SECONDS):
-                detail = error_detail(await _at_most(answer.read, MAX_ERROR_BODY_BYTES))
+                body = await _at_most(answer.read, MAX_ERROR_BODY_BYTES)
+                detail = error_detail(body)
         except (IncompleteStream, TimeoutError, *UNREADABLE):
             pass
     wait = retry_after(answer.headers)
-    return status_error(answer.status, detail.code, detail.wait if wait is None else wait, detail.advice)
+    wait = detail.wait if wait is None else wait
+    return status_error(answer.status, detail.code, wait, detail.advice, body.decode(errors="replace"))
 
 
 async def _at_most(read: Read, size: int) -> bytes:

@@ -97,7 +97,7 @@ class StreamDecoder:
         """
         line = _decode(data)
         if line.error is not None:
-            raise event_error(None)
+            raise event_error(None, text=line.error)
         message = line.message or _NOTHING
         # Fast path: nearly all lines are text only.
         if line.done or message.tool_calls or message.thinking or line.logprobs or self._thinks:

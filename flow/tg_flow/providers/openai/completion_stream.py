@@ -65,7 +65,7 @@ class CompletionDecoder:
         event = _decode(data)
         if event.error is not None:
             fault = event.error if isinstance(event.error, Fault) else Fault()
-            raise event_error(fault.code, fault.word)
+            raise event_error(fault.code, fault.word, fault.message)
         choice = event.choices[0] if event.choices else _Choice()
         if choice.finish_reason == "error":
             raise event_error(None, None)

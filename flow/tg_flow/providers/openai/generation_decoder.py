@@ -77,7 +77,7 @@ class GenerationDecoder:
         """
         event = _decode(data)
         if event.error is not None:
-            raise event_error(event.error_type)
+            raise event_error(event.error_type, text=event.error)
         token, details = event.token, event.details
         if token is None:
             raise msgspec.ValidationError("the event has no token")

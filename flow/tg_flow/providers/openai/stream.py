@@ -228,7 +228,7 @@ class StreamDecoder:
     def _uncommon(self, event: ChatEvent) -> LlmChunk | None:
         if event.error is not None:
             fault = event.error if isinstance(event.error, Fault) else Fault()
-            raise event_error(fault.code, fault.word)
+            raise event_error(fault.code, fault.word, fault.message)
         if not event.choices:
             return None if event.usage is None else self._make_usage(event.usage, event.model)
         # Each event has one choice; servers that repeat the others beside it leave them empty.

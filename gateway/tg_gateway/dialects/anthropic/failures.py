@@ -7,11 +7,13 @@ import msgspec
 
 from tg_gateway.dialects import Answer, server_sent_event
 from tg_schema import TgError, encode
-from tg_schema.errors import Unavailable
+from tg_schema.errors import ContextLengthExceeded, Unavailable
 
 OVERLOADED_STATUS: Final = 529
 """Anthropic's status where nobody can answer now."""
 
+_TOO_LONG: Final = "prompt is too long: {tokens} tokens > {maximum} maximum"
+"""Anthropic's sentence; its clients know by it that they have to shorten the conversation."""
 _API_ERROR: Final = "api_error"
 _INVALID_REQUEST: Final = "invalid_request_error"
 _TYPES: Final = MappingProxyType(
@@ -65,4 +67,5 @@ def encode_failure_event(error: TgError, request_id: str) -> bytes:
 
 def _describe(error: TgError, status: int, request_id: str) -> MessageFailure:
     kind = _TYPES.get(status) or (_INVALID_REQUEST if status < 500 else _API_ERROR)
-    return MessageFailure(FailureDetail(kind, error.message), request_id)
+    words = error.phrase(_TOO_LONG) if isinstance(error, ContextLengthExceeded) else error.message
+    return MessageFailure(FailureDetail(kind, words), request_id)

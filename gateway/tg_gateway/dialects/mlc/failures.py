@@ -7,11 +7,12 @@ import msgspec
 
 from tg_gateway.dialects import Answer, InvalidParameter
 from tg_schema import TgError, encode
-from tg_schema.errors import NotFound
+from tg_schema.errors import ContextLengthExceeded, NotFound
 
 VALIDATION_STATUS: Final = 422
 """FastAPI's for a body that is wrong."""
 UNKNOWN_MODEL_STATUS: Final = 400
+_TOO_LONG: Final = "Request prompt has {tokens} tokens in total, larger than the model input length limit {maximum}."
 _STEP: Final = re.compile(r"\[(?P<number>\d+)\]|(?P<name>[^.\[\]]+)")
 
 
@@ -54,7 +55,8 @@ def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
         return Answer(encode(Validation((wrong,))), VALIDATION_STATUS)
     if known_path and isinstance(error, NotFound):
         status = UNKNOWN_MODEL_STATUS
-    text = encode(_Failure("error", error.message, status)).decode()
+    words = error.phrase(_TOO_LONG) if isinstance(error, ContextLengthExceeded) else error.message
+    text = encode(_Failure("error", words, status)).decode()
     return Answer(encode(text), status)
 
 

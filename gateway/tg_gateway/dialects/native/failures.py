@@ -7,11 +7,13 @@ from tg_schema.agent import ChunkType
 
 
 class FailedDetail(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The object under `error`; `retry_after` is in seconds."""
+    """The object under `error`; `retry_after` is in seconds, and the counts are those of a prompt that is too long."""
 
     type: str
     message: str
     retry_after: float | None = None
+    tokens: int | msgspec.UnsetType = msgspec.UNSET
+    maximum: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class NativeRefusal(msgspec.Struct, frozen=True):
@@ -52,4 +54,5 @@ def encode_agent_failure(error: TgError) -> bytes:
 
 
 def _make_failed(error: TgError) -> FailedDetail:
-    return FailedDetail(error.type, error.message, error.retry_after)
+    record = error.record
+    return FailedDetail(error.type, error.message, error.retry_after, record.tokens, record.maximum)

@@ -4,7 +4,7 @@ The id of an item has that of its response in it, so a reference can be followed
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -57,7 +57,7 @@ async def resolve_references(
     return tuple(found[item.id or ""] if item.type == REFERENCE else item for item in wanted)
 
 
-async def _find_items(kept: KeptAnswers, places: Mapping[str, str]) -> dict[str, InputItem]:
+async def _find_items(kept: KeptAnswers, places: dict[str, str]) -> dict[str, InputItem]:
     """Items by their ids, at least those whose places in the request are given."""
     found: dict[str, InputItem] = {}
     read: set[str] = set()

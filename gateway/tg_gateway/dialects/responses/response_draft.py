@@ -40,7 +40,7 @@ from tg_gateway.dialects.responses.response_object import (
 )
 from tg_gateway.dialects.responses.usage import make_usage
 from tg_schema import TextCompletionResponse, TgError, encode
-from tg_schema.errors import RateLimited
+from tg_schema.errors import ContextLengthExceeded, RateLimited
 
 # OpenAI's: a response says these fields also where its request did not.
 _DEFAULT_TEMPERATURE: Final = 1.0
@@ -136,7 +136,7 @@ class ResponseDraft:
         if cancelled:
             self._close(status="cancelled", completed_at=None)
         else:
-            self._close(status="failed", completed_at=None, error=ResponseError(_find_code(error), error.message))
+            self._close(status="failed", completed_at=None, error=ResponseError(find_code(error), error.message))
 
     def _close(self, **fields: object) -> None:
         fields |= {"output": self.output.make_items(), "usage": make_usage(self._usage.usage())}
@@ -186,8 +186,10 @@ def _make_text(body: RequestBody, long_fields: LongFields) -> TextConfig:
     return TextConfig(schema, text.verbosity)
 
 
-def _find_code(error: TgError) -> str:
+def find_code(error: TgError) -> str:
     """The codes of the API; a client that reads `invalid_prompt` knows that to ask again is of no use."""
     if isinstance(error, RateLimited):
         return "rate_limit_exceeded"
+    if isinstance(error, ContextLengthExceeded):
+        return "context_length_exceeded"
     return "invalid_prompt" if error.status < 500 else "server_error"

@@ -11,6 +11,7 @@ from tg_schema.errors import (
     BadRequest,
     BusError,
     ContentFilter,
+    ContextLengthExceeded,
     IncompleteStream,
     PeerError,
     ProtocolError,
@@ -33,11 +34,14 @@ class _Kind(NamedTuple):
     status: int
 
 
+_TOO_LONG: Final = "Input validation error: `inputs` must have less than {maximum} tokens. Given: {tokens}"
+"""TGI's sentence."""
 _VALIDATION: Final = _Kind("validation", 422)
 _GENERATION: Final = _Kind("generation", 424)
 _KINDS: Final = MappingProxyType(
     {
         BadRequest.type: _VALIDATION,
+        ContextLengthExceeded.type: _VALIDATION,
         TooLarge.type: _VALIDATION,
         RateLimited.type: _Kind("overloaded", 429),
         IncompleteStream.type: _Kind("incomplete_generation", 500),
@@ -64,7 +68,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 def encode_failure(error: TgError) -> bytes:
     """The JSON of an error."""
-    return encode(Failure(error.message, _kind_of(error).error_type))
+    words = error.phrase(_TOO_LONG) if isinstance(error, ContextLengthExceeded) else error.message
+    return encode(Failure(words, _kind_of(error).error_type))
 
 
 def encode_failure_event(error: TgError) -> bytes:
