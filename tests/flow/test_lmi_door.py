@@ -86,7 +86,7 @@ async def test_the_ways_of_an_answer() -> None:
         _, kind, events = await post(it, {**HELLO, "stream": True})
         last = json.loads(events[-1])
         assert (kind, list(last["token"])) == ("text/event-stream", ["id", "text", "logprob", "special"])
-        assert last["details"] == {"finish_reason": "eos_token", "generated_tokens": 5, "inputs": "say hello"}
+        assert last["details"] == {"finish_reason": "eos_token", "generated_tokens": 6, "inputs": "say hello"}
         _, _, (whole,) = await post(it, HELLO)
         assert list(whole["details"]) == ["finish_reason", "generated_tokens", "inputs", "tokens"]
         assert await post(it, {**HELLO, "parameters": {"details": False}}) == (

@@ -9,7 +9,6 @@ from tg_base.client.admission import (
     ASSUMED_CAPACITY_REQUESTS,
     DEFAULT_RETRY_AFTER_SECONDS,
     MIN_QUEUE_REQUESTS,
-    SLOTS_PER_WAITING_REQUEST,
     AdmissionControl,
 )
 from tg_base.client.membership import Membership
@@ -51,7 +50,8 @@ def taken(admission: AdmissionControl, asked: Route[Any, Any]) -> int:
 @pytest.mark.parametrize(
     ("processors", "bound", "expected"),
     [
-        ([presence(160)], None, 180),
+        ([presence(160)], None, 160 + MIN_QUEUE_REQUESTS),
+        ([presence(4000)], None, 4500),
         ([presence(4)], None, 4 + MIN_QUEUE_REQUESTS),
         ([presence(4)], 0, 4),
         ([presence(4)], 3, 7),
@@ -63,7 +63,7 @@ def taken(admission: AdmissionControl, asked: Route[Any, Any]) -> int:
         ([presence(10, ours=2, others=8)], 0, 2),
         ([presence(10, others=10)], 3, 3),
         ([presence(10, others=10)], 0, 0),
-        ([], None, ASSUMED_CAPACITY_REQUESTS + ASSUMED_CAPACITY_REQUESTS // SLOTS_PER_WAITING_REQUEST),
+        ([], None, ASSUMED_CAPACITY_REQUESTS + MIN_QUEUE_REQUESTS),
         ([], 5, ASSUMED_CAPACITY_REQUESTS + 5),
     ],
 )

@@ -36,6 +36,8 @@ def catalogue(**models: str) -> Catalogue:
         ("old", FoundModel(PLAIN, "old")),
         (None, FoundModel(DEFAULT, "small")),
         ("", FoundModel(DEFAULT, "small")),
+        ("http://localhost:8888/", FoundModel(DEFAULT, "small")),
+        ("https://models.example:443/v1/", FoundModel(DEFAULT, "small")),
     ],
 )
 def test_names(name: str | None, found: FoundModel) -> None:

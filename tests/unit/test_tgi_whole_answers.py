@@ -98,15 +98,15 @@ def test_the_best_of_several_answers() -> None:
 
 
 @pytest.mark.parametrize("counted", [1, None])
-def test_the_end_token_is_not_counted(counted: int | None) -> None:
+def test_the_end_token_is_counted(counted: int | None) -> None:
     told = Record(response="a", tokens=(A, END), finish_reason="stop")
     last = Record(end_of_stream=True, out_token=counted)
     (final,) = [json.loads(each)["details"] for each in stream([told, last], details=True)][-1:]
-    assert final["generated_tokens"] == 1
-    assert whole([told, last], details=True)["details"]["generated_tokens"] == 1
+    assert final["generated_tokens"] == 2
+    assert whole([told, last], details=True)["details"]["generated_tokens"] == 2
     other = msgspec.structs.replace(told, index=1)
     details = whole([told, other, last], details=True, best_of=2, do_sample=True)["details"]
-    assert [each["generated_tokens"] for each in (details, *details["best_of_sequences"])] == [1, 1]
+    assert [each["generated_tokens"] for each in (details, *details["best_of_sequences"])] == [2, 2]
 
 
 @pytest.mark.parametrize("parameters", [{}, {"best_of": 2, "do_sample": True}])

@@ -21,8 +21,8 @@ from tg_schema.service_spec import Req
 
 SLOTS_PER_WAITING_REQUEST = 8
 """Default queue bound: capacity // SLOTS_PER_WAITING_REQUEST, at least MIN_QUEUE_REQUESTS."""
-MIN_QUEUE_REQUESTS = 8
-"""Lower limit of the default queue bound, so that a small model does not reject a few concurrent clients."""
+MIN_QUEUE_REQUESTS = 256
+"""Lower limit of the default queue bound, so that a small model answers the clients of a team one after the other."""
 ASSUMED_CAPACITY_REQUESTS = 256
 """The capacity if none is announced: for plain peers, and in the first seconds."""
 DEFAULT_RETRY_AFTER_SECONDS = 1.0

@@ -112,7 +112,8 @@ class Catalogue:
         """The route of a model: by its own name, an alias, `base:adapter` with either as base, or an adapter's name.
 
         If several flows have the model, the flow `preferred` wins, else the first that is served now. Without a name,
-        the model is the default flow's.
+        the model is the default flow's. So it is where a URL stands for the name, which clients of servers with one
+        model send.
 
         Raises:
             NotFound: no flow has such a model; the message lists those that there are.
@@ -121,6 +122,8 @@ class Catalogue:
             route = self.find_service(self.default_flow, TEXT_COMPLETION.name)
             return self._find(route, next(iter(self._models_of(route)), None))
         found = self._resolve(name, preferred)
+        if found is None and name.startswith(("http://", "https://")):
+            return self.find_model(None)
         if found is None:
             short = name[:MAX_NAME_CHARACTERS]
             known = dict.fromkeys(model for route in self._completions for model in self._models_of(route))

@@ -35,10 +35,8 @@ class GeneratedAnswer:
 
     @property
     def counted_tokens(self) -> int | None:
-        """How many tokens were generated, without the end token; None where nobody has told."""
-        if self.out_token is not None or not self.tokens:
-            return self.out_token
-        return len(self.tokens) - self.tokens[-1].special
+        """How many tokens were generated, with the end token if it was told; None where nobody has told."""
+        return max(self.out_token or 0, len(self.tokens)) if self.tokens else self.out_token
 
     @property
     def generated_tokens(self) -> int:

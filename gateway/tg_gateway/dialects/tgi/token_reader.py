@@ -68,10 +68,8 @@ class TokenReader:
 
     @property
     def generated_tokens(self) -> int:
-        """How many tokens were generated, without the end token; as many as were told where nobody has counted."""
-        if self._out is not None:
-            return self._out
-        return self._listed - (self.end is not _NOTHING)
+        """How many tokens were generated, with the end token if it was told: TGI counts it, and providers may not."""
+        return max(self._out or 0, self._listed)
 
     def name_ending(self, stops: Sequence[str]) -> str:
         """TGI's `finish_reason`; see `ending.name_ending`."""
