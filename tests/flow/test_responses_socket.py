@@ -89,18 +89,67 @@ async def test_lanes_side_by_side() -> None:
     assert texts == {"a": "0 1 2 ", "b": "0 1 2 ", None: "0 1 2 "}
 
 
-async def test_a_lane_has_one_response_at_a_time() -> None:
+@pytest.mark.parametrize("lane", [{}, {"stream_id": "a"}])
+async def test_requests_of_a_lane_come_one_after_the_other(lane: dict[str, str]) -> None:
     llm = CountingLlm()
     llm.step = asyncio.Semaphore(0)
     async with connected(llm) as (_, socket):
-        await create(socket, input="1", stream_id="a")
+        for number in (1, 2, 3):
+            await create(socket, input=str(number), **lane)
+        # One that is wrong has its answer in its place, and ends none of the others.
+        await create(socket, input="4", previous_response_id="resp_unknown", **lane)
+        await create(socket, input="5", **lane)
         await llm.started.wait()
-        await create(socket, input="1", stream_id="a")
+        for _ in range(11):
+            llm.step.release()
+        texts = [check_stream(await until_end(socket))["output"][0]["content"][0]["text"] for _ in range(3)]
+        assert texts == ["0 ", "0 1 ", "0 1 2 "]
         refused = await receive(socket)
-        assert (refused["type"], refused["status"], refused["stream_id"]) == ("error", 400, "a")
-        assert "wait for its end" in refused["error"]["message"]
+        assert (refused["type"], refused["error"]["code"]) == ("error", "previous_response_not_found")
+        last = check_stream(await until_end(socket))
+        assert last["output"][0]["content"][0]["text"] == "0 1 2 3 4 "
+        await create(socket, input="1", previous_response_id=last["id"], **lane)
         llm.step.release()
-        check_stream(await until_end(socket))
+        assert check_stream(await until_end(socket))["status"] == "completed"
+
+
+async def test_a_request_that_waits_goes_on_from_the_one_before() -> None:
+    go = asyncio.Event()
+    async with open_responses(("Hel", go, "lo"), ("Bye",)) as it, it.opened.http.ws_connect(PATH) as socket:
+        await create(socket, input="hi")
+        name = (await receive(socket))["response"]["id"]
+        await create(socket, input="and?", previous_response_id=name)
+        await socket.send_str(json.dumps({"type": "nothing", "stream_id": "b"}))
+        # Messages are taken in their order: the second request waits by now.
+        while (await receive(socket)).get("stream_id") != "b":
+            pass
+        go.set()
+        for text in ("Hello", "Bye"):
+            assert (await until_end(socket))[-1]["response"]["output"][0]["content"][0]["text"] == text
+        assert [turn.text for turn in it.llm.requests[-1].messages] == ["hi", "Hello", "and?"]
+
+
+async def test_a_cancel_ends_what_runs_and_the_next_one_begins() -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with connected(llm) as (_, socket):
+        await create(socket, input="1000")
+        await llm.started.wait()
+        await create(socket, input="2")
+        await socket.send_str(json.dumps({"type": "response.cancel"}))
+        cancelled = await receive(socket)
+        assert (cancelled["type"], cancelled["status"]) == ("error", 499)
+        llm.step.release()
+        llm.step.release()
+        assert check_stream(await until_end(socket))["output"][0]["content"][0]["text"] == "0 1 "
+        # What waits when the socket closes is never begun.
+        llm.started.clear()
+        for words in ("1000", "2"):
+            await create(socket, input=words)
+        await llm.started.wait()
+        await socket.close()
+        await asyncio.wait_for(llm.stopped.wait(), 5)
+        assert [request.prompt for request in llm.requests] == ["1000", "2", "1000"]
 
 
 @pytest.mark.parametrize("lane", [{}, {"stream_id": "a"}])

@@ -1,10 +1,11 @@
 """OpenAI's Responses API on a WebSocket: `response.create` comes, the same events go as over HTTP, one a message.
 
-Each `stream_id`, and its absence, is a lane with one response at a time. OpenAI's API has no message that cancels one;
-`response.cancel` with the lane's `stream_id` is ours. The last response is kept for `previous_response_id`. With
-`generate: false`, a response has only its input.
+Each `stream_id`, and its absence, is a lane with one response at a time; further requests wait. OpenAI's API has no
+message that cancels one; `response.cancel` with the lane's `stream_id` is ours. The last response is kept for
+`previous_response_id`. With `generate: false`, a response has only its input.
 """
 
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -12,8 +13,10 @@ from typing_extensions import override
 
 from tg_gateway.dialects import Ask, Conversation, InvalidParameter, Socket, show_ignored
 from tg_gateway.dialects.openai import decode_body
+from tg_gateway.dialects.output import Output
 from tg_gateway.dialects.responses.field_names import RESPONSES_FIELDS
 from tg_gateway.dialects.responses.item_references import drop_repeated
+from tg_gateway.dialects.responses.lanes import Lanes, Turn
 from tg_gateway.dialects.responses.last_response import LastResponse
 from tg_gateway.dialects.responses.request import DIALECT, check_body, list_items, make_request
 from tg_gateway.dialects.responses.request_body import RequestBody
@@ -21,7 +24,7 @@ from tg_gateway.dialects.responses.response_draft import ResponseDraft
 from tg_gateway.dialects.responses.response_object import ResponseObject
 from tg_gateway.dialects.responses.writers import FrameWriter, encode_error_frame
 from tg_schema import TgError, decode
-from tg_schema.errors import BadRequest, Unauthorized
+from tg_schema.errors import BadRequest, Cancelled, Unauthorized
 
 _ENVELOPE: Final = frozenset({"type", "stream_id", "generate"})
 """Fields of a message that no body over HTTP has."""
@@ -47,6 +50,7 @@ class ResponsesConversation(Conversation):
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
         self._last = LastResponse()
+        self._lanes = Lanes()
 
     @override
     def take(self, message: bytes) -> None:
@@ -63,7 +67,8 @@ class ResponsesConversation(Conversation):
             raise InvalidParameter(f"stream_id may have at most {self._socket.max_name} characters", "stream_id")
         match envelope.type:
             case "response.cancel":
-                self._socket.cancel(lane)
+                if (turn := self._lanes.find_first(lane)) is not None:
+                    self._socket.cancel(turn)
             case "response.create":
                 self._create(envelope, message)
             case "response.steer":
@@ -81,33 +86,57 @@ class ResponsesConversation(Conversation):
             raise
 
     def _ask(self, envelope: _Envelope, message: bytes, body: RequestBody) -> None:
-        socket, lane, previous = self._socket, envelope.stream_id, body.previous_response_id
+        socket, lane = self._socket, envelope.stream_id
         if socket.key is None:
             raise Unauthorized("the key is not valid any more; open another socket")
-        if socket.is_running(lane):
-            raise InvalidParameter("a response is running on this stream_id; wait for its end", "stream_id")
+        if body.background:
+            raise InvalidParameter("a socket has no background: create the response with POST", "background")
+        if envelope.generate is False and self._lanes.find_first(lane) is not None:
+            raise InvalidParameter("a response is running on this stream_id; wait for its end", "generate")
+        found, turn = socket.catalogue.find_model(body.model), self._lanes.enter(lane)
+        try:
+            asked = self._begin(turn, message, body) if turn.come.is_set() else None
+            # A response that has only its input: later requests can continue from it, and no model is asked.
+            if envelope.generate is False and turn.writer is not None:
+                socket.send(turn.writer.end())
+            else:
+                parse = partial(self._wait, turn, message, body) if asked is None else lambda: asked
+                socket.ask(turn, found.route, len(message), parse, partial(self._fail, turn, body.previous_response_id))
+        except TgError:
+            self._lanes.leave(turn)
+            raise
+
+    async def _wait(self, turn: Turn, message: bytes, body: RequestBody) -> Ask:
+        await turn.come.wait()
+        return self._begin(turn, message, body)
+
+    def _begin(self, turn: Turn, message: bytes, body: RequestBody) -> Ask:
+        """Read a request whose turn has come: it may go on from the response before it."""
+        previous = body.previous_response_id
         kept = self._last.find(previous) if previous is not None else ()
         size = len(message) + (self._last.size if kept else 0)
         items = (*kept, *drop_repeated(list_items(body), kept))
-        if body.background:
-            raise InvalidParameter("a socket has no background: create the response with POST", "background")
         body = msgspec.structs.replace(body, stream=True, input=items, store=None)
         check_body(body)
-        found = socket.catalogue.find_model(body.model)
+        found = self._socket.catalogue.find_model(body.model)
         request = make_request(message, body, found, len(kept))
         show_ignored(DIALECT, (name for name in request.ignored if name not in _ENVELOPE))
 
         def keep(response: ResponseObject) -> None:
             self._last.keep(response.id, items, size, response.output)
+            self._lanes.leave(turn)
 
         draft = ResponseDraft(request, found.model or body.model or "")
-        writer = FrameWriter(draft, lane, keep, lambda: self._last.forget(previous))
-        # A response that has only its input: later requests can continue from it, and no model is asked.
-        if envelope.generate is False:
-            socket.send(writer.end())
-            return
-        asked = Ask(found.route, request.record, writer, streaming=True, fields=RESPONSES_FIELDS)
-        socket.ask(lane, found.route, len(message), lambda: asked, writer.fail)
+        turn.writer = FrameWriter(draft, turn.lane, keep, lambda: self._last.forget(previous))
+        return Ask(found.route, request.record, turn.writer, streaming=True, fields=RESPONSES_FIELDS)
+
+    def _fail(self, turn: Turn, previous: str | None, error: TgError) -> Output:
+        self._lanes.leave(turn)
+        if turn.writer is not None:
+            return turn.writer.fail(error)
+        if not isinstance(error, Cancelled):
+            self._last.forget(previous)
+        return encode_error_frame(error, turn.lane)
 
 
 def _find_lane(message: bytes) -> str | None:

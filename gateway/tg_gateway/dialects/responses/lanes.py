@@ -1,0 +1,50 @@
+"""Requests of one `stream_id` -> one after the other, in the order in which they came."""
+
+import asyncio
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+from tg_gateway.dialects.responses.writers import FrameWriter
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One request's.
+
+    Attributes:
+        lane: its `stream_id`; None = without one.
+        come: set once the requests before it have ended.
+        writer: of its answer, once it has begun.
+    """
+
+    lane: str | None
+    come: asyncio.Event = field(default_factory=asyncio.Event)
+    writer: FrameWriter | None = None
+
+
+class Lanes:
+    """The turns of one socket that have not ended. The socket bounds them, as its requests."""
+
+    def __init__(self) -> None:
+        self._turns: defaultdict[str | None, deque[Turn]] = defaultdict(deque)
+
+    def enter(self, lane: str | None) -> Turn:
+        """The turn of one more request, behind those that are there."""
+        turns, turn = self._turns[lane], Turn(lane)
+        turns.append(turn)
+        turns[0].come.set()
+        return turn
+
+    def leave(self, turn: Turn) -> None:
+        """A request has ended, or will never begin."""
+        turns = self._turns[turn.lane]
+        if turn in turns:
+            turns.remove(turn)
+        if turns:
+            turns[0].come.set()
+        else:
+            del self._turns[turn.lane]
+
+    def find_first(self, lane: str | None) -> Turn | None:
+        """The turn that has come; None = nobody is there."""
+        return self._turns[lane][0] if lane in self._turns else None
