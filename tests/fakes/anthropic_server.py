@@ -30,10 +30,11 @@ from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Counts, Plan, PlannedCall
 from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.conversation import Part, ReasoningPart
-from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], tuple[int, str]] = {
     BadRequest: (400, "invalid_request_error"),
+    ContextLengthExceeded: (400, "invalid_request_error"),
     ProviderAuth: (401, "authentication_error"),
     NotFound: (404, "not_found_error"),
     RateLimited: (429, "rate_limit_error"),
@@ -115,7 +116,8 @@ class AnthropicServer(LoopbackServer):
     def refusal(self, plan: Plan) -> web.Response:
         status, kind = _STATUS[plan.error]
         headers = {} if plan.retry_after is None else {"retry-after": f"{plan.retry_after:g}"}
-        return web.json_response(error_body(kind), status=status, headers=headers)
+        message = "prompt is too long: 5000 tokens > 4096 maximum" if plan.error is ContextLengthExceeded else "no"
+        return web.json_response(error_body(kind, message), status=status, headers=headers)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:

@@ -244,6 +244,6 @@ def delta(index: int, kind: str, **fields: Any) -> bytes:
     return event("content_block_delta", index=index, delta={"type": f"{kind}_delta", **fields})
 
 
-def error_body(kind: str) -> dict[str, Any]:
+def error_body(kind: str, message: str = "no") -> dict[str, Any]:
     """What is said of a failure, in a body and in a stream."""
-    return {"type": "error", "error": {"type": kind, "message": "no"}, "request_id": "req_1"}
+    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}

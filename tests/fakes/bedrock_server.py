@@ -22,10 +22,11 @@ from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
 from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.conversation import Part, ReasoningPart
-from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _REFUSALS: dict[type[TgError], tuple[int, str]] = {
     BadRequest: (400, "ValidationException"),
+    ContextLengthExceeded: (400, "ValidationException"),
     ProviderAuth: (403, "AccessDeniedException"),
     NotFound: (404, "ResourceNotFoundException"),
     RateLimited: (429, "ThrottlingException"),
@@ -87,7 +88,8 @@ class BedrockServer(LoopbackServer):
     def refusal(self, plan: Plan) -> web.Response:
         status, code = _REFUSALS[plan.error]
         headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
-        return failed(status, code, **headers)
+        message = "Input is too long for requested model." if plan.error is ContextLengthExceeded else "no"
+        return failed(status, code, message, **headers)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:

@@ -13,10 +13,11 @@ from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
 from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.conversation import Part, ReasoningPart
-from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], int] = {
     BadRequest: 400,
+    ContextLengthExceeded: 400,
     ProviderAuth: 401,
     NotFound: 404,
     RateLimited: 429,
@@ -170,7 +171,8 @@ class CohereServer(LoopbackServer):
     @override
     def refusal(self, plan: Plan) -> web.Response:
         headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
-        return failed(_STATUS[plan.error], "no", **headers)
+        long = "too many tokens: total number of tokens in the prompt cannot exceed 4096 - received 5000."
+        return failed(_STATUS[plan.error], long if plan.error is ContextLengthExceeded else "no", **headers)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:

@@ -24,10 +24,11 @@ from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
 from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.conversation import Part
-from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], tuple[int, str]] = {
     BadRequest: (400, "INVALID_ARGUMENT"),
+    ContextLengthExceeded: (400, "INVALID_ARGUMENT"),
     ProviderAuth: (401, "UNAUTHENTICATED"),
     NotFound: (404, "NOT_FOUND"),
     RateLimited: (429, "RESOURCE_EXHAUSTED"),
@@ -101,7 +102,9 @@ class GeminiServer(LoopbackServer):
         code, status = _STATUS[plan.error]
         wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{plan.retry_after or 0:g}s"}
         details = () if plan.retry_after is None else (wait,)
-        return web.json_response(error_body(code, status, *details), status=code)
+        long = "The input token count (5000) exceeds the maximum number of tokens allowed (4096)."
+        message = long if plan.error is ContextLengthExceeded else "no"
+        return web.json_response(error_body(code, status, *details, message=message), status=code)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:

@@ -188,6 +188,6 @@ def candidate(model: str, *parts: dict[str, Any], finish: str | None = None, **f
     return response(candidates=[said], modelVersion=f"{model}-001", responseId="r1", **fields)
 
 
-def error_body(code: int, status: str, *details: dict[str, Any]) -> dict[str, Any]:
+def error_body(code: int, status: str, *details: dict[str, Any], message: str = "no") -> dict[str, Any]:
     """What is said of a failure, in a body and in a stream."""
-    return {"error": {"code": code, "message": "no", "status": status, "details": list(details)}}
+    return {"error": {"code": code, "message": message, "status": status, "details": list(details)}}

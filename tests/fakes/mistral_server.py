@@ -15,10 +15,19 @@ from tests.fakes.openai_transcript import Chosen, Image, ResponseFormat, Text, T
 from tests.fakes.plan import Asked, Plan
 from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.conversation import Part, ReasoningPart
-from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _REFUSALS: dict[type[TgError], tuple[int, dict[str, Any]]] = {
     BadRequest: (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "x"], "msg": "no"}]}),
+    ContextLengthExceeded: (
+        400,
+        {
+            "object": "error",
+            "message": "Prompt contains 5000 tokens, too large for model with 4096 maximum context length",
+            "type": "invalid_request_prompt",
+            "code": "3051",
+        },
+    ),
     ProviderAuth: (401, {"detail": "Unauthorized"}),
     NotFound: (404, {"object": "error", "message": "no", "type": "not_found", "param": None, "code": "1500"}),
     RateLimited: (429, {"object": "error", "message": "no", "type": "rate_limited", "param": None, "code": "1300"}),

@@ -14,10 +14,11 @@ from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
 from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.conversation import Part, ReasoningPart
-from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], int] = {
     BadRequest: 400,
+    ContextLengthExceeded: 400,
     ProviderAuth: 401,
     NotFound: 404,
     RateLimited: 429,
@@ -127,7 +128,8 @@ class OllamaServer(LoopbackServer):
     @override
     def refusal(self, plan: Plan) -> web.Response:
         headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
-        return failed(_STATUS[plan.error], "no", **headers)
+        long = "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it"
+        return failed(_STATUS[plan.error], long if plan.error is ContextLengthExceeded else "no", **headers)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:

@@ -27,10 +27,11 @@ from tests.fakes.openai_transcript import Message as ChatMessage
 from tests.fakes.plan import Asked, Plan
 from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.conversation import ReasoningPart
-from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], tuple[int, str | None, str]] = {
     BadRequest: (400, None, "invalid_request_error"),
+    ContextLengthExceeded: (400, "context_length_exceeded", "invalid_request_error"),
     ProviderAuth: (401, "invalid_api_key", "invalid_request_error"),
     NotFound: (404, "model_not_found", "invalid_request_error"),
     RateLimited: (429, "rate_limit_exceeded", "requests"),
@@ -82,8 +83,10 @@ class OpenAiChatServer(LoopbackServer):
     def refusal(self, plan: Plan) -> web.Response:
         status, code, kind = _STATUS[plan.error]
         headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
+        long = "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens."
+        message = long if plan.error is ContextLengthExceeded else "no"
         return web.Response(
-            status=status, headers=headers, content_type="application/json", body=refusal("no", code, kind)
+            status=status, headers=headers, content_type="application/json", body=refusal(message, code, kind)
         )
 
     @override

@@ -11,10 +11,11 @@ from typing_extensions import override
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
 from tg_schema import Message, Sampling, TgError
-from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], int] = {
     BadRequest: 400,
+    ContextLengthExceeded: 400,
     ProviderAuth: 401,
     NotFound: 404,
     RateLimited: 429,
@@ -57,7 +58,8 @@ class ParrotServer(LoopbackServer):
     @override
     def refusal(self, plan: Plan) -> web.Response:
         headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
-        return web.Response(status=_STATUS[plan.error], headers=headers)
+        text = "the prompt is too long" if plan.error is ContextLengthExceeded else ""
+        return web.Response(status=_STATUS[plan.error], headers=headers, text=text)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:

@@ -15,7 +15,7 @@ from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
 from tests.fakes.tgi_server import failed
 from tg_schema import Sampling, TgError
-from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
 
 BEGIN = 1
 FIRST = 1000
@@ -24,6 +24,10 @@ END_TEXT = "</s>"
 
 _KINDS: dict[type[TgError], tuple[str, str]] = {
     BadRequest: ("validation", "Input validation error: `temperature` must be strictly positive"),
+    ContextLengthExceeded: (
+        "validation",
+        "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000",
+    ),
     RateLimited: ("overloaded", "Model is overloaded"),
     Unavailable: ("generation", "Request failed during generation: Server error: CUDA error"),
 }

@@ -20,10 +20,11 @@ from tests.fakes.openai_chat_server import OpenAiChatServer
 from tests.fakes.openai_transcript import done
 from tests.fakes.plan import Asked, Plan
 from tg_schema import Message, TgError
-from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], tuple[int, str]] = {
     BadRequest: (422, "template_error"),
+    ContextLengthExceeded: (422, "validation"),
     ProviderAuth: (401, ""),
     NotFound: (404, ""),
     Unavailable: (500, "incomplete_generation"),
@@ -68,7 +69,9 @@ class TgiServer(OpenAiChatServer):
         if plan.error is RateLimited:
             return web.Response(content_type="text/event-stream", body=self.error(plan) + done())
         status, kind = _STATUS[plan.error]
-        return failed(status, kind, "no") if kind else web.Response(status=status)
+        long = "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000"
+        message = long if plan.error is ContextLengthExceeded else "no"
+        return failed(status, kind, message) if kind else web.Response(status=status)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:

@@ -20,6 +20,7 @@ from tg_base.llm.guard import Clocks
 from tg_schema import TextCompletionResponse, TgError
 from tg_schema.errors import (
     BadRequest,
+    ContextLengthExceeded,
     IncompleteStream,
     NotFound,
     ProtocolError,
@@ -38,7 +39,7 @@ PATIENCE = 1.0
 
 
 async def _error_before(stage: Stage) -> None:
-    for kind in (BadRequest, ProviderAuth, NotFound, RateLimited, Unavailable):
+    for kind in (BadRequest, ContextLengthExceeded, ProviderAuth, NotFound, RateLimited, Unavailable):
         for request in (REQUEST, WHOLE):
             stage.wire.play(Plan(fault=Fault.REFUSE, error=kind))
             async with stage.opened() as service:
