@@ -163,7 +163,7 @@ async def test_a_json_template_gives_one_object_in_one_response(
         assert response.end_of_stream is True
         assert (response.in_token, response.out_token, response.model) == (11, len(pieces), "scripted")
         asked = llm.requests[0]
-        assert (asked.response_format, asked.streaming, asked.prompt) == ("json", False, "Who is she?")
+        assert (asked.response_format, asked.streaming, asked.prompt) == (None, False, "Who is she?")
         assert asked.schema == {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
 
 

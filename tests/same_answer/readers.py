@@ -131,7 +131,9 @@ def _tell_generated(answer: Mapping[str, Any], tokens: list[Any], asked: int | N
     ids, pieces = tuple(token["id"] for token in tokens), tuple(token["text"] for token in tokens)
     details = answer["details"]
     reason = details["finish_reason"]
-    return Told(answer["generated_text"], ids, pieces, asked, details["generated_tokens"], reason)
+    # TGI counts the end token too.
+    out_token = details["generated_tokens"] - (reason == "eos_token")
+    return Told(answer["generated_text"], ids, pieces, asked, out_token, reason)
 
 
 def read_listed(answers: list[Any]) -> Told:

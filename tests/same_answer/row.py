@@ -51,6 +51,7 @@ class Told:
     Attributes:
         ids: of the answer's tokens, without the end token.
         pieces: their texts.
+        out_token: how many they are.
         reason: why it ended, in the door's word.
     """
 

@@ -67,13 +67,12 @@ class PromptService(Service[PromptRequest, PromptResponse]):
 
 
 def _completion(template: PromptTemplate, rendered: Rendered) -> TextCompletionRequest:
-    """The request for a whole answer. JSON mode is requested only for one object: a list of lines is not JSON text."""
-    is_json = template.response_type == "json"
+    """The request for a whole answer. JSON mode is not requested: it gives objects alone, and a template any value."""
     return TextCompletionRequest(
         system=rendered.system,
         prompt=rendered.prompt,
-        response_format="json" if is_json else None,
-        schema=template.schema if is_json else None,
+        # A list of lines is not JSON text.
+        schema=template.schema if template.response_type == "json" else None,
     )
 
 
