@@ -218,3 +218,4 @@ def test_without_counts_the_words_are_there_by_which_clients_know_it(words: str)
     # litellm, Claude Code and LangChain for Anthropic, opencode
     assert words.lower() in UNKNOWN.message.lower()
     assert words.lower() in encode_anthropic(UNKNOWN, "r").decode().lower()
+    assert b'"message":"prompt is too long: ' in encode_anthropic(UNKNOWN, "r")

@@ -12,8 +12,8 @@ from tg_schema.errors import ContextLengthExceeded, Unavailable
 OVERLOADED_STATUS: Final = 529
 """Anthropic's status where nobody can answer now."""
 
-_TOO_LONG: Final = "prompt is too long: {tokens} tokens > {maximum} maximum"
-"""Anthropic's sentence; its clients know by it that they have to shorten the conversation."""
+_TOO_LONG: Final = "prompt is too long: "
+"""How Anthropic's sentence begins; its clients know by it that they have to shorten the conversation."""
 _API_ERROR: Final = "api_error"
 _INVALID_REQUEST: Final = "invalid_request_error"
 _TYPES: Final = MappingProxyType(
@@ -67,5 +67,7 @@ def encode_failure_event(error: TgError, request_id: str) -> bytes:
 
 def _describe(error: TgError, status: int, request_id: str) -> MessageFailure:
     kind = _TYPES.get(status) or (_INVALID_REQUEST if status < 500 else _API_ERROR)
-    words = error.phrase(_TOO_LONG) if isinstance(error, ContextLengthExceeded) else error.message
+    words = error.message
+    if isinstance(error, ContextLengthExceeded):
+        words = _TOO_LONG + error.phrase("{tokens} tokens > {maximum} maximum")
     return MessageFailure(FailureDetail(kind, words), request_id)
