@@ -377,6 +377,19 @@ async def test_a_key_over_its_bounds_loses_its_oldest_answers() -> None:
     assert await kept("k") == ["f", "g"]
 
 
+async def test_all_keys_together_have_a_bound() -> None:
+    bus = MemoryBus()
+    store = AnswerStore(AnswerLogs(bus, Topics(), all_bytes=10))
+    for number in range(6):
+        await store.keep(f"key-{number}", Keep(f"a{number}", lambda: b"x" * 4))
+    kept = [bool(await bus.read(Topics().kept(f"a{number}"))) for number in range(6)]
+    assert kept == [False] * 4 + [True] * 2
+    # What is deleted makes room.
+    await store.of("key-5").erase("a5")
+    await store.keep("key-6", Keep("a6", lambda: b"x" * 4))
+    assert (await store.of("key-4").read("a4")).end == b"xxxx"
+
+
 @pytest.mark.parametrize("expires", ["", "soon", "-1", "nan"])
 async def test_what_somebody_else_wrote_is_not_found(expires: str) -> None:
     bus = MemoryBus()

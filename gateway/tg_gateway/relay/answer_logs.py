@@ -49,6 +49,7 @@ class AnswerLogs:
         pauses: behind lost attempts at those that wait.
         key_answers: answers that one gateway keeps for one key; the oldest make room.
         key_bytes: the same in bytes.
+        all_bytes: the same in bytes, for all keys: over the memory bus they are in this process.
 
     Attributes:
         bus: as given.
@@ -70,6 +71,7 @@ class AnswerLogs:
         pauses: AttemptPauses | None = None,
         key_answers: int = 1_000,
         key_bytes: int = 64 * 1024 * 1024,
+        all_bytes: int = 512 * 1024 * 1024,
     ) -> None:
         self.bus = bus
         self.clock = clock
@@ -78,7 +80,7 @@ class AnswerLogs:
         self._seconds = seconds
         self.silence = silence
         self.pauses = pauses or AttemptPauses(clock)
-        self.written = WrittenAnswers(bus, topics, key_answers, key_bytes)
+        self.written = WrittenAnswers(bus, topics, key_answers, key_bytes, all_bytes)
 
     def owner(self, key: str | None) -> str:
         """What a log has as its owner: the key's name within this store; without one, what all without a key share."""

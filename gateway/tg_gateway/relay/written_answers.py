@@ -38,13 +38,16 @@ class WrittenAnswers:
         topics: the logs' names.
         key_answers: the most of one key; the oldest make room.
         key_bytes: the same in bytes.
+        all_bytes: the same in bytes, of all keys.
     """
 
-    def __init__(self, bus: Bus, topics: Topics, key_answers: int, key_bytes: int) -> None:
+    def __init__(self, bus: Bus, topics: Topics, key_answers: int, key_bytes: int, all_bytes: int) -> None:
         self._bus = bus
         self._topics = topics
         self._key_answers = key_answers
         self._key_bytes = key_bytes
+        self._all_bytes = all_bytes
+        self._bytes = 0
         self._written: dict[str, Written] = {}
         self._names: dict[str, dict[str, None]] = {}
 
@@ -53,11 +56,13 @@ class WrittenAnswers:
         # Those are in the order of writing.
         self.discard(name)
         self._written[name] = written
+        self._bytes += written.size
         self._names.setdefault(written.key, {})[name] = None
 
     def discard(self, name: str) -> None:
         """It is erased."""
         if (written := self._written.pop(name, None)) is not None:
+            self._bytes -= written.size
             own = self._names[written.key]
             del own[name]
             if not own:
@@ -67,6 +72,7 @@ class WrittenAnswers:
         """It has more bytes, unless it was erased."""
         if (written := self._written.get(name)) is not None:
             self._written[name] = replace(written, size=written.size + size)
+            self._bytes += size
 
     def mark(self, name: str, *, waits: bool) -> None:
         """It waits for room, or no more; then it is new among those that make room for others."""
@@ -90,7 +96,7 @@ class WrittenAnswers:
         await self._bus.erase(self._topics.kept(name))
 
     def _choose_erased(self, key: str, now: float) -> list[str]:
-        """Answers that have expired, and the oldest of a key that is over its bounds."""
+        """Answers that have expired, the oldest of a key that is over its bounds, and the oldest of all."""
         chosen = list[str]()
         for name, written in self._written.items():
             # They are in the order of expiry, but for those that wait, or have waited for less long than others.
@@ -106,4 +112,11 @@ class WrittenAnswers:
             count, size = count - 1, size - each_size
             if name not in chosen:
                 chosen.append(name)
+        excess = self._bytes - self._all_bytes - sum(self._written[name].size for name in chosen)
+        for name, written in self._written.items():
+            if excess <= 0 or len(chosen) == MAX_ERASED_AT_ONCE:
+                break
+            if not written.waits and name not in chosen:
+                chosen.append(name)
+                excess -= written.size
         return chosen
