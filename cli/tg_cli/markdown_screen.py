@@ -12,6 +12,7 @@ from rich.segment import Segment
 from rich.spinner import Spinner
 
 from tg_cli.markdown_blocks import split_blocks
+from tg_cli.terminal_echo import without_echo
 from tg_cli.terminal_text import remove_controls
 from tg_schema import TextCompletionResponse
 
@@ -27,7 +28,7 @@ class MarkdownScreen:
 
     async def show(self, records: AsyncIterator[TextCompletionResponse]) -> None:
         """See `ChatScreen`."""
-        with _Page(self._console) as page:
+        with without_echo(sys.stdout.fileno()), _Page(self._console) as page:
             async for record in records:
                 page.think(remove_controls(record.reasoning or ""))
                 page.write(remove_controls(record.response or ""))

@@ -79,6 +79,24 @@ async def test_an_interrupt_stops_the_model_and_keeps_the_conversation(opened: O
     assert await leave(terminal) == 0
 
 
+@pytest.mark.parametrize("keys", [INTERRUPT, f"typed{ENTER}ahead{ENTER}{INTERRUPT}"])
+async def test_an_answer_that_is_interrupted_is_shown_once(keys: str) -> None:
+    """A terminal shows what is typed; that must not move what is drawn."""
+    lines = [" ".join(["word"] * 20), "- one\n- two"]
+    async with (
+        open_gateway(instead=TurnsLlm([lines[0], "\n\n", lines[1], asyncio.Event()], ["well"])) as opened,
+        on_terminal(CHAT, "-u", opened.gateway.url) as terminal,
+    ):
+        await terminal.until_asked(1)
+        terminal.type(f"go{ENTER}")
+        await terminal.until("two")
+        terminal.type(keys)
+        shown = await terminal.until_asked(2)
+        assert shown.endswith(f"> go\n{lines[0]}\n\n • one\n • two\n>")
+        terminal.type(f"again{ENTER}")
+        await terminal.until("> again\nwell\n")
+
+
 async def test_an_interrupt_before_the_first_token_leaves_no_turn(opened: Opened, terminal: Terminal) -> None:
     opened.llm.step = asyncio.Semaphore(0)
     terminal.type(f"1000{ENTER}")
