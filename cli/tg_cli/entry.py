@@ -83,7 +83,7 @@ def _outcome(command: click.Command) -> int:
             # Flush here: at exit the interpreter would print a traceback for an error.
             sys.stdout.flush()
     except click.UsageError as error:
-        notify(_usage(error))
+        notify(describe_usage(error))
         return error.exit_code
     except click.ClickException as error:
         notify(f"{command.name}: {error.format_message()}")
@@ -101,7 +101,14 @@ def _outcome(command: click.Command) -> int:
     return int(code or 0)
 
 
-def _usage(error: click.UsageError) -> str:
+def describe_usage(error: click.UsageError) -> str:
+    """What to tell the user of wrong usage; where an option is unknown, similar ones that the help lists."""
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        # The others are refused with a reason, or are another program's spellings.
+        hidden = [option for option in error.ctx.command.params if isinstance(option, click.Option) and option.hidden]
+        unlisted = {name for option in hidden for name in option.opts}
+        similar = [name for name in error.possibilities or () if name not in unlisted]
+        error = click.NoSuchOption(error.option_name, possibilities=similar, ctx=error.ctx)
     hint = f"\nTry '{error.ctx.command_path} --help' for help." if error.ctx is not None else ""
     usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""
     return f"{usage}Error: {error.format_message()}{hint}"
