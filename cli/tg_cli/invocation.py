@@ -8,7 +8,8 @@ from typing import Any
 from tg_cli.entry import Failure, Interrupted
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.invoke_options import InvokeOptions
-from tg_cli.renderer import Renderer
+from tg_cli.output import Output
+from tg_cli.renderer import Renderer, record_line
 from tg_client import TgClient
 from tg_schema import ServiceSpec, TgError
 from tg_schema.service_spec import Req, Resp
@@ -56,6 +57,8 @@ def sentence_of(error: TgError) -> str:
 def invoke(ask: InvokeOptions, spec: ServiceSpec[Req, Resp], request: Req, renderer: Renderer[Resp]) -> None:
     """Ask a service and show its answer. Ctrl-C cancels, which closes the stream and stops the model.
 
+    With `json`, what fails ends with the line of a record that has the error.
+
     Args:
         ask: the gateway and the flow.
         spec: the service.
@@ -69,11 +72,16 @@ def invoke(ask: InvokeOptions, spec: ServiceSpec[Req, Resp], request: Req, rende
     """
 
     async def show() -> None:
-        async with (
-            open_gateway(ask.url) as url,
-            TgClient(url, timeout=ask.timeout) as client,
-            client.flow(ask.flow).records(spec, request) as records,
-        ):
-            await renderer.show(records)
+        try:
+            async with (
+                open_gateway(ask.url) as url,
+                TgClient(url, timeout=ask.timeout) as client,
+                client.flow(ask.flow).records(spec, request) as records,
+            ):
+                await renderer.show(records)
+        except TgError as error:
+            if ask.json:
+                await Output().json(record_line(spec.response.from_error(error.record)))
+            raise
 
     run_call(show())

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tg_cli.entry import Failure, run
+from tg_cli.entry import run
 from tg_cli.invoke_options import find_url, gateway_options
 
 if TYPE_CHECKING:
@@ -31,12 +31,18 @@ async def _list(url: str | None, timeout: float, *, as_json: bool) -> None:
     from tg_cli.gateway_choice import open_gateway
     from tg_cli.output import Output
     from tg_client import TgClient
-    from tg_schema import encode
+    from tg_schema import TgError, encode
+    from tg_schema.errors import Unavailable
 
-    async with open_gateway(url) as chosen, TgClient(chosen, timeout=timeout) as client:
-        models = await client.models()
-    if not models:
-        raise Failure("no model can be asked now: start a processor, for instance with tg-serve")
+    try:
+        async with open_gateway(url) as chosen, TgClient(chosen, timeout=timeout) as client:
+            models = await client.models()
+        if not models:
+            raise Unavailable("no model can be asked now: start a processor, for instance with tg-serve")
+    except TgError as error:
+        if as_json:
+            await Output().json(encode({"error": error.record}))
+        raise
     async with Output() as output:
         for model in models if as_json else ():
             await output.json(encode(model))

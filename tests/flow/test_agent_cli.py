@@ -171,8 +171,10 @@ async def test_an_error_in_mid_dialog_keeps_what_came(said: int, out: str, steps
         assert (done.code, done.out) == (1, out)
         assert done.err == f"{steps}{AGENT}: the provider is busy (try again in 3 s)\n"
         done = await ran(AGENT, "q", "--json", "-u", it.gateway.url)
-        assert done.code == 1
-        assert done.err == f"{AGENT}: the provider is busy (try again in 3 s)\n"
+        assert (done.code, done.err) == (1, f"{AGENT}: the provider is busy (try again in 3 s)\n")
+        last = json.loads(done.out.splitlines()[-1])
+        assert (last["chunk_type"], last["end_of_dialog"]) == ("error", True)
+        assert last["error"] == {"type": "rate-limited", "message": "the provider is busy", "retry_after": 3.0}
 
 
 @pytest.mark.parametrize("said", [0, 2, 4, 7])

@@ -14,11 +14,13 @@ import pytest
 
 from tests.fakes.gateway_wire import bytes_of, gateway_wire, response
 from tests.fakes.scripted_llm import ScriptedLlm
+from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.command import SCRIPTS, ended, ran, started
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.test_tg_client import LOCKED, TOKEN
 from tests.until import until
 from tests.within import within
+from tg_schema.errors import RateLimited
 
 LLM = "tg-invoke-llm"
 
@@ -138,6 +140,35 @@ async def test_an_error_is_one_sentence(opened: Opened, name: str, arguments: li
     assert done.err.startswith(f"{name}: ")
     assert sentence in done.err
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ((LLM, "", "3", "-f", "nope"), "not-found"),
+        ((LLM, "", "\udcff"), "bad-request"),
+        ((LLM, "", "3", "-u", "http://127.0.0.1:9"), "unavailable"),
+        ((LLM, "", "1", "--no-streaming", "-f", "nope"), "not-found"),
+        ((PROMPT, "nope"), "not-found"),
+        (("tg-invoke-agent", " "), "not-found"),
+        (("tg-models", "-u", "http://127.0.0.1:9"), "unavailable"),
+    ],
+)
+async def test_json_ends_with_the_error(opened: Opened, arguments: tuple[str, ...], kind: str) -> None:
+    done = await ran(*arguments, "--json", TOKENGRID_URL=opened.gateway.url)
+    error = json.loads(done.out)["error"]
+    assert (done.code, error["type"]) == (1, kind)
+    assert done.err == f"{arguments[0]}: {error['message']}\n"
+
+
+async def test_json_ends_with_the_error_in_mid_stream() -> None:
+    busy = RateLimited("the provider is busy", retry_after=3.0)
+    async with open_gateway(instead=TurnsLlm(["so"] * 3 + [busy])) as opened:  # type: ignore[list-item]
+        done = await ran(LLM, "", "x", "--json", "-u", opened.gateway.url)
+    *records, last = map(json.loads, done.out.splitlines())
+    assert "".join(record["response"] for record in records) == "sososo"
+    assert (done.code, last["end_of_stream"]) == (1, True)
+    assert last["error"] == {"type": "rate-limited", "message": "the provider is busy", "retry_after": 3.0}
 
 
 async def test_an_error_in_mid_stream_keeps_what_came(opened: Opened) -> None:
