@@ -1,21 +1,22 @@
 """Events of an agent -> terminal: thoughts dim, actions marked, observations short, the answer plain.
 
 The answer goes to stdout and everything else to stderr, so that a pipe gets only the answer. A terminal shows the
-answer at once. A pipe gets its first words when it is complete or long, since an agent may withdraw them.
+answer as it comes. A pipe gets it when the dialog has ended, since an agent may withdraw what it has begun.
 """
 
 import sys
+from io import StringIO
 
 from tg_cli.entry import Failure, ReaderLeft
 from tg_cli.output import BOLD, DIM, Output
 from tg_cli.shortened import Shortened
 from tg_client import Action, AgentEvent, Answer, Observation
 from tg_schema import encode
+from tg_schema.answer_collector import MAX_ANSWER_BYTES
+from tg_schema.errors import TooLarge
 
 MOST_CHARACTERS, MOST_LINES = 400, 6
 """The part of an observation that is shown, unless everything is asked for."""
-MAX_HELD_CHARACTERS = 240
-"""Characters of an answer that are held back from a pipe. A sentence before a call, which is withdrawn, is shorter."""
 _MAX_ARGUMENTS_CHARACTERS = 200
 _INDENT = "  "
 
@@ -35,13 +36,17 @@ class AgentScreen:
         self._message: tuple[str | None, type[AgentEvent]] | None = None
         self._shown = False
         self._shortened = Shortened(None, 0)
-        self._held = ""
-        self._printing = False
+        self._held = StringIO()
+        """What a pipe has not got yet: the beginning of an answer."""
         self._breaks = ""
         """Line breaks of the observation that are held back until text follows."""
 
     async def show(self, event: AgentEvent) -> None:
-        """Show the next piece."""
+        """Show the next piece.
+
+        Raises:
+            TooLarge: an answer has more than `MAX_ANSWER_BYTES`.
+        """
         begins = self._message != (event.message_id, type(event))
         self._message = None if event.complete else (event.message_id, type(event))
         if isinstance(event, Answer) and not event.path:
@@ -51,10 +56,8 @@ class AgentScreen:
             await self._step(event, begins=begins)
 
     async def end(self) -> None:
-        """Show what is held back, and end the line if one is open."""
-        if self._held:
-            held, self._held = self._held, ""
-            await self._answer.text(held)
+        """End the line if one is open; an answer that did not come to its end is a step."""
+        await self._withdraw()
         await self._end_line()
 
     async def _end_line(self) -> None:
@@ -62,25 +65,33 @@ class AgentScreen:
             await self._write("\n")
 
     async def _show_answer(self, event: Answer, *, begins: bool) -> None:
-        if begins and self._answer.terminal and self._shown:
-            await self._write("\n")
-        text, self._held = self._held + event.content, ""
         # On a terminal a withdrawn beginning can be marked as such; what a pipe has got cannot be taken back.
-        if not (event.final or self._printing or self._answer.terminal or len(text) > MAX_HELD_CHARACTERS):
-            await self._hold(text, withdrawn=event.complete)
+        if not self._answer.terminal:
+            await self._hold(event)
             return
-        self._printing = not event.complete
-        await self._answer.text(text)
+        if begins and self._shown:
+            await self._write("\n")
+        await self._answer.text(event.content)
         if event.complete and not event.final and self._answer.open_line:
             await self._answer.text("\n")
             await self._write("(this was not the answer yet)\n", DIM)
 
-    async def _hold(self, text: str, *, withdrawn: bool) -> None:
-        """The beginning of an answer; a withdrawn one was a thought."""
-        if not withdrawn:
-            self._held = text
-        elif text:
-            self._shown = True
+    async def _hold(self, event: Answer) -> None:
+        self._held.write(event.content)
+        if self._held.tell() > MAX_ANSWER_BYTES:
+            raise TooLarge(f"the agent's answer is larger than {MAX_ANSWER_BYTES} bytes; ask a smaller question")
+        if event.final:
+            await self._answer.text(self._take_held())
+        elif event.complete:
+            await self._withdraw()
+
+    def _take_held(self) -> str:
+        held, self._held = self._held.getvalue(), StringIO()
+        return held
+
+    async def _withdraw(self) -> None:
+        """Show what is held back as a step: it was a thought."""
+        if text := self._take_held():
             await self._end_line()
             await self._write(text, DIM)
             await self._end_line()

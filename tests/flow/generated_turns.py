@@ -147,7 +147,7 @@ def native_calling(chance: random.Random) -> tuple[list[str | ToolCallDelta], li
         thought, marked = prose(chance), chance.random() < 0.5
         text = f"Thought: {thought}" if marked else thought
         pieces += in_pieces(chance, fenced(chance, text) if marked and chance.random() < 0.3 else text)
-        messages.append(("thought" if marked else "answer", thought))
+        messages.append(("thought", thought))
     calls: list[list[ToolCallDelta]] = []
     for index in range(chance.randrange(1, 4)):
         json = msgspec.json.encode({"text": chance.choice(["}", '"', "é", "Action: x"])}).decode()

@@ -18,6 +18,7 @@ ADD = """
 kind = "python"
 options.function = "tests.fakes.tools:add"
 """
+LIVE = BASE.replace("agent = {}", "agent.hold = 0") + ADD
 CALL = (
     ToolCallDelta(0, "c0", "add"),
     ToolCallDelta(0, arguments='{"a": '),
@@ -63,19 +64,19 @@ async def test_a_long_answer_without_a_word_for_it_streams(tmp_path: Path) -> No
     assert told.messages == [("answer", "".join(pieces))]
 
 
-async def test_the_first_piece_of_an_answer_without_a_word_for_it_leaves_at_once(tmp_path: Path) -> None:
+async def test_nothing_is_held_back_where_the_agent_says_so(tmp_path: Path) -> None:
     told = await told_in_steps(tmp_path, "It", " is three.")
     assert (told.records[0].chunk_type, told.records[0].content) == ("answer", "It")
     assert told.messages == [("answer", "It is three.")]
 
 
 async def told_in_steps(folder: Path, *pieces: str | LlmChunk) -> Told:
-    """What an agent tells whose model waits with each piece until the one before it has come."""
+    """What an agent tells that holds nothing back, and whose model waits with each piece for the one before it."""
     steps = [asyncio.Event() for _ in pieces]
     llm = native(tuple(what for pair in zip(steps, pieces, strict=True) for what in pair))
     told, waiting = Told([]), iter(steps)
     async with (
-        pipeline(llm, folder, BASE + ADD) as it,
+        pipeline(llm, folder, LIVE) as it,
         it.clients["default"].stream(AgentRequest("q", streaming=True)) as records,
     ):
         next(waiting).set()
@@ -87,24 +88,36 @@ async def told_in_steps(folder: Path, *pieces: str | LlmChunk) -> Told:
     return told
 
 
-async def test_an_answer_is_taken_back_where_a_call_follows(tmp_path: Path) -> None:
-    llm = native(("I must ", "add.", *CALL), ("It is 3.",))
-    async with pipeline(llm, tmp_path, BASE + ADD) as it:
+@pytest.mark.parametrize(
+    ("config", "text", "kind"),
+    [
+        (BASE + ADD, "I must add.", "thought"),
+        (BASE + ADD, "x" * 240, "thought"),
+        (BASE + ADD, "x" * 241, "answer"),
+        (LIVE, "I must add.", "answer"),
+    ],
+)
+async def test_text_before_a_call_is_a_thought_unless_it_is_long(
+    tmp_path: Path, config: str, text: str, kind: str
+) -> None:
+    """What has been sent as the answer is taken back."""
+    llm = native((text[:7], text[7:], *CALL), ("It is 3.",))
+    async with pipeline(llm, tmp_path, config) as it:
         told = await it.tell()
     assert told.messages == [
-        ("answer", "I must add."),
+        (kind, text),
         ("action", '{"tool":"add","arguments":{"a":2}}'),
         ("observation", "3"),
         ("answer", "It is 3."),
     ]
     assert told.answer == "It is 3."
-    assert llm.requests[1].messages[1].text == "I must add."
+    assert llm.requests[1].messages[1].text == text
 
 
-@pytest.mark.parametrize("word", ["Thought:", "**Thought:**", "# Thought:"])
-@pytest.mark.parametrize("length", [10, 300])
+@pytest.mark.parametrize("word", ["Thought:", "**Thought:**", "# Thought:", "Final Answer:"])
+@pytest.mark.parametrize("length", [241, 300])
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_a_line_that_begins_with_thought_leaves_the_answer_whole(
+async def test_a_line_that_begins_with_a_word_of_ours_leaves_the_answer_whole(
     tmp_path: Path, word: str, length: int, streaming: bool
 ) -> None:
     answer = f"{'x' * length}\n\n{word} a heading\n\nand the rest."

@@ -148,11 +148,12 @@ async def test_a_plain_answer_is_an_answer(tmp_path: Path) -> None:
         assert (await it.tell()).messages == [("answer", "Paris it is.")]
 
 
-async def test_without_tools_a_plain_answer_streams_at_once(tmp_path: Path) -> None:
+async def test_a_plain_answer_streams_at_once_where_nothing_is_held_back(tmp_path: Path) -> None:
     gate = asyncio.Event()
     request = AgentRequest("q", streaming=True)
     llm = TurnsLlm(("Paris", gate, " it is."))
-    async with pipeline(llm, tmp_path) as it, it.clients["default"].stream(request) as records:
+    live = BASE.replace("agent = {}", "agent.hold = 0")
+    async with pipeline(llm, tmp_path, live) as it, it.clients["default"].stream(request) as records:
         record = await anext(records)
         assert (record.chunk_type, record.content) == ("answer", "Paris")
         gate.set()
@@ -163,6 +164,16 @@ async def test_an_answer_that_was_cut_says_so(tmp_path: Path) -> None:
     async with pipeline(TurnsLlm(("Final Answer: It", LlmChunk(finish_reason="length"))), tmp_path) as it:
         assert (await it.tell()).records[-1].finish_reason == "length"
         assert (await it.tell(streaming=False)).records[-1].finish_reason == "length"
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("word", ["Final Answer:", "Action: none\n"])
+async def test_a_long_answer_is_whole_whatever_words_are_in_it(tmp_path: Path, word: str, streaming: bool) -> None:
+    answer = f"{'It is so. ' * 30}\n{word} a heading\nand the rest."
+    llm = TurnsLlm(tuple(answer))
+    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
+        assert (await it.tell(streaming=streaming)).messages == [("answer", answer)]
+    assert len(llm.requests) == 1
 
 
 async def test_an_edit_of_a_prompt_is_in_force_for_the_next_dialog(tmp_path: Path) -> None:

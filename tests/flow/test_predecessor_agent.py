@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.scripted_agent import DIALOG, ScriptedAgent
+from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.open_agent import OpenedAgent, open_agent
 from tests.flow.predecessor_command import folder_or_skip, run
+from tests.flow.test_agent_road import road
 from tests.within import within
+from tg_schema import COMMON_FEATURES, ToolCallDelta
 from tg_schema.errors import Timeout
 
 pytestmark = pytest.mark.predecessor
@@ -98,3 +101,13 @@ async def test_it_prints_as_it_comes_and_stops_the_agent_when_it_is_ended(it: Op
 async def test_explainable_is_answered_too(it: OpenedAgent, bin_folder: Path) -> None:
     out, _ = await run(bin_folder, it.gateway.url, AGENT, "-q", "q", "-x")
     assert "It is 5." in out
+
+
+async def test_it_prints_the_answer_alone_of_a_model_that_first_says_what_it_will_do(
+    tmp_path: Path, bin_folder: Path
+) -> None:
+    """This client prints all that is called an answer, so what comes before a call is not called one."""
+    llm = TurnsLlm(("I must add.", ToolCallDelta(0, "c", "add", '{"a": 2}')), ("It is 3.",), features=COMMON_FEATURES)
+    async with road(llm, tmp_path) as url:
+        out, _ = await run(bin_folder, url, AGENT, "-q", "1 + 2?")
+    assert out.strip() == "It is 3."

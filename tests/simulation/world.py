@@ -180,7 +180,7 @@ class World:
             await stack.enter_async_context(requestor)
             llm = Client(requestor, ROUTES["a", TEXT_COMPLETION.name])
             profile = CONFIG.bound(AgentConfig)["a"]
-            service = AgentService(profile, AgentModel(requestor, llm, profile.calling, PROMPTS), (EchoTool(),), {})
+            service = AgentService(profile, AgentModel(requestor, llm, profile, PROMPTS), (EchoTool(),), {})
             await self._process_requests(process, stack, bus, {(ROUTES["a", AGENT.name],): service})
 
     async def _process_requests(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.flow.generated_turns import native_calling
-from tests.unit.test_react_parser import joined, said
+from tests.unit.test_react_parser import HOLD, joined, said
 from tg_flow.agent.core.native_calling import NativeReader
 from tg_flow.agent.parsing.events import Event, InvalidCall, ParsedCall
 from tg_flow.agent.parsing.react_parser import ReactParser
@@ -24,7 +24,7 @@ def record(piece: str | ToolCallDelta) -> TextCompletionResponse:
 
 
 def read(pieces: list[str | ToolCallDelta]) -> list[Event]:
-    reader, events = NativeReader(ReactParser(actions=False, hold=0), keeps_thinking=True), list[Event]()
+    reader, events = NativeReader(ReactParser(actions=False, hold=HOLD), keeps_thinking=True), list[Event]()
     for piece in pieces:
         events += reader.feed(record(piece))
     return joined(events + reader.end())

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from tests.flow.generated_turns import answering, calling, in_pieces
 from tg_flow.agent.parsing.events import Event, InvalidCall, MessageEnd, ParsedCall, TextDelta
 from tg_flow.agent.parsing.json_scanner import object_of
-from tg_flow.agent.parsing.react_parser import MAX_HELD_CHARACTERS, ReactParser
+from tg_flow.agent.parsing.react_parser import ReactParser
 
 DIALOGS = int(os.environ.get("TOKENGRID_DIALOGS", "500"))
 SPLITS = 3
+HOLD = 240
 
 
 def joined(events: Iterable[Event]) -> list[Event]:
@@ -31,7 +32,7 @@ def joined(events: Iterable[Event]) -> list[Event]:
     return whole
 
 
-def read(pieces: Iterable[str], *, actions: bool = True, hold: int = MAX_HELD_CHARACTERS) -> list[Event]:
+def read(pieces: Iterable[str], *, actions: bool = True, hold: int = HOLD) -> list[Event]:
     parser = ReactParser(actions=actions, hold=hold)
     events = [event for piece in pieces for event in parser.feed(piece)]
     return joined(events + parser.end())
@@ -74,12 +75,12 @@ CASES: list[tuple[str, list[Event]]] = [
     ("Thought: a\nThought: b", [TextDelta("thought", "a"), MessageEnd(), TextDelta("thought", "b")]),
     ("Thought: a\nObservation: b", [TextDelta("thought", "a\nObservation: b")]),
     (
-        "x" * MAX_HELD_CHARACTERS + "\nAction: now",
-        [TextDelta("thought", "x" * MAX_HELD_CHARACTERS), MessageEnd(), ParsedCall("now")],
+        "x" * HOLD + "\nAction: now",
+        [TextDelta("thought", "x" * HOLD), MessageEnd(), ParsedCall("now")],
     ),
     (
-        "x" * (MAX_HELD_CHARACTERS + 1) + "\nAction: now",
-        [TextDelta("answer", "x" * (MAX_HELD_CHARACTERS + 1)), MessageEnd(), ParsedCall("now")],
+        "x" * (HOLD + 1) + "\nAction: now",
+        [TextDelta("answer", "x" * (HOLD + 1)), MessageEnd(), ParsedCall("now")],
     ),
     ("", []),
     (" \n ", []),
@@ -124,11 +125,25 @@ def test_what_a_text_says(text: str, events: list[Event]) -> None:
         assert read([text[:cut], text[cut:]]) == events
 
 
-LONG = "y" * (MAX_HELD_CHARACTERS + 1)
+LONG = "y" * (HOLD + 1)
 
 
-@pytest.mark.parametrize("word", ["Thought:", "**Thought:**", "# Thought:", "**Thought**:", "```\nThought:"])
-@pytest.mark.parametrize("hold", [0, MAX_HELD_CHARACTERS])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "Thought:",
+        "**Thought:**",
+        "# Thought:",
+        "**Thought**:",
+        "```\nThought:",
+        "Final Answer:",
+        "**Final Answer:**",
+        "```\nFinal Answer:",
+        "Action: none\n",
+        "Action: None\nFinal Answer:",
+    ],
+)
+@pytest.mark.parametrize("hold", [0, HOLD])
 def test_what_has_been_taken_for_an_answer_stays_one(word: str, hold: int) -> None:
     text = f"{LONG}\n{word} a heading\nand the rest\n"
     for pieces in ([text], text):
@@ -140,9 +155,8 @@ def test_what_has_been_taken_for_an_answer_stays_one(word: str, hold: int) -> No
     ("text", "events"),
     [
         ("It is 5.", [FIVE]),
-        ("I see.\nFinal Answer: It is 5.", [TextDelta("answer", "I see."), MessageEnd(), FIVE]),
-        ("It is 5.\nFinal Answer:", [FIVE]),
-        ("It is 5.\nFinal Answer: \n\n", [FIVE]),
+        ("I see.\nFinal Answer: It is 5.", [TextDelta("answer", "I see.\nFinal Answer: It is 5.")]),
+        ("It is 5.\nFinal Answer:", [TextDelta("answer", "It is 5.\nFinal Answer:")]),
         ("Thought: I must  look.\nFinal Answer: It is 5.", [THINKING, MessageEnd(), FIVE]),
         ("A:\n```\nb\nFinal Answer: x\n```\n", [TextDelta("answer", "A:\n```\nb\nFinal Answer: x\n```\n")]),
         ("```\nFinal Answer: It is 5.\n```", [FIVE]),
@@ -183,7 +197,7 @@ def test_what_is_no_call(text: str, tool: str | None, words: str) -> None:
 
 
 def test_prose_leaves_at_once() -> None:
-    parser = ReactParser()
+    parser = ReactParser(hold=HOLD)
     assert parser.feed("Thought: I") == [TextDelta("thought", "I")]
     assert parser.feed(" think") == [TextDelta("thought", " think")]
     assert parser.feed(" so.") == [TextDelta("thought", " so.")]
@@ -201,7 +215,7 @@ def test_without_actions_they_are_prose() -> None:
 
 
 def test_a_call_outside_of_the_text_ends_the_thought() -> None:
-    parser = ReactParser(actions=False)
+    parser = ReactParser(actions=False, hold=HOLD)
     assert parser.feed("I look. Fin") == []
     assert parser.call_follows() == [TextDelta("thought", "I look. Fin"), MessageEnd()]
     assert parser.end() == []
@@ -218,7 +232,7 @@ ALPHABET = st.sampled_from(
 @settings(max_examples=600, deadline=None)
 @given(
     st.lists(ALPHABET, max_size=40), st.lists(st.integers(0, 200), max_size=12), st.booleans(),
-    st.sampled_from([0, 20, MAX_HELD_CHARACTERS]),
+    st.sampled_from([0, 20, HOLD]),
 )  # fmt: skip
 def test_every_split_gives_the_same_events(words: list[str], cuts: list[int], actions: bool, hold: int) -> None:
     text = "".join(words)
@@ -227,6 +241,19 @@ def test_every_split_gives_the_same_events(words: list[str], cuts: list[int], ac
     whole = read([text], actions=actions, hold=hold)
     assert read(pieces, actions=actions, hold=hold) == whole
     assert read(text, actions=actions, hold=hold) == whole
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(ALPHABET, max_size=40), st.lists(st.integers(0, 400), max_size=12), st.sampled_from([0, 20, HOLD]))
+def test_no_text_of_an_answer_disappears(words: list[str], cuts: list[int], hold: int) -> None:
+    """Whatever follows what is long enough to be an answer, only a call could end it."""
+    text = "y" * (hold + 1) + "".join(words)
+    places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
+    pieces = [text[start:end] for start, end in pairwise(places)]
+    assert read(pieces, actions=False, hold=hold) == [TextDelta("answer", text)]
+    events = read(pieces, hold=hold)
+    if not any(isinstance(event, ParsedCall | InvalidCall) for event in events):
+        assert events == [TextDelta("answer", text)]
 
 
 def said(events: list[Event]) -> list[tuple[str, str]]:

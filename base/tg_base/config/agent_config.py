@@ -39,6 +39,9 @@ class AgentConfig(ServiceConfig, frozen=True):
     """The flows whose agents a supervisor may call."""
     calling: Literal["auto", "native", "text"] = "auto"
     """How the model calls tools; auto = natively if its provider announces the feature."""
+    hold: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 240
+    """Characters of text without `Thought:` or `Final Answer:` that are held back: a call that follows makes them a
+    thought. More are sent as the answer, as they come; 0 = all are."""
     instructions: str = ""
     """Instructions to the model in addition to the pattern's own prompt."""
     limits: AgentLimits = AgentLimits()

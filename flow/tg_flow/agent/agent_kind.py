@@ -77,7 +77,7 @@ async def open_agent(
     config, agents = context.config, context.config.bound(AgentConfig)
     profile = agents[context.flow]
     thinks = context.flow if profile.model is None else _find_flow(config, context.flow, profile.model)
-    model = AgentModel(context.requestor, context.client(TEXT_COMPLETION.name, thinks), profile.calling, prompts)
+    model = AgentModel(context.requestor, context.client(TEXT_COMPLETION.name, thinks), profile, prompts)
     names = config.tools if profile.tools is None else profile.tools
     tools = await stack.enter_async_context(open_tools(context, names, findings))
     team = {flow: Member(agents[flow].description, context.client(AGENT.name, flow)) for flow in profile.agents}

@@ -1,8 +1,7 @@
 """Agent -> text completion: the agent's model, and how it calls tools."""
 
-from typing import Literal
-
 from tg_base.client import Client, Requestor
+from tg_base.config import AgentConfig
 from tg_flow.agent.core.calling import Calling
 from tg_flow.agent.core.native_calling import NativeCalling
 from tg_flow.agent.core.prompts import AgentPrompts
@@ -22,7 +21,8 @@ class AgentModel:
     Args:
         requestor: knows the announcements of the processors.
         llm: the client of its text completion.
-        calling: how the model calls tools; auto = natively if every processor of its queue announces the features.
+        profile: how it calls tools (auto = natively if every processor of its queue announces the features), and how
+            much of a text it holds back.
         prompts: replaced as a whole when the configuration is edited.
     """
 
@@ -30,21 +30,21 @@ class AgentModel:
         self,
         requestor: Requestor,
         llm: Client[TextCompletionRequest, TextCompletionResponse],
-        calling: Literal["auto", "native", "text"],
+        profile: AgentConfig,
         prompts: AgentPrompts,
     ) -> None:
         self.llm = llm
         self.prompts = prompts
-        self._calling = calling
+        self._profile = profile
         self._requestor = requestor
 
     async def calling(self) -> Calling:
         """How this model calls tools now."""
-        announced = await self._find_features()
-        native = announced >= NATIVE_FEATURES if self._calling == "auto" else self._calling == "native"
+        announced, wanted, hold = await self._find_features(), self._profile.calling, self._profile.hold
+        native = announced >= NATIVE_FEATURES if wanted == "auto" else wanted == "native"
         if native:
-            return NativeCalling(self.prompts, keeps_thinking="reasoning_turns" in announced)
-        return TextCalling(self.prompts, can_stop="stop" in announced)
+            return NativeCalling(self.prompts, keeps_thinking="reasoning_turns" in announced, hold=hold)
+        return TextCalling(self.prompts, can_stop="stop" in announced, hold=hold)
 
     async def _find_features(self) -> frozenset[str]:
         """The features that all of the model's processors announce; empty if none has announced itself."""

@@ -16,10 +16,12 @@ class NativeCalling(Calling):
     Args:
         prompts: the agents' prompts.
         keeps_thinking: whether every processor of the model takes back the thinking of earlier turns.
+        hold: how many characters of unstructured text are held back.
     """
 
-    def __init__(self, prompts: AgentPrompts, *, keeps_thinking: bool) -> None:
+    def __init__(self, prompts: AgentPrompts, *, keeps_thinking: bool, hold: int) -> None:
         self._prompts = prompts
+        self._hold = hold
         self._keeps_thinking = keeps_thinking
 
     @override
@@ -34,7 +36,7 @@ class NativeCalling(Calling):
 
     @override
     def reader(self, *, acts: bool) -> Reader:
-        return NativeReader(ReactParser(actions=False, hold=0), keeps_thinking=self._keeps_thinking)
+        return NativeReader(ReactParser(actions=False, hold=self._hold), keeps_thinking=self._keeps_thinking)
 
 
 def _messages(turn: Turn, number: int) -> list[Message]:

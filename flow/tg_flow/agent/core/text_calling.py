@@ -8,7 +8,7 @@ from typing_extensions import override
 from tg_flow.agent.core.calling import Calling, Goal, Reader
 from tg_flow.agent.core.prompts import AgentPrompts
 from tg_flow.agent.core.turn import Turn
-from tg_flow.agent.parsing import MAX_HELD_CHARACTERS, Event, ReactParser, ReasoningDelta
+from tg_flow.agent.parsing import Event, ReactParser, ReasoningDelta
 from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse, Tool
 
 STOP_STRINGS = ("\nObservation:",)
@@ -21,10 +21,12 @@ class TextCalling(Calling):
     Args:
         prompts: the agents' prompts.
         can_stop: whether the provider supports stop strings.
+        hold: how many characters of unstructured text are held back.
     """
 
-    def __init__(self, prompts: AgentPrompts, *, can_stop: bool) -> None:
+    def __init__(self, prompts: AgentPrompts, *, can_stop: bool, hold: int) -> None:
         self._prompts = prompts
+        self._hold = hold
         self._sampling = Sampling(stop=STOP_STRINGS) if can_stop else None
 
     @override
@@ -40,7 +42,7 @@ class TextCalling(Calling):
 
     @override
     def reader(self, *, acts: bool) -> Reader:
-        return TextReader(ReactParser(actions=acts, hold=MAX_HELD_CHARACTERS if acts else 0))
+        return TextReader(ReactParser(actions=acts, hold=self._hold))
 
 
 class TextReader(Reader):

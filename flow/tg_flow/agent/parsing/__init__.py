@@ -2,10 +2,9 @@
 
 from tg_flow.agent.parsing.events import Event, InvalidCall, Kind, MessageEnd, ParsedCall, ReasoningDelta, TextDelta
 from tg_flow.agent.parsing.json_scanner import object_of
-from tg_flow.agent.parsing.react_parser import MAX_HELD_CHARACTERS, ReactParser
+from tg_flow.agent.parsing.react_parser import ReactParser
 
 __all__ = [
-    "MAX_HELD_CHARACTERS",
     "Event",
     "InvalidCall",
     "Kind",

@@ -38,6 +38,11 @@ class ReactCall:
         self._fenced = False
         self._scanner = ObjectScanner()
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is called: models write `Action: none` then."""
+        return self._tool.casefold() in _NOTHING
+
     def read(self, text: str, start: int, *, final: bool) -> ReadCall | None:
         """The call, once it is complete. The text from `start` on, where the arguments begin, only grows."""
         if self._object is None:
@@ -98,8 +103,7 @@ class ReactCall:
         return None if not final and _MARK.startswith(text[at : at + 3]) else end
 
     def _make_call(self, arguments: str) -> ParsedCall | None:
-        # Models write `Action: none` where they call nothing.
-        return None if self._tool.casefold() in _NOTHING else ParsedCall(self._tool, arguments)
+        return None if self.empty else ParsedCall(self._tool, arguments)
 
     def _event(self, text: str) -> ParsedCall | InvalidCall | None:
         value = object_of(text)

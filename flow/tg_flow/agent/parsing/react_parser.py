@@ -8,8 +8,8 @@
 White space next to a marker belongs to the marker; every other character of the text arrives exactly once. What a model
 invents after its call (an observation, an answer) is dropped. Text that begins without a marker is held back until a
 marker follows (then it was a thought), it ends, or it is longer than `hold` (then it is the answer, streamed as it
-comes). Such a presumed answer stays one: a later `Thought:` in it is ordinary text. Only a call, or `Final Answer:`
-followed by text, ends and replaces it.
+comes). Such a presumed answer stays one: a later `Thought:`, `Final Answer:` or `Action: none` in it is ordinary text.
+Only a call ends it.
 
 A code fence around any of this (its first line begins with a marker) belongs to the structure, and so does its closing
 fence. Every other fence is ordinary text, and so is the content of a fence inside a presumed answer.
@@ -22,19 +22,16 @@ from tg_flow.agent.parsing.react_call import ReactCall, call_at
 from tg_flow.agent.parsing.react_fences import Fence, behind, fence_at, inside
 from tg_flow.agent.parsing.react_markers import UNDECIDED, Marker, Undecided, marker_at
 
-MAX_HELD_CHARACTERS = 240
-"""Characters of unstructured text that are held back, since they may be a thought or the answer."""
-
 
 class ReactParser:
     """Sans-I/O: takes text in pieces of any size; the events do not depend on how it is split.
 
     Args:
         actions: whether the text can hold calls. Otherwise only thoughts and the answer are told apart.
-        hold: how many characters of unstructured text are held back.
+        hold: how many characters of unstructured text are held back, since they may be a thought or the answer.
     """
 
-    def __init__(self, *, actions: bool = True, hold: int = MAX_HELD_CHARACTERS) -> None:
+    def __init__(self, *, hold: int, actions: bool = True) -> None:
         self._actions = actions
         self._hold = hold
         self._text = ""
@@ -56,8 +53,6 @@ class ReactParser:
         self._code = 0
         """Backticks of the open fence in ordinary text."""
         self._behind_fence = False
-        self._replaces = False
-        """Whether the next text is another answer that replaces the open one."""
 
     def feed(self, text: str) -> list[Event]:
         """Add text; return the events that are certain now."""
@@ -175,7 +170,7 @@ class ReactParser:
                 self._state, self._space = self._is_invented, ""
             case "thought" if self._kind != "answer":
                 self._switch("thought")
-            case "answer":
+            case "answer" if self._kind != "answer":
                 self._switch("answer")
                 self._listening = False
             case _:
@@ -189,8 +184,11 @@ class ReactParser:
             return False
         if isinstance(found, Undecided):
             return None
+        call, at = found
+        if call.empty and self._kind == "answer":
+            return False
         self._switch("thought")
-        self._call, self._at = found
+        self._call, self._at = call, at
         self._state = self._in_call
         return True
 
@@ -230,19 +228,16 @@ class ReactParser:
             if len(self._unsaid) <= self._hold:
                 return
             self._kind, text = "answer", ""
-        if self._replaces:
-            self._events.append(MessageEnd())
         text, self._unsaid = self._unsaid + text, ""
         self._events.append(TextDelta(self._kind, text))
-        self._open, self._replaces, self._behind_fence = True, False, False
+        self._open, self._behind_fence = True, False
 
     def _switch(self, kind: Kind) -> None:
         """End the current message and begin another one."""
         if self._unsaid:
             self._kind = "thought"
             self._emit("")
-        self._replaces = self._open and self._kind == kind == "answer"
-        if self._open and not self._replaces:
+        if self._open:
             self._events.append(MessageEnd())
             self._open = False
         if self._code:
