@@ -33,15 +33,18 @@ class AgentTrace(msgspec.Struct, frozen=True):
 
     @property
     def steps(self) -> tuple[AgentStep, ...]:
-        """The tool calls of the agent that was asked; another question can continue from them (`history`)."""
+        """The tool calls of the agent that was asked; another question can continue from them (`history`).
+
+        An answer before a call was withdrawn, and is the thought that led to it.
+        """
         steps: list[AgentStep] = []
         unseen: list[tuple[str | None, int]] = []
         thought: str | None = None
         for event in self.messages:
             if event.path:
                 continue
-            if isinstance(event, Thought):
-                thought = (thought or "") + event.content
+            if isinstance(event, Thought | Answer):
+                thought = event.content if thought is None else f"{thought}\n{event.content}"
             elif isinstance(event, Action):
                 unseen.append((event.call_id, len(steps)))
                 steps.append(AgentStep(thought, event.tool, _texts(event.arguments)))

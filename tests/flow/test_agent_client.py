@@ -272,6 +272,22 @@ async def test_an_answer_that_is_withdrawn() -> None:
     assert trace.answer == "It is 5."
 
 
+async def test_what_was_withdrawn_is_the_thought_of_the_call_after_it() -> None:
+    """The model goes on from a client's history as it does from the turns of its own dialog."""
+    dialog = (
+        AgentResponse("thought", "Hm.", True, message_id="0"),
+        AgentResponse("answer", "I must ", message_id="1"),
+        AgentResponse("answer", "add.", True, message_id="1"),
+        *DIALOG[2:5],
+        *DIALOG[-3:],
+    )
+    async with open_agent(ScriptedAgent(dialog)) as it, flow_of(it, "rest") as flow:
+        trace = await flow.agent("q")
+    assert [(step.thought, step.action, step.observation) for step in trace.steps] == [
+        ("Hm.\nI must add.", "sum", "5.0")
+    ]
+
+
 async def test_what_another_peer_adds_is_passed_over() -> None:
     frames = [
         '{"id":"ID","response":{"message_type":"explain","end_of_message":false,"end_of_dialog":false},"complete":false}',

@@ -23,7 +23,7 @@ from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_client import Action, Answer, Observation, SyncTgClient, TgClient, Thought
 from tg_gateway.app import Gateway
-from tg_schema import AGENT
+from tg_schema import AGENT, COMMON_FEATURES, ToolCallDelta
 from tg_schema.errors import ProtocolError
 
 ROUTE = Route("default", AGENT, TOPICS.request("default", AGENT.name), TOPICS.response("default", AGENT.name), False)
@@ -152,3 +152,23 @@ async def test_the_blocking_twin(tmp_path: Path) -> None:
 
     async with road(TurnsLlm(call("add", a=1), ("Final Answer: ", "1 + 1 ", "= 2")), tmp_path) as url:
         assert await asyncio.to_thread(work, url) == "1 + 1 = 2"
+
+
+@pytest.mark.parametrize("before", ["I must add.", "x" * 300])
+async def test_a_pipe_gets_the_answer_alone_of_a_model_that_first_says_what_it_will_do(
+    tmp_path: Path, before: str
+) -> None:
+    llm = TurnsLlm((before, ToolCallDelta(0, "c", "add", '{"a": 2}')), ("It is 3.",), features=COMMON_FEATURES)
+    async with road(llm, tmp_path) as url:
+        done = await ran("tg-invoke-agent", "q", "-u", url)
+    assert (done.code, done.out, done.err) == (0, "It is 3.\n", "")
+
+
+@pytest.mark.parametrize("before", ["I must add.", "x" * 300])
+async def test_a_dialog_goes_on_from_the_steps_of_its_trace_as_from_its_own_turns(tmp_path: Path, before: str) -> None:
+    llm = TurnsLlm((before, ToolCallDelta(0, "c", "add", '{"a": 2}')), ("It is 3.",), features=COMMON_FEATURES)
+    async with road(llm, tmp_path) as url, TgClient(url) as client:
+        trace = await client.flow().agent("q")
+        await client.flow().agent("q", history=trace.steps)
+    own, kept = (request.messages for request in llm.requests[1:])
+    assert [message.text for message in kept] == [message.text for message in own] == ["q", before, "3"]
