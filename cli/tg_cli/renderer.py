@@ -3,8 +3,6 @@
 from collections.abc import AsyncIterator
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
 from tg_cli.entry import notify
 from tg_schema import encode
 
@@ -50,8 +48,8 @@ class Counted(Protocol):
         """How the answer ended."""
 
 
-def record_line(record: msgspec.Struct) -> bytes:
-    """The record's JSON without unknown fields, as the gateway writes it."""
+def record_line(record: Any) -> bytes:
+    """The JSON of a record, a msgspec struct, without unknown fields, as the gateway writes it."""
     fields: list[tuple[str, Any]] = [(name, getattr(record, name)) for name in record.__struct_fields__]
     return encode({name: value for name, value in fields if value not in (None, ()) and (name, value) != ("index", 0)})
 

@@ -2,10 +2,18 @@
 
 from pathlib import Path
 
-from tests.fakes.turns_llm import TurnsLlm
+import pytest
+
+from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
 from tests.flow.agent_dialog import BASE, pipeline
 from tests.flow.agent_turns import call
+from tg_base.llm import LlmChunk
+from tg_flow.agent.core.plan_reader import PlanReader
+from tg_flow.agent.parsing import Event, ReactParser, TextDelta
 from tg_flow.agent.patterns.plan_then_execute import steps_of
+from tg_schema import COMMON_FEATURES, TextCompletionResponse
+from tg_schema.errors import ProtocolError
+from tg_schema.features import Feature
 
 ADD = """
 [tools.add]
@@ -47,6 +55,72 @@ async def test_a_plan_without_steps_is_the_question(tmp_path: Path) -> None:
         told = await it.tell("How much?", streaming=False)
     assert told.answer == "b"
     assert "How much?" in (llm.requests[1].prompt or "")
+
+
+LIST = "1. Add two\n2. Say it"
+PLANS: list[tuple[str, list[tuple[str, str]]]] = [
+    (LIST, [("answer", LIST)]),
+    (f"Thought: I plan.\nFinal Answer:\n{LIST}", [("thought", "I plan."), ("answer", LIST)]),
+    (f"I plan.\nFinal Answer:\n{LIST}", [("thought", "I plan."), ("answer", LIST)]),
+    (f"```\nThought: I plan.\nFinal Answer: {LIST}\n```", [("thought", "I plan."), ("answer", LIST)]),
+    (f"Thought: {LIST}", [("thought", LIST)]),
+    ('```json\n["Add two", "Say\\nit"]\n```', [("answer", LIST)]),
+    ('Here it is:\n```json\n{"steps": ["Add two", "Say it"]}\n```\nDone.', [("answer", f"Here it is:\n{LIST}\nDone.")]),
+    ('Final Answer: {"n": 2, "plan": [{"step": 1, "task": "Add two"}, {"goal": "Say it"}]}', [("answer", LIST)]),
+    (f"{LIST} with `say`", [("answer", f"{LIST} with `say`")]),
+    ('{"steps": [1, 2]}', [("answer", '{"steps": [1, 2]}')]),
+    ("[1] is a\n- list", [("answer", "[1] is a\n- list")]),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), PLANS)
+def test_a_plan_is_read_however_it_is_written_and_cut(text: str, told: list[tuple[str, str]]) -> None:
+    for cut in range(len(text)):
+        reader, events = PlanReader(ReactParser(actions=False, hold=240)), list[Event]()
+        for piece in (text[:cut], text[cut:]):
+            events += reader.feed(TextCompletionResponse(response=piece))
+        events += reader.end()
+        texts = [event for event in events if isinstance(event, TextDelta)]
+        kinds = dict.fromkeys(event.kind for event in texts)
+        assert [(kind, "".join(event.text for event in texts if event.kind == kind)) for kind in kinds] == told
+
+
+@pytest.mark.parametrize("plan", [text for text, _ in PLANS[:8]])
+async def test_the_steps_of_a_plan_are_carried_out_however_it_is_written(tmp_path: Path, plan: str) -> None:
+    llm = TurnsLlm((plan,), ("Final Answer: a",), ("Final Answer: b",), ("c",))
+    async with pipeline(llm, tmp_path) as it:
+        told = await it.tell(pattern="plan-then-execute")
+    assert told.answer == "c"
+    assert ["Add two" in (request.prompt or "") for request in llm.requests] == [False, True, True, True]
+    assert not any("Final Answer" in text or "```" in text for _, text in told.messages)
+
+
+@pytest.mark.parametrize(
+    ("said", "messages"),
+    [
+        (("Thought: I know it.\nFinal ", "Answer: It is 2."), [("thought", "I know it."), ("answer", "It is 2.")]),
+        (("```\nFinal Answer: It is 2.\n```",), [("answer", "It is 2.")]),
+        (("Thought: It is 2.",), [("thought", "It is 2."), ("answer", "It is 2.")]),
+        ((LlmChunk(reasoning="hm"), "It is 2."), [("thought", "hm"), ("answer", "It is 2.")]),
+        (('```json\n{"answer": 2}\n```',), [("answer", '```json\n{"answer": 2}\n```')]),
+    ],
+)
+@pytest.mark.parametrize("features", [TEXT_ONLY, COMMON_FEATURES])
+async def test_the_conclusion_is_read_like_any_answer(
+    tmp_path: Path, said: tuple[str | LlmChunk, ...], messages: list[tuple[str, str]], features: frozenset[Feature]
+) -> None:
+    """JSON is what was asked for."""
+    llm = TurnsLlm((LlmChunk(reasoning="so"), "1. a"), ("Final Answer: b",), said, features=features)
+    async with pipeline(llm, tmp_path) as it:
+        told = await it.tell(pattern="plan-then-execute")
+        assert told.messages == [("thought", "so"), ("thought", "1. a"), ("thought", "b"), *messages]
+        llm.requests.clear()
+        assert (await it.tell(pattern="plan-then-execute", streaming=False)).answer == messages[-1][1]
+
+
+async def test_a_conclusion_without_text_is_an_error(tmp_path: Path) -> None:
+    async with pipeline(TurnsLlm(("1. a",), ("Final Answer: b",), ("Final Answer: ",)), tmp_path) as it:
+        assert isinstance((await it.tell(pattern="plan-then-execute")).error, ProtocolError)
 
 
 def test_steps_as_models_write_them() -> None:

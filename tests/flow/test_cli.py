@@ -163,7 +163,7 @@ async def test_json_ends_with_the_error(opened: Opened, arguments: tuple[str, ..
 
 async def test_json_ends_with_the_error_in_mid_stream() -> None:
     busy = RateLimited("the provider is busy", retry_after=3.0)
-    async with open_gateway(instead=TurnsLlm(["so"] * 3 + [busy])) as opened:  # type: ignore[list-item]
+    async with open_gateway(instead=TurnsLlm(["so"] * 3 + [busy])) as opened:
         done = await ran(LLM, "", "x", "--json", "-u", opened.gateway.url)
     *records, last = map(json.loads, done.out.splitlines())
     assert "".join(record["response"] for record in records) == "sososo"

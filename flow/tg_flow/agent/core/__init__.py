@@ -2,9 +2,10 @@
 
 from tg_flow.agent.core.answer_text import AnswerText
 from tg_flow.agent.core.calling import Goal
-from tg_flow.agent.core.dialog import Dialog, stream_text
+from tg_flow.agent.core.dialog import Dialog
 from tg_flow.agent.core.loop import AgentLoop
 from tg_flow.agent.core.model import AgentModel
+from tg_flow.agent.core.plan_reader import PlanReader
 from tg_flow.agent.core.prompts import AgentPrompts
 from tg_flow.agent.core.tool import AgentTool, Piece, TokenUsage, ToolContext, ToolOptions, cut_note, declare
 from tg_flow.agent.core.toolbox import Toolbox, compile_schema
@@ -18,6 +19,7 @@ __all__ = [
     "Dialog",
     "Goal",
     "Piece",
+    "PlanReader",
     "TokenUsage",
     "ToolContext",
     "ToolOptions",
@@ -25,5 +27,4 @@ __all__ = [
     "compile_schema",
     "cut_note",
     "declare",
-    "stream_text",
 ]

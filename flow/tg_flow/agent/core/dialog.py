@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 import msgspec
 
@@ -15,7 +14,6 @@ from tg_flow.agent.core.tool import AgentTool
 from tg_flow.agent.core.toolbox import FIRST_STATE, Toolbox
 from tg_flow.agent.core.turn import Turn, state_after, turns_of
 from tg_flow.agent.core.usage import Usage
-from tg_flow.prompt import Rendered
 from tg_schema import AgentRequest, AgentResponse, TextCompletionRequest, TextCompletionResponse
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.errors import ContentFilter, Timeout, TooLarge
@@ -132,11 +130,3 @@ def _size(record: TextCompletionResponse) -> int:
     """Bytes of a record that are kept until the turn is over: its text and its calls."""
     calls = sum(len(call.arguments) + len(call.name or "") + len(call.id or "") + 1 for call in record.tool_calls)
     return len(record.response or "") + calls + PIECE_BYTES
-
-
-async def stream_text(dialog: Dialog, asked: Rendered) -> AsyncGenerator[str, None]:
-    """The text of the model's answer to a prompt, as it comes."""
-    async with aclosing(dialog.ask(TextCompletionRequest(asked.system, asked.prompt, streaming=True))) as records:
-        async for record in records:
-            if record.response:
-                yield record.response

@@ -5,15 +5,27 @@ from contextlib import aclosing
 
 import msgspec
 
-from tg_flow.agent.core.calling import Goal
+from tg_flow.agent.core.calling import Goal, Reader
 from tg_flow.agent.core.dialog import Dialog
 from tg_flow.agent.core.observation import Observation, make_observation
 from tg_flow.agent.core.open_turn import OpenCall, OpenTurn
+from tg_flow.agent.core.text_calling import TextReader
 from tg_flow.agent.core.tool import TokenUsage
 from tg_flow.agent.core.tool_calls import PreparedCall, run_concurrently
 from tg_flow.agent.core.turn import Turn
-from tg_flow.agent.parsing import Event, InvalidCall, Kind, MessageEnd, ParsedCall, ReasoningDelta, TextDelta, object_of
-from tg_schema import AgentResponse
+from tg_flow.agent.parsing import (
+    Event,
+    InvalidCall,
+    Kind,
+    MessageEnd,
+    ParsedCall,
+    ReactParser,
+    ReasoningDelta,
+    TextDelta,
+    object_of,
+)
+from tg_flow.prompt import Rendered
+from tg_schema import AgentResponse, TextCompletionRequest
 from tg_schema.errors import ProtocolError, TooLarge
 
 MAX_FAULTS = 2
@@ -75,11 +87,32 @@ class AgentLoop:
             if faults == MAX_FAULTS:
                 raise ProtocolError("the model makes no valid tool call; ask another model")
 
+    async def say(self, asked: Rendered, reads: type[TextReader] = TextReader) -> AsyncGenerator[AgentResponse, None]:
+        """The messages of one turn with a prompt of its own and without tools.
+
+        `answer` is all of its text if there is nothing but thoughts in it.
+
+        Raises:
+            TgError: the model failed, or a limit is reached.
+        """
+        turn, reader = OpenTurn(), reads(ReactParser(actions=False, hold=self._dialog.model.hold))
+        request = TextCompletionRequest(asked.system, asked.prompt, streaming=True)
+        async with aclosing(self._read(request, reader, turn)) as records:
+            async for record in records:
+                yield record
+        self.answer = turn.answer or turn.thought
+
     async def _ask(self, turn: OpenTurn) -> AsyncGenerator[AgentResponse, None]:
         calling = self._dialog.calling
         tools = tuple(tool.declaration for tool in self._dialog.tools.values())
         request = await calling.request(self._goal, self._turns, tools)
-        reader = calling.reader(acts=bool(tools))
+        async with aclosing(self._read(request, calling.reader(acts=bool(tools)), turn)) as records:
+            async for record in records:
+                yield record
+
+    async def _read(
+        self, request: TextCompletionRequest, reader: Reader, turn: OpenTurn
+    ) -> AsyncGenerator[AgentResponse, None]:
         async with aclosing(self._dialog.ask(request)) as answers:
             async for answer in answers:
                 for event in reader.feed(answer):

@@ -24,6 +24,9 @@ class AgentModel:
         profile: how it calls tools (auto = natively if every processor of its queue announces the features), and how
             much of a text it holds back.
         prompts: replaced as a whole when the configuration is edited.
+
+    Attributes:
+        hold: how many characters of unstructured text are held back.
     """
 
     def __init__(
@@ -35,16 +38,17 @@ class AgentModel:
     ) -> None:
         self.llm = llm
         self.prompts = prompts
-        self._profile = profile
+        self.hold = profile.hold
+        self._calling = profile.calling
         self._requestor = requestor
 
     async def calling(self) -> Calling:
         """How this model calls tools now."""
-        announced, wanted, hold = await self._find_features(), self._profile.calling, self._profile.hold
-        native = announced >= NATIVE_FEATURES if wanted == "auto" else wanted == "native"
+        announced = await self._find_features()
+        native = announced >= NATIVE_FEATURES if self._calling == "auto" else self._calling == "native"
         if native:
-            return NativeCalling(self.prompts, keeps_thinking="reasoning_turns" in announced, hold=hold)
-        return TextCalling(self.prompts, can_stop="stop" in announced, hold=hold)
+            return NativeCalling(self.prompts, keeps_thinking="reasoning_turns" in announced, hold=self.hold)
+        return TextCalling(self.prompts, can_stop="stop" in announced, hold=self.hold)
 
     async def _find_features(self) -> frozenset[str]:
         """The features that all of the model's processors announce; empty if none has announced itself."""

@@ -84,10 +84,14 @@ class OpenTurn:
         return not self.calls or any(call.fault is not None for call in self.calls)
 
     @property
+    def thought(self) -> str:
+        """All of its text."""
+        return "\n".join("".join(pieces) for _, pieces in self._sections)
+
+    @property
     def turn(self) -> Turn:
         """The finished turn."""
-        thought = "\n".join("".join(pieces) for _, pieces in self._sections)
         # A turn without a call had no answer either, or the dialog would have ended with it.
         fault = CUT if self.cut else NO_STEP
         results = tuple(call.result for call in self.calls)
-        return Turn(thought, results, None if self.calls else fault, self.thinking)
+        return Turn(self.thought, results, None if self.calls else fault, self.thinking)

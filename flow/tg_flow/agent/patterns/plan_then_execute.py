@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from tg_flow.agent.core import AgentLoop, Dialog, Goal, stream_text
+from tg_flow.agent.core import AgentLoop, Dialog, Goal, PlanReader
 from tg_schema import AgentResponse
 from tg_schema.errors import ProtocolError
 
@@ -19,20 +19,18 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
     tools = [
         {"name": tool.declaration.name, "description": tool.declaration.description} for tool in dialog.tools.values()
     ]
-    plan: list[str] = []
     rendered = await prompts.render(
         "agent-plan", question=goal.question, instructions=goal.instructions, tools=tools, most=MAX_STEPS
     )
-    async with aclosing(stream_text(dialog, rendered)) as texts:
-        async for text in texts:
-            plan.append(text)
-            for record in dialog.messages.add_text("thought", text):
-                yield record
+    planning = AgentLoop(dialog, goal, (), speaks="thought")
+    async with aclosing(planning.say(rendered, PlanReader)) as records:
+        async for record in records:
+            yield record
     for record in dialog.messages.close():
         yield record
     done: list[dict[str, str]] = []
     # A plan without a list is no plan: then the question is the only step.
-    for step in steps_of("".join(plan)) or [goal.question]:
+    for step in steps_of(planning.answer) or [goal.question]:
         question = await prompts.render("agent-step", step=step, question=goal.question, done=done)
         # Only the first step sees the history; each later one is told the results before it.
         earlier = () if done else dialog.earlier
@@ -43,17 +41,18 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
         for record in dialog.messages.close():
             yield record
         done.append({"step": step, "result": loop.answer})
-    answered = False
     rendered = await prompts.render(
         "agent-synthesis", question=goal.question, instructions=goal.instructions, done=done
     )
-    async with aclosing(stream_text(dialog, rendered)) as texts:
-        async for text in texts:
-            answered = True
-            for record in dialog.messages.add_text("answer", text):
-                yield record
-    if not answered:
+    concluding = AgentLoop(dialog, goal, ())
+    async with aclosing(concluding.say(rendered)) as records:
+        async for record in records:
+            yield record
+    if not concluding.answer.strip():
         raise ProtocolError("the model has given no answer; ask again")
+    if not dialog.messages.answering:
+        for record in dialog.messages.add_text("answer", concluding.answer):
+            yield record
     yield dialog.finish()
 
 
