@@ -67,6 +67,42 @@ async def test_a_missing_sdk_gets_the_command_that_installs_it(tmp_path: Path, m
         await open_provider("exotic", "small", {})
 
 
+THEIR_SDK = """
+from tg_base.llm import SdkProvider, SdkWire, UrlOptions
+
+class Bare(SdkProvider):
+    wire = SdkWire(client="their_client")
+
+    def body(self, request): ...
+    def decoder(self, request): ...
+
+class TheirOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    key_variables: tuple[str, ...] = ("THEIR_KEY",)
+
+class Named(Bare, SdkProvider[TheirOptions]):
+    pass
+"""
+
+
+@pytest.mark.parametrize(("name", "table"), [("Named", {}), ("Bare", {"key_variables": ["THEIR_KEY"]})])
+async def test_the_key_of_an_sdk_of_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, table: dict[str, Any]
+) -> None:
+    """Whichever name of the options its author took, or none."""
+    (tmp_path / "their_sdk.py").write_text(THEIR_SDK)
+    (tmp_path / "their_client.py").write_text("asked = []\nconnect = asked.append\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in ("their_sdk", "their_client"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    place, url = f"their_sdk:{name}", "http://127.0.0.1:9"
+    with pytest.raises(ProviderAuth, match="THEIR_KEY is not set"):
+        await open_provider(place, "small", {"base_url": url, **table})
+    monkeypatch.setenv("THEIR_KEY", "the-key")
+    await open_provider(place, "small", {"base_url": url, **table})
+    (endpoint,) = import_module("their_client").asked
+    assert (endpoint.base_url, endpoint.model, endpoint.key) == (url, "small", "the-key")
+
+
 async def test_a_class_of_somebody_else_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "their_provider.py").write_text(
         """

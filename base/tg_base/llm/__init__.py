@@ -22,16 +22,16 @@ from tg_base.llm.merged_streams import merge_streams
 from tg_base.llm.guard import check_numbers
 from tg_base.llm.object_schema import BadSchema, ObjectSchema, close_objects
 from tg_base.llm.operations import Detokenized, Embeddings, Scores
-from tg_base.llm.options import ModelOptions, ProviderOptions, RemoteOptions, UrlOptions
+from tg_base.llm.options import AddressOptions, ModelOptions, ProviderOptions, RemoteOptions, UrlOptions
 from tg_base.llm.routed_connection import EmbeddingCall, RouteCall, RoutedConnection
 from tg_base.llm.sdk_provider import SdkConnection, SdkProvider, SdkWire
 from tg_base.llm.service import LlmService
 
 __all__ = [
     "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW",
-    "AnswerText", "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport", "Counts", "Detokenized",
-    "EmbeddingCall", "Embeddings", "Endpoint", "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer", "JsonLines",
-    "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PassOn",
+    "AddressOptions", "AnswerText", "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport", "Counts",
+    "Detokenized", "EmbeddingCall", "Embeddings", "Endpoint", "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer",
+    "JsonLines", "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PassOn",
     "PreparedConnection", "ProviderOptions", "RemoteOptions", "RouteCall", "RoutedConnection", "Scores",
     "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UrlOptions", "UsageDeltas",
     "call_arguments", "check_numbers", "choose_key", "close_objects", "embedding_list", "event_chunks", "event_error",

@@ -67,8 +67,8 @@ class ModelOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw_
         )
 
 
-class UrlOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The address of the API: `base_url`, else the first of the variables that is set, else the default.
+class AddressOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The address of an API: `base_url`, else the first of the variables that is set, else the default.
 
     Attributes:
         base_url: the API's URL; None = by the next three.
@@ -99,7 +99,7 @@ class UrlOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_only=
         return Endpoint(self.url(), model)
 
     def key(self) -> Key:
-        """The key by these options and the environment; None = the SDK has other credentials.
+        """The key by these options and the environment; None = the SDK finds other credentials.
 
         Raises:
             TgError: there is no key; the message says what to do.
@@ -107,7 +107,7 @@ class UrlOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_only=
         return None
 
 
-class RemoteOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RemoteOptions(AddressOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The address of the API and its key: see `choose_key`.
 
     Attributes:
@@ -125,3 +125,7 @@ class RemoteOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only
     @override
     def key(self) -> Key:
         return choose_key(self.key_file, self.key_variable, self.key_variables, needed=self.key_needed)
+
+
+UrlOptions = RemoteOptions
+"""An older name."""

@@ -36,7 +36,7 @@ from tg_base.llm.keyed_connection import KeyedConnection, Lease
 from tg_base.llm.large_request import RequestParts, join_request
 from tg_base.llm.late_packages import late_packages
 from tg_base.llm.operations import Embeddings
-from tg_base.llm.options import UrlOptions
+from tg_base.llm.options import AddressOptions, ProviderOptions, RemoteOptions
 from tg_base.llm.prepared_request import PreparedRequest, prepare_request
 from tg_base.llm.routed_connection import EmbeddingCall
 from tg_base.llm.service import LlmService
@@ -56,7 +56,7 @@ MAX_CALL_TEXTS = 32
 """Texts of one call for vectors: its answer is read as a whole, and providers have limits of their own."""
 
 Answer = TypeVar("Answer")
-SdkOptions = TypeVar("SdkOptions", bound=UrlOptions, default=UrlOptions)
+SdkOptions = TypeVar("SdkOptions", bound=AddressOptions, default=RemoteOptions)
 
 
 class SdkConnection(Protocol):
@@ -96,10 +96,13 @@ class SdkWire(msgspec.Struct, frozen=True, kw_only=True):
 class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     """A provider with its own SDK and wire format. A subclass defines `wire`, `features`, `body` and `decoder`.
 
+    Without an argument its options are `RemoteOptions`; its own derive from them, or from `AddressOptions`.
+
     Attributes:
         usage_patience: seconds to wait for the usage of a finished answer.
     """
 
+    Options: ClassVar[type[ProviderOptions]] = RemoteOptions
     wire: ClassVar[SdkWire]
 
     def __init__(self, model: str, options: SdkOptions, connection: KeyedConnection[SdkConnection]) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Generic, Literal
 import msgspec
 from typing_extensions import TypeVar, override
 
-from tg_base.llm import EventDecoder, KeyedConnection, SdkConnection, SdkProvider, UrlOptions
+from tg_base.llm import AddressOptions, EventDecoder, KeyedConnection, SdkConnection, SdkProvider
 from tg_base.llm.anthropic.client import ClaudeCall
 from tg_base.llm.anthropic.request import (
     COUNTED_FIELDS,
@@ -20,7 +20,7 @@ from tg_base.llm.anthropic.thinking import Defaults
 from tg_schema import TextCompletionRequest
 
 
-class ClaudeOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ClaudeOptions(AddressOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The options of a provider of Claude.
 
     Attributes:

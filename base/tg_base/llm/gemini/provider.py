@@ -5,7 +5,7 @@ from typing import Annotated, Any, Generic, Literal
 import msgspec
 from typing_extensions import TypeVar, override
 
-from tg_base.llm import EventDecoder, KeyedConnection, RouteCall, SdkConnection, SdkProvider, UrlOptions
+from tg_base.llm import AddressOptions, EventDecoder, KeyedConnection, RouteCall, SdkConnection, SdkProvider
 from tg_base.llm.gemini.client import COUNT_ROUTE
 from tg_base.llm.gemini.request import FEATURES, Defaults, GenerateRequest, to_wire
 from tg_base.llm.gemini.stream import StreamDecoder, token_count
@@ -14,7 +14,7 @@ from tg_schema import TextCompletionRequest
 _encode = msgspec.json.Encoder().encode
 
 
-class GeminiOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class GeminiOptions(AddressOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The options of a provider of Gemini.
 
     Attributes:

@@ -73,7 +73,7 @@ class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
 
     @override
     def endpoint(self, model: str) -> Endpoint:
-        """As `UrlOptions.endpoint`; also raises BadRequest if there is no URL."""
+        """As `RemoteOptions.endpoint`; also raises BadRequest if there is no URL."""
         endpoint = super().endpoint(model)
         if endpoint.base_url is None:
             where = " or ".join(self.base_url_variables)
