@@ -20,8 +20,8 @@ MAX_WORKERS = 256
 @click.option(
     "--only",
     multiple=True,
-    type=click.Choice(PARTS),
-    help="Run this part only; may be repeated.",
+    metavar="PART",
+    help=f"Run this part only: {', '.join(PARTS)}, or a service of the configuration; may be repeated.",
 )
 @click.option("--bus", help="memory:// or pulsar://HOST:PORT. [default: as configured]")
 @click.option(
@@ -80,6 +80,8 @@ def serve(
     """
     if None not in (model, named_model):
         raise click.UsageError("MODEL and --model are the same; give one of them")
+    if config is None and (unknown := [part for part in only if part not in PARTS]):
+        raise click.UsageError(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     mlc.check()
     model = model or named_model
     options = {**mlc.options, **read_provider_options(base_url, option)}
@@ -90,7 +92,7 @@ def serve(
         raise click.UsageError("--additional-models stand beside a model: give its name as MODEL")
     order = ServeOptions(
         file=config,
-        parts=tuple(part for part in PARTS if not only or part in only),
+        only=only,
         bus=bus,
         host=host,
         port=port,

@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from tg_base.config import (
     Prepare,
     ServiceConfig,
     TextCompletionConfig,
+    advise,
     inspect_config,
     sound_part,
 )
@@ -34,12 +36,13 @@ from tg_base.server import (
     ServiceKind,
     Work,
     Workers,
+    find_kinds,
     serve_process,
 )
 from tg_base.telemetry import configure_log
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, Timeout, Unavailable
-from tg_serve.options import GATEWAY, LOOPBACK, ServeOptions
+from tg_serve.options import GATEWAY, LOOPBACK, PARTS, ServeOptions
 from tg_serve.served import describe_served
 
 if TYPE_CHECKING:
@@ -59,6 +62,7 @@ def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
         TgError: a part cannot run; the message says what to do.
     """
     set_up(order)
+    order = add_services(order)
     if order.workers is None:
         serve_process(_announce(order), ready)
         return
@@ -133,6 +137,7 @@ async def launch(
     Raises:
         TgError: a part cannot run; the message says what to do.
     """
+    order = add_services(order)
     async with AsyncExitStack() as stack:
         config_file = await stack.enter_async_context(_read_file(order))
         config = _configure(order, config_file.config)
@@ -181,6 +186,21 @@ async def _announce(order: ServeOptions, listener: SharedListener | None = None)
         config, url = await stack.enter_async_context(launch(order, listener, kinds))
         flows = tuple(config.bound(TextCompletionConfig))
         yield describe_served(_summarize(kinds, config), config.bus.url, url, order.workers, flows)
+
+
+def add_services(order: ServeOptions) -> ServeOptions:
+    """The options with the services of the file.
+
+    Raises:
+        BadRequest: a service of the file cannot be used, or there is no such part; the message says what to do.
+    """
+    if order.file is not None:
+        order = replace(order, services={**order.services, **find_kinds(order.file, PARTS)})
+    parts = (*order.services, GATEWAY)
+    for part in order.only:
+        if part not in parts:
+            raise BadRequest(f'there is no part "{part}"; {advise(part, parts)}')
+    return order
 
 
 def _load_kinds(order: ServeOptions) -> dict[str, ServiceKind]:
@@ -282,6 +302,7 @@ async def _gateway(
 
 async def _check(order: ServeOptions, findings: Findings) -> str:
     with findings.collect():
+        order = add_services(order)
         tables = _list_tables(order)
         default = ConfigWatcher(services=tables).config
         read = default if order.file is None else inspect_config(order.file, findings, tables, _overrides(order).flows)

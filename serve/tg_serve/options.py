@@ -24,8 +24,8 @@ class ServeOptions:
 
     Attributes:
         file: the configuration; None = the built-in one.
-        parts: the parts that this process runs.
-        services: the services that a flow may bind, as `SERVICES`.
+        only: the parts that this process runs; none = all.
+        services: the services that a flow may bind, as `SERVICES`; the file may add some.
         mounts: further doors of the gateway: places of tables of mounts, as "module:NAME".
         options: the provider's options for `model`.
         host: the address on which gateway and metrics listen.
@@ -40,7 +40,7 @@ class ServeOptions:
     """
 
     file: Path | None = None
-    parts: tuple[str, ...] = PARTS
+    only: tuple[str, ...] = ()
     services: Mapping[str, str] = field(default_factory=lambda: SERVICES)
     mounts: tuple[str, ...] = ()
     bus: str | None = None
@@ -59,6 +59,11 @@ class ServeOptions:
     workers: int | None = None
     log_form: LogForm = "auto"
     log_level: LogLevel = "info"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that this process runs."""
+        return tuple(part for part in (*self.services, GATEWAY) if not self.only or part in self.only)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tg_base.server import Opened, ServeContext
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import Unavailable
 from tg_serve.launcher import launch
-from tg_serve.options import GATEWAY, SERVICES, ServeOptions
+from tg_serve.options import SERVICES, ServeOptions
 
 GRACE = 5.0
 HERE = "tests.flow.test_leaving_process"
@@ -69,7 +69,7 @@ class EndlessKind(EchoKind):
 async def test_all_services_of_a_process_have_one_grace_together(tmp_path: Path) -> None:
     file = tmp_path / "tg.toml"
     file.write_text(FILE)
-    options = ServeOptions(file=file, services=WITH_ECHO, parts=(*WITH_ECHO, GATEWAY), drain=GRACE)
+    options = ServeOptions(file=file, services=WITH_ECHO, drain=GRACE)
     time, begun, ends = asyncio.get_running_loop().time, asyncio.Semaphore(0), list[float]()
 
     async def read(client: Client[Any, Any], request: object) -> None:

@@ -1,10 +1,11 @@
 """A service of one's own: one file and a row, through configuration, check, start, bus, and the gateway's doors."""
 
+import asyncio
 import re
 import sys
-from asyncio.subprocess import PIPE, create_subprocess_exec
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import aiohttp
 import pytest
 
 from tests.fakes.echo_service import ECHO, EchoConfig, EchoKind, EchoRequest
+from tests.flow.command import ran, started
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
@@ -19,8 +21,8 @@ from tg_base.server import ServeContext
 from tg_client import TgClient
 from tg_schema import TgError, decode
 from tg_schema.errors import BadRequest
-from tg_serve.launcher import inspect, launch
-from tg_serve.options import GATEWAY, SERVICES, ServeOptions
+from tg_serve.launcher import add_services, inspect, launch
+from tg_serve.options import SERVICES, ServeOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-service.md"
 CODE = Path(__file__).parents[1] / "fakes" / "echo_service.py"
@@ -37,7 +39,7 @@ echo = { greeting = "Hello!" }
 def order(folder: Path, text: str = FILE) -> ServeOptions:
     file = folder / "tg.toml"
     file.write_text(text)
-    return ServeOptions(file=file, services=WITH_ECHO, parts=(*WITH_ECHO, GATEWAY))
+    return ServeOptions(file=file, services=WITH_ECHO)
 
 
 @asynccontextmanager
@@ -143,14 +145,93 @@ def test_the_page_shows_this_code() -> None:
     assert block("echo_service.py") == CODE.read_text("utf-8")
 
 
-async def test_the_page_does_what_it_says(tmp_path: Path) -> None:
-    for name in ("echo_service.py", "echo.toml", "ask_echo.py"):
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the files of the page, on the path, and a model that shouts."""
+    for name in ("echo_service.py", "digest_service.py", "echo.toml", "ask_echo.py"):
         (tmp_path / name).write_text(block(name), "utf-8")
-    command, said = re.findall(r"```console\n\$ (.*)\n(.*)\n```", PAGE.read_text("utf-8"))[0]
-    program = await create_subprocess_exec(sys.executable, command.split()[1], cwd=tmp_path, stdout=PIPE, stderr=PIPE)
-    shown, failed = await program.communicate()
-    assert (program.returncode, failed.decode()) == (0, "")
-    assert shown.decode().strip() == said
+    (tmp_path / "shouting.py").write_text(SHOUTING)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for name in ("echo_service", "digest_service", "shouting"):
+        sys.modules.pop(name, None)
+
+
+SHOUTING = """
+from tg_base.llm import LlmChunk, LlmService
+
+class Shouting(LlmService):
+    async def generate_content(self, request):
+        return LlmChunk(request.turns[-1].text.upper(), finish_reason="stop")
+"""
+DIGESTING = """[gateway]
+port = 0
+[services]
+digest = "digest_service:DigestKind"
+[models.m]
+provider = "shouting:Shouting"
+[flows.default]
+text-completion = { model = "m" }
+digest = {}
+"""
+
+
+async def test_tg_serve_runs_it_as_the_page_says(page: Path) -> None:
+    """Unmodified, in a process of its own."""
+    path = str(page)
+    (serving, ready), (asking, said) = re.findall(r"```console\n\$ (.*)\n(.*)\n```", PAGE.read_text("utf-8"))
+    assert serving == "PYTHONPATH=. tg-serve --config echo.toml"
+    async with started("tg-serve", "--config", f"{path}/echo.toml", PYTHONPATH=path) as process:
+        assert process.stdout is not None
+        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+        assert re.fullmatch(re.escape(ready).replace(re.escape("..."), ".*"), line.strip())
+        url = line.split()[1]
+        done = await ran(sys.executable, f"{path}/{asking.split()[1]}", TOKENGRID_URL=url, PYTHONPATH=path)
+    assert (done.code, done.out.strip(), done.err) == (0, said, "")
+
+
+async def test_a_service_of_the_page_asks_another_one(page: Path) -> None:
+    file = page / "digest.toml"
+    file.write_text(DIGESTING)
+    async with launch(ServeOptions(file=file)) as (_, url), TgClient(str(url)) as client:
+        spec = import_module("digest_service").DIGEST
+        async with client.flow("default").records(spec, EchoRequest("a b", streaming=True)) as records:
+            assert "".join([record.text or "" async for record in records]) == "A B"
+    file.write_text(DIGESTING.replace('text-completion = { model = "m" }\n', ""))
+    _, findings = await inspect(ServeOptions(file=file))
+    assert findings == [f'{file}, line 8: flow "default" has no text-completion to digest with; add it']
+
+
+async def test_a_part_of_it_alone(page: Path) -> None:
+    order = ServeOptions(file=page / "echo.toml", only=("echo",), bus="pulsar://127.0.0.1:9")
+    assert add_services(order).parts == ("echo",)
+    with pytest.raises(BadRequest, match=r'there is no part "ehco"; did you mean "echo"\?'):
+        add_services(ServeOptions(file=page / "echo.toml", only=("ehco",)))
+
+
+@pytest.mark.parametrize(
+    ("services", "words"),
+    [
+        ('echo = "echo_servic:EchoKind"', "cannot be imported: the module echo_servic is missing; install it"),
+        ('echo = "broken:Kind"', "cannot be imported: the log says why"),
+        ('echo = "echo_service:EchoKinds"', 'is no "module:Class" of a subclass of tg_base.server.ServiceKind'),
+        ('echo = "echo_service"', 'is no "module:Class"'),
+        ('ecco = "echo_service:EchoKind"', 'the service of echo_service:EchoKind is called "echo"; give it that name'),
+        ('agent = "echo_service:EchoKind"', "agent is a part of ours; give the service another name"),
+        ("echo = 3", "services.echo must be text, not a whole number"),
+    ],
+)
+async def test_a_wrong_line_is_named_by_a_check_and_by_a_start(page: Path, services: str, words: str) -> None:
+    (page / "broken.py").write_text("1 / 0\n")
+    file = page / "tg.toml"
+    file.write_text(f"[gateway]\nport = 0\n[services]\n{services}\n[flows.default]\n")
+    _, findings = await inspect(ServeOptions(file=file))
+    assert findings[0].startswith(f"{file}, line 4: ")
+    assert words in findings[0]
+    with pytest.raises(TgError) as refused:
+        async with launch(ServeOptions(file=file)):
+            pass
+    assert refused.value.message == findings[0]
 
 
 def test_the_tables_that_the_page_names_are_there() -> None:

@@ -11,7 +11,7 @@ from tg_base.config.model import (
 from tg_base.config.option_reader import read_options
 from tg_base.config.overrides import CliOverrides
 from tg_base.config.prompt_config import PromptConfig
-from tg_base.config.reader import inspect_config, read_config
+from tg_base.config.reader import inspect_config, read_config, read_services
 from tg_base.config.rules import sound_part
 from tg_base.config.services import SERVICES
 from tg_base.config.table_reader import TableReader
@@ -26,5 +26,5 @@ __all__ = [
     "SERVICES", "AgentConfig", "AgentLimits", "ApiKey", "BusConfig", "CliOverrides", "Config", "ConfigWatcher",
     "Findings", "FirstFinding", "GatewayConfig", "Keys", "LmiConfig", "Prepare", "PromptConfig", "ServiceConfig",
     "TableReader", "TextCompletionConfig", "ToolConfig", "ToolKindName", "advise", "inspect_config",
-    "read_config", "read_options", "read_table", "read_text", "sound_part",
+    "read_config", "read_options", "read_services", "read_table", "read_text", "sound_part",
 ]  # fmt: skip

@@ -241,6 +241,8 @@ class Config(Section, frozen=True):
     bus: BusConfig = BusConfig()
     gateway: GatewayConfig = GatewayConfig()
     models: Followed[dict[str, ModelConfig]] = {}
+    services: dict[str, str] = {}
+    """Further services that flows may bind, by name: their kinds, as "module:Class"."""
     flows: dict[str, dict[str, ServiceConfig]] = {}
     prompts: Followed[PromptsConfig] = PromptsConfig()
     tools: dict[str, ToolConfig] = {}

@@ -49,6 +49,19 @@ def parse_config(text: str, file: Path, services: Services = SERVICES, completed
     return config
 
 
+def read_services(file: Path) -> Config:
+    """The table `[services]` of a file, and nothing else: what its flows may bind is not known before.
+
+    What is wrong in the table is left out: reading the whole file tells it.
+
+    Raises:
+        BadRequest: it cannot be read, or is not TOML.
+    """
+    text = read_text(file)
+    services = TableReader().read(parse_toml(text, file).get("services", {}), dict[str, str])
+    return Config(services=services or {}, source=Source(file, places_of(text.replace("\r\n", "\n"))))
+
+
 def inspect_config(
     file: Path, findings: Findings, services: Services, completed: tuple[str, ...] = ()
 ) -> Config | None:
