@@ -21,7 +21,6 @@ from tg_base.config import (
     Prepare,
     ServiceConfig,
     TextCompletionConfig,
-    advise,
     inspect_config,
     sound_part,
 )
@@ -36,13 +35,13 @@ from tg_base.server import (
     ServiceKind,
     Work,
     Workers,
-    find_kinds,
+    add_kinds,
     serve_process,
 )
 from tg_base.telemetry import configure_log
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, Timeout, Unavailable
-from tg_serve.options import GATEWAY, LOOPBACK, PARTS, ServeOptions
+from tg_serve.options import GATEWAY, LOOPBACK, ServeOptions
 from tg_serve.served import describe_served
 
 if TYPE_CHECKING:
@@ -189,28 +188,13 @@ async def _announce(order: ServeOptions, listener: SharedListener | None = None)
 
 
 def add_services(order: ServeOptions) -> ServeOptions:
-    """The options with the services of the file.
-
-    Raises:
-        BadRequest: a service of the file cannot be used, or there is no such part; the message says what to do.
-    """
-    if order.file is not None:
-        order = replace(order, services={**order.services, **find_kinds(order.file, PARTS)})
-    parts = (*order.services, GATEWAY)
-    for part in order.only:
-        if part not in parts:
-            raise BadRequest(f'there is no part "{part}"; {advise(part, parts)}')
-    return order
+    """The options with the services of the file. Raises as `add_kinds`."""
+    return replace(order, services=add_kinds(order.services, order.file, GATEWAY, order.only))
 
 
 def _load_kinds(order: ServeOptions) -> dict[str, ServiceKind]:
     """The kinds of service that this process runs, by name."""
-    return {name: _load_kind(place) for name, place in order.services.items() if name in order.parts}
-
-
-def _load_kind(place: str) -> ServiceKind:
-    kind: type[ServiceKind] = _import(place)
-    return kind()
+    return {name: _import(place)() for name, place in order.services.items() if name in order.parts}
 
 
 def _import(place: str) -> Any:
@@ -222,7 +206,7 @@ def _import(place: str) -> Any:
 def _list_tables(order: ServeOptions) -> tuple[type[ServiceConfig], ...]:
     """The services that flows may bind. Ours need no import of their implementation: a gateway runs no model."""
     ours = {table.spec.name: table for table in SERVICES if table.spec is not None}
-    return tuple(ours.get(name) or _load_kind(place).table for name, place in order.services.items())
+    return tuple(ours.get(name) or _import(place).table for name, place in order.services.items())
 
 
 def _read_file(order: ServeOptions) -> ConfigWatcher:

@@ -6,7 +6,7 @@ A `ServiceKind` describes a service, so that a process can run it from the confi
 """
 
 from tg_base.server.host import Host
-from tg_base.server.own_kinds import find_kinds
+from tg_base.server.own_kinds import add_kinds
 from tg_base.server.process import ProcessEvents, serve_process
 from tg_base.server.processor import Processor
 from tg_base.server.readiness import Readiness
@@ -30,6 +30,6 @@ __all__ = [
     "Unreadable",
     "Work",
     "Workers",
-    "find_kinds",
+    "add_kinds",
     "serve_process",
 ]

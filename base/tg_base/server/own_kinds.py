@@ -1,35 +1,41 @@
 """[services] of the configuration -> kinds of service that a process can run beside ours."""
 
-from collections.abc import Collection
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 
 import structlog
 
-from tg_base.config import Config, read_services
+from tg_base.config import Config, advise, read_services
 from tg_base.runtime import translate_defects
 from tg_base.server.service_kind import ServiceKind
-from tg_schema.errors import Internal
+from tg_schema.errors import BadRequest, Internal
 
 log = structlog.get_logger()
 
 
-def find_kinds(file: Path, taken: Collection[str]) -> dict[str, str]:
-    """The places of the kinds that a file names, by the names of their services; each has been imported.
+def add_kinds(services: Mapping[str, str], file: Path | None, gateway: str, only: Iterable[str]) -> dict[str, str]:
+    """The places of the kinds of services and of those that a file adds; each of the latter has been imported.
 
     Args:
-        file: the configuration.
-        taken: names that a service cannot have.
+        services: places by the services' names; the file cannot replace one.
+        file: the configuration; None = the built-in one.
+        gateway: the name of the part that is no service.
+        only: the parts that were asked for.
 
     Raises:
-        BadRequest: one cannot be used; the message has its line, and what to do.
+        BadRequest: a service of the file cannot be used, or there is no such part; the message says what to do.
     """
-    config = read_services(file)
+    config = Config() if file is None else read_services(file)
     for name, place in config.services.items():
-        if name in taken:
+        if name == gateway or services.get(name, place) != place:
             raise config.fault(f"{name} is a part of ours; give the service another name", "services", name)
         _check(config, name, place)
-    return config.services
+    parts = (*services, *config.services, gateway)
+    for part in only:
+        if part not in parts:
+            raise BadRequest(f'there is no part "{part}"; {advise(part, parts)}')
+    return {**services, **config.services}
 
 
 def _check(config: Config, name: str, place: str) -> None:
