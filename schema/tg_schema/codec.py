@@ -118,10 +118,13 @@ def is_too_deep(text: bytes | str, limit: int = MAX_DEPTH) -> bool:
         return False
     # Also accepts a part of another text, msgspec's Raw.
     data = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
-    if not has_more_of(_BRACKETS, data, limit):
-        return False
+    return has_more_of(_BRACKETS, data, limit) and depth_of(data) > limit
+
+
+def depth_of(data: bytes) -> int:
+    """How deep lists and objects are nested."""
     # Escapes go first, so that each quote that is left begins or ends a string. `""` may then be a string, or stand
     # between two: without it, what follows is as much within a string as before.
     quoted = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _OTHERS).replace(b'""', b"")
     steps = b"".join(quoted.split(b'"')[::2]).translate(_STEPS)
-    return max(accumulate(memoryview(steps).cast("b")), default=0) > limit
+    return max(accumulate(memoryview(steps).cast("b")), default=0)

@@ -4,24 +4,27 @@ import pytest
 
 from tg_base.llm import LlmChunk
 from tg_base.llm.answer_form import AnswerForm
+from tg_base.runtime import WorkerPool
 from tg_schema import TextCompletionRequest, TgError
 from tg_schema.errors import BadRequest, ProtocolError, SchemaViolation
 
 PERSON = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
 ASKED = TextCompletionRequest(prompt="p", schema=PERSON)
+CHECKERS = WorkerPool()
+"""Of which no process is started."""
 JSON = TextCompletionRequest(prompt="p", response_format="json")
 
 
 async def checked(request: TextCompletionRequest, text: str) -> str:
-    form = await AnswerForm.of(request)
+    form = await AnswerForm.of(request, CHECKERS)
     assert form is not None
     (answer,) = await form.check_answer((LlmChunk(text),), streamed=False)
     return answer.text
 
 
 async def test_any_text_will_do_where_nothing_was_asked_for() -> None:
-    assert await AnswerForm.of(TextCompletionRequest(prompt="p")) is None
-    assert await AnswerForm.of(TextCompletionRequest(prompt="p", response_format="text")) is None
+    assert await AnswerForm.of(TextCompletionRequest(prompt="p"), CHECKERS) is None
+    assert await AnswerForm.of(TextCompletionRequest(prompt="p", response_format="text"), CHECKERS) is None
 
 
 @pytest.mark.parametrize("text", ['{"name": "Ann"}', ' \n{"name":"Ann","n":1}\n'])
@@ -70,7 +73,7 @@ async def test_what_is_json_but_no_object_is_told(text: str) -> None:
 )
 async def test_a_schema_that_is_none_is_a_bad_request(schema: dict[str, object]) -> None:
     with pytest.raises(BadRequest, match="schema"):
-        await AnswerForm.of(TextCompletionRequest(prompt="p", schema=schema))
+        await AnswerForm.of(TextCompletionRequest(prompt="p", schema=schema), CHECKERS)
 
 
 def test_the_error_travels_as_itself() -> None:

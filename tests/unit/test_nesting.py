@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tg_base.llm import ObjectSchema
+from tg_base.runtime import WorkerPool
 from tg_schema import TextCompletionRequest, decode
 from tg_schema.codec import MAX_DEPTH, decode_json, encode_request, is_too_deep
 from tg_schema.errors import BadRequest
@@ -58,9 +59,11 @@ def test_what_can_be_sent_can_be_read() -> None:
         decode(TextCompletionRequest, data[:-1] + b',"unknown":' + b"[" * 600 + b"]" * 600 + b"}")
 
 
-def test_a_deep_answer_ends_no_process() -> None:
+async def test_a_deep_answer_ends_no_process() -> None:
     anything = ObjectSchema({"$defs": {"n": {"items": {"$ref": "#/$defs/n"}}}, "$ref": "#/$defs/n"})
-    assert anything.fault(decode_json("[" * MAX_DEPTH + "]" * MAX_DEPTH)) is None
+    checkers = WorkerPool()
+    assert await anything.fault(decode_json("[" * MAX_DEPTH + "]" * MAX_DEPTH), checkers) is None
+    await checkers.aclose()
     with pytest.raises(RecursionError):
         decode_json("[" * 20_000 + "]" * 20_000)
 

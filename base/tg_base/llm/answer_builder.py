@@ -11,6 +11,7 @@ from tg_base.llm.core import LlmChunk, join_chunks
 from tg_base.llm.ranking import Ranking
 from tg_base.llm.request_plan import GenerationPlan
 from tg_base.llm.single_call import SingleCall
+from tg_base.runtime import WorkerPool
 from tg_base.telemetry import find_token_counter
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.answer_collector import AnswerCollector
@@ -23,7 +24,11 @@ PassRecordOn = Callable[[TextCompletionResponse], bool]
 
 
 async def answer_request(
-    request: TextCompletionRequest, plan: GenerationPlan, begin: Callable[[], Awaitable[Begun]], model: str
+    request: TextCompletionRequest,
+    plan: GenerationPlan,
+    begin: Callable[[], Awaitable[Begun]],
+    model: str,
+    checkers: WorkerPool,
 ) -> AsyncGenerator[TextCompletionResponse, PassRecordOn | None]:
     """All records of an answer. A function sent to the generator gets those that come while the next is awaited.
 
@@ -32,13 +37,14 @@ async def answer_request(
         plan: how the provider is asked for it.
         begin: sends the plan's requests; returns their chunks, merged if there are several requests.
         model: the model's name in the metrics.
+        checkers: checks what may take long against schemas.
 
     Raises:
         TgError: as the stream does; SchemaViolation as `AnswerBuilder.last_records`.
     """
     # Most requests have none of these fields, and so need no form.
     asks_form = request.response_format or request.schema is not None or request.tools
-    answer = AnswerBuilder(request, plan, await AnswerForm.of(request) if asks_form else None)
+    answer = AnswerBuilder(request, plan, await AnswerForm.of(request, checkers) if asks_form else None)
     totals, streaming, several, edit = answer.totals, request.streaming, plan.generated > 1, answer.edit
     keep = answer.keep
     plain = streaming and not several and edit is None and keep is None

@@ -6,6 +6,7 @@ breaks its schema.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +14,7 @@ import msgspec
 
 from tg_base.llm.core import LlmChunk
 from tg_base.llm.object_schema import BadSchema, ObjectSchema
+from tg_base.runtime import MAX_QUICK_BYTES, WorkerPool
 from tg_schema import TextCompletionRequest, ToolCallDelta
 from tg_schema.codec import decode_json
 from tg_schema.conversation import whole_calls
@@ -26,32 +28,35 @@ class AnswerForm:
     """The format required of each answer; made by `of`.
 
     Args:
+        checkers: checks what may take long.
         json: whether the text must be JSON.
         schema: what its value must satisfy; None = be an object.
         tools: by the name of a strict tool, what the arguments of its calls must satisfy.
     """
 
     def __init__(
-        self, *, json: bool, schema: ObjectSchema | None = None, tools: Mapping[str, ObjectSchema] | None = None
+        self, checkers: WorkerPool, *, json: bool, schema: ObjectSchema | None, tools: Mapping[str, ObjectSchema]
     ) -> None:
+        self._checkers = checkers
         self._json = json
         self._schema = schema
-        self._tools = tools or {}
+        self._tools = tools
 
     @classmethod
-    async def of(cls, request: TextCompletionRequest) -> "AnswerForm | None":
+    async def of(cls, request: TextCompletionRequest, checkers: WorkerPool) -> "AnswerForm | None":
         """The format that a request asks for; None = any text and any calls.
 
         Raises:
-            BadRequest: `schema`, or that of a strict tool, is not a JSON schema, or refers to another document.
+            BadRequest: `schema`, or that of a strict tool, is not a JSON schema, refers to another document, or means
+                too much work.
         """
         json = request.response_format == "json" or request.schema is not None
         strict = [tool for tool in request.tools if tool.strict]
         if not json and not strict:
             return None
-        schema = None if request.schema is None else await _compiled("schema", request.schema)
-        tools = {tool.name: await _compiled(f"tools: {tool.name}", tool.parameters) for tool in strict}
-        return cls(json=json, schema=schema, tools=tools)
+        schema = None if request.schema is None else await _compiled("schema", request.schema, checkers)
+        tools = {tool.name: await _compiled(f"tools: {tool.name}", tool.parameters, checkers) for tool in strict}
+        return cls(checkers, json=json, schema=schema, tools=tools)
 
     async def check_answer(self, answer: Sequence[LlmChunk], *, streamed: bool) -> Sequence[LlmChunk]:
         """Check a finished answer.
@@ -67,17 +72,15 @@ class AnswerForm:
             SchemaViolation: it contains no JSON, or breaks the schema, or is no object if there is none; or a call
                 breaks the schema of its tool; or it is `streamed` and has other text around its JSON. The message
                 names the rule.
+            BadRequest: to check it takes too much work.
         """
-        return await asyncio.to_thread(self._check_answer, answer, streamed)
-
-    def _check_answer(self, answer: Sequence[LlmChunk], streamed: bool) -> Sequence[LlmChunk]:
         calls = whole_calls(call for chunk in answer for call in chunk.tool_calls)
         for call in calls:
-            self._check_call(call)
+            await self._check_call(call)
         if calls or not self._json:
             return answer
         written = "".join(chunk.text for chunk in answer)
-        text = self._check_text(written)
+        text = await self._check_text(written)
         if text == written:
             return answer
         if streamed:
@@ -88,25 +91,22 @@ class AnswerForm:
             msgspec.structs.replace(last, text=text),
         )
 
-    def _check_text(self, text: str) -> str:
+    async def _check_text(self, text: str) -> str:
         """The JSON in a text: all of it, or the inside of its code fence."""
-        try:
-            value: Any = decode_json(text)
-        except _UNREADABLE:
-            text, value = _inside(text)
+        text, value = _read(text) if len(text) <= MAX_QUICK_BYTES else await asyncio.to_thread(_read, text)
         if self._schema is None and not isinstance(value, dict):
             raise SchemaViolation("the model's answer is no JSON object; ask again, or send a schema of what it is")
-        fault = self._schema.fault(value) if self._schema is not None else None
+        fault = await self._schema.fault(value, self._checkers) if self._schema is not None else None
         if fault is not None:
             raise SchemaViolation(f"the model's answer does not satisfy the request's schema: {fault}; ask again")
         return text
 
-    def _check_call(self, call: ToolCallDelta) -> None:
+    async def _check_call(self, call: ToolCallDelta) -> None:
         schema = self._tools.get(call.name or "")
         if schema is None:
             return
         try:
-            fault = schema.fault(decode_json(call.arguments or "{}"))
+            fault = await schema.fault(decode_json(call.arguments or "{}"), self._checkers)
         except _UNREADABLE:
             fault = "they are not valid JSON"
         if fault is not None:
@@ -115,14 +115,15 @@ class AnswerForm:
             )
 
 
-async def _compiled(place: str, schema: dict[str, Any]) -> ObjectSchema:
+async def _compiled(place: str, schema: dict[str, Any], checkers: WorkerPool) -> ObjectSchema:
     try:
-        # In a thread: compiling a large schema would block the loop, and with it all other streams.
-        return await asyncio.to_thread(_compile, msgspec.json.encode(schema))
+        compiled = _compile(msgspec.json.encode(schema))
+        await compiled.check(checkers)
     except BadSchema as bad:
         raise BadRequest(f"{place}: {bad.message}") from None
     except (RecursionError, UnicodeEncodeError):
         raise BadRequest(f"{place}: it is nested too deep, or has a text that is not Unicode") from None
+    return compiled
 
 
 def strip_fence(text: str) -> str:
@@ -137,7 +138,10 @@ def strip_fence(text: str) -> str:
     return body.partition(_FENCE)[0].strip()
 
 
-def _inside(text: str) -> tuple[str, Any]:
+def _read(text: str) -> tuple[str, Any]:
+    """The JSON in a text, and its value."""
+    with suppress(*_UNREADABLE):
+        return text, decode_json(text)
     inside = strip_fence(text)
     try:
         return inside, decode_json(inside)

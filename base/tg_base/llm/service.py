@@ -85,6 +85,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         self.native_features = self.find_native_features(options)
         self.features = self.find_features(options)
         self._workers = WorkerPool()
+        self._checkers = WorkerPool()
 
     @classmethod
     def find_capacity(cls, options: AnyOptions) -> int:
@@ -225,7 +226,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             request = self.check(request)
             plan = GenerationPlan.of(request, self.native_features)
         # Return that generator: through one of our own each chunk would pass both.
-        return answer_request(request, plan, partial(self._start, plan), self.model)
+        return answer_request(request, plan, partial(self._start, plan), self.model, self._checkers)
 
     async def _operate(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         unchecked = request.operation in CHECKED_OPERATIONS and not isinstance(request, PreparedRequest)
@@ -240,6 +241,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
     async def aclose(self) -> None:
         """As `Service.aclose`; call it where you override it."""
         await self._workers.aclose()
+        await self._checkers.aclose()
 
     def check(self, request: TextCompletionRequest) -> TextCompletionRequest:
         """The request, with its model.

@@ -16,10 +16,11 @@ from tg_base.runtime.tasks import report, running
 from tg_base.runtime.turns import Steps, finish, take_turns
 from tg_base.runtime.worker_main import Unpicklable, ask_caller
 from tg_base.runtime.worker_pool import WorkerPool
+from tg_base.runtime.worker_process import WorkerEnded
 
 __all__ = [
     "MAX_QUICK_BYTES", "MAX_READ_HERE_OBJECTS", "MAX_WAITING_CONNECTIONS", "POLL_SECONDS", "Alarm", "Entered",
-    "FewItems", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher", "WorkerPool", "ask_caller",
-    "explain_no_listening", "finish", "is_costly", "open_listening_sockets", "report", "running",
+    "FewItems", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher", "WorkerEnded", "WorkerPool",
+    "ask_caller", "explain_no_listening", "finish", "is_costly", "open_listening_sockets", "report", "running",
     "start_daemon_thread", "take_turns", "translate_defects",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from tg_schema.errors import Internal, Timeout, Unavailable
 Result = TypeVar("Result")
 
 CALL_SECONDS: Final = 60.0
-"""Seconds that one call may take, the start of its process included; then the process is ended."""
+"""Seconds that one call may take, if its caller does not say otherwise; then the process is ended."""
 TURN_SECONDS: Final = 60.0
 """Seconds that a call may wait for a process to be free."""
 IDLE_SECONDS: Final = 300.0
@@ -35,7 +35,13 @@ class WorkerPool:
         self._retiring: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def call(self, function: Callable[..., Result], *arguments: Any, answer: Answer = _answer_nothing) -> Result:
+    async def call(
+        self,
+        function: Callable[..., Result],
+        *arguments: Any,
+        answer: Answer = _answer_nothing,
+        seconds: float = CALL_SECONDS,
+    ) -> Result:
         """Call a function of an importable module in another process, and return its result.
 
         A cancelled caller leaves at once; its call runs to its end, and the result is dropped.
@@ -44,22 +50,24 @@ class WorkerPool:
             function: called there. What it logs is logged here.
             arguments: picklable.
             answer: answers what the function asks with `ask_caller`.
+            seconds: that the call may take, the start of its process included.
 
         Raises:
             TgError: of the function.
             Unpicklable: see there.
-            Unavailable: its process ended or cannot be started, none was free within `TURN_SECONDS`, or this is closed.
-            Timeout: it took more than `CALL_SECONDS`.
+            WorkerEnded: its process ended.
+            Unavailable: no process can be started, none was free within `TURN_SECONDS`, or this is closed.
+            Timeout: it took more than `seconds`.
         """
         try:
             async with asyncio.timeout(TURN_SECONDS):
                 await self._turns.acquire()
         except TimeoutError:
-            raise Unavailable("too many large requests wait to be read; ask again", retry_after=1.0) from None
+            raise Unavailable("too many requests wait for a worker process; ask again", retry_after=1.0) from None
         if self._closed:
             self._turns.release()
             raise Unavailable(ENDED)
-        task = asyncio.create_task(self._call(function, arguments, answer))
+        task = asyncio.create_task(self._call(function, arguments, answer, seconds))
         self._tasks.add(task)
         task.add_done_callback(self._end_call)
         result: Result = await asyncio.shield(task)
@@ -76,11 +84,13 @@ class WorkerPool:
             self._retiring.cancel()
         await self._retire()
 
-    async def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...], answer: Answer) -> Any:
+    async def _call(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], answer: Answer, seconds: float
+    ) -> Any:
         if self._retiring is not None:
             self._retiring.cancel()
         try:
-            async with asyncio.timeout(CALL_SECONDS):
+            async with asyncio.timeout(seconds):
                 worker = await self._take()
                 try:
                     return await worker.call(function, arguments, answer)
@@ -90,7 +100,7 @@ class WorkerPool:
                     else:
                         self._free.append(worker)
         except TimeoutError:
-            raise Timeout("a large request took too long to be read; send a smaller one") from None
+            raise Timeout("a request took a worker process too long; send a smaller one") from None
         finally:
             self._retiring = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire_idle)
 

@@ -21,10 +21,14 @@ log = structlog.get_logger()
 STEP_BYTES: Final = 256 * 1024
 """Bytes that are written to a worker before the event loop has its turn."""
 _PROGRAM: Final = "from tg_base.runtime.worker_main import main; main()"
-ENDED: Final = "a process that works on large requests has ended; ask again"
+ENDED: Final = "a worker process has ended; ask again"
 
 Answer = Callable[[Any], Awaitable[Any]]
 """Answers what a function asks with `ask_caller`; raises TgError."""
+
+
+class WorkerEnded(Unavailable):
+    """The process of a call ended before the call did, for instance because it had no memory left."""
 
 
 class WorkerProcess:
@@ -52,7 +56,7 @@ class WorkerProcess:
         try:
             process = await asyncio.create_subprocess_exec(*arguments, stdin=PIPE, stdout=PIPE, start_new_session=True)
         except OSError as error:
-            raise Unavailable(f"no process for large requests can be started: {type(error).__name__}") from None
+            raise Unavailable(f"no worker process can be started: {type(error).__name__}") from None
         worker = cls(process)
         await worker._send(write_pickle(sys.path))
         return worker
@@ -67,7 +71,7 @@ class WorkerProcess:
 
         Raises:
             TgError: of the function.
-            Unavailable: the process has ended.
+            WorkerEnded: the process has ended.
             Unpicklable: see there.
         """
         message = write_pickle((function, arguments))
@@ -103,7 +107,7 @@ class WorkerProcess:
                 pipe.write(data[start : start + STEP_BYTES])
                 await pipe.drain()
         except (OSError, RuntimeError):
-            raise Unavailable(ENDED) from None
+            raise WorkerEnded(ENDED) from None
 
     async def _hear(self) -> Reply:
         reply: Reply = pickle.loads(await self._receive())  # noqa: S301 - as above
@@ -121,5 +125,5 @@ class WorkerProcess:
                     raise EOFError
                 message += part
         except (OSError, EOFError):
-            raise Unavailable(ENDED) from None
+            raise WorkerEnded(ENDED) from None
         return message

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from tg_base.client import Client
 from tg_base.config import AgentConfig
+from tg_base.runtime import WorkerPool
 from tg_base.server import Service
 from tg_flow.agent.core import AgentModel, AgentTool, AnswerText, Dialog, Goal, Toolbox
 from tg_flow.agent.patterns import plan_then_execute, react, supervisor
@@ -54,7 +55,8 @@ class AgentService(Service[AgentRequest, AgentResponse]):
         self.model = model
         self._profile = profile
         self._tools = tools
-        self._toolbox = Toolbox(tools)
+        self._checkers = WorkerPool()
+        self._toolbox = Toolbox(tools, self._checkers)
         self._team = team
 
     @override
@@ -72,6 +74,10 @@ class AgentService(Service[AgentRequest, AgentResponse]):
             async for record in records:
                 yield record
 
+    @override
+    async def aclose(self) -> None:
+        await self._checkers.aclose()
+
     def _pattern(self, request: AgentRequest) -> Reasoning:
         name = request.pattern or self._profile.pattern
         pattern = next((reason for known, reason in PATTERNS.items() if known == name), None)
@@ -85,7 +91,7 @@ class AgentService(Service[AgentRequest, AgentResponse]):
         seconds = self._profile.limits.seconds
         team = [SubAgent(flow, one.description, one.client, request, seconds) for flow, one in self._team.items()]
         # For each request: a sub-agent is asked with its groups and its user.
-        return Toolbox((*self._tools, *team))
+        return Toolbox((*self._tools, *team), self._checkers)
 
 
 def _question(request: AgentRequest) -> str:

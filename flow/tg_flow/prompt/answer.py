@@ -5,11 +5,12 @@ from typing import Any
 import msgspec
 
 from tg_base.llm import ObjectSchema, strip_fence
+from tg_base.runtime import WorkerPool
 from tg_schema.codec import decode_json
 from tg_schema.errors import SchemaViolation
 
 
-def json_object(text: str, schema: ObjectSchema | None, finish_reason: str | None) -> str:
+async def json_object(text: str, schema: ObjectSchema | None, finish_reason: str | None, checkers: WorkerPool) -> str:
     """The one object of a json template, as compact JSON text.
 
     Raises:
@@ -17,11 +18,11 @@ def json_object(text: str, schema: ObjectSchema | None, finish_reason: str | Non
     """
     what = "the model's answer"
     value = _parse(strip_fence(text), what, finish_reason)
-    _check(value, schema, what)
+    await _check(value, schema, what, checkers)
     return _encode(value)
 
 
-def json_lines(text: str, schema: ObjectSchema | None, finish_reason: str | None) -> str:
+async def json_lines(text: str, schema: ObjectSchema | None, finish_reason: str | None, checkers: WorkerPool) -> str:
     """The objects of a jsonl template, as the JSON text of a list. A model may also write them as one list.
 
     Empty lines are skipped, and nothing else.
@@ -42,7 +43,7 @@ def json_lines(text: str, schema: ObjectSchema | None, finish_reason: str | None
     for what, value in found:
         if not isinstance(value, dict):
             raise SchemaViolation(f"{what} is not a JSON object; ask again, or change the template")
-        _check(value, schema, what)
+        await _check(value, schema, what, checkers)
     return _encode([value for _, value in found])
 
 
@@ -58,7 +59,7 @@ def _parse(text: str, what: str, finish_reason: str | None) -> Any:
         raise SchemaViolation(f"{what} is not valid JSON{cut}; ask again, or change the template") from None
 
 
-def _check(value: Any, schema: ObjectSchema | None, what: str) -> None:
-    fault = schema.fault(value) if schema is not None else None
+async def _check(value: Any, schema: ObjectSchema | None, what: str, checkers: WorkerPool) -> None:
+    fault = await schema.fault(value, checkers) if schema is not None else None
     if fault is not None:
         raise SchemaViolation(f"{what} does not satisfy the template's schema: {fault}")

@@ -1,6 +1,6 @@
 """PromptRequest -> rendered template -> text completion -> PromptResponses."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from time import monotonic
 from typing import Literal
 
@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from tg_base.client import Client
 from tg_base.llm import ObjectSchema
+from tg_base.runtime import WorkerPool
 from tg_base.server import Service
 from tg_flow.prompt.answer import json_lines, json_object
 from tg_flow.prompt.prompt_template import PromptTemplate, Rendered
@@ -19,7 +20,7 @@ from tg_schema import PROMPT, PromptRequest, PromptResponse, TextCompletionReque
 DEFAULT_DEADLINE_SECONDS = 1800.0
 """Seconds of the model's silence. The requestor gives up earlier, and that stops the model."""
 
-_Read = Callable[[str, ObjectSchema | None, str | None], str]
+_Read = Callable[[str, ObjectSchema | None, str | None, WorkerPool], Awaitable[str]]
 _READERS: dict[Literal["json", "jsonl"], _Read] = {"json": json_object, "jsonl": json_lines}
 
 
@@ -47,6 +48,11 @@ class PromptService(Service[PromptRequest, PromptResponse]):
         self.templates = templates
         self._llm = llm
         self._rendering = Rendering(time)
+        self._checkers = WorkerPool()
+
+    @override
+    async def aclose(self) -> None:
+        await self._checkers.aclose()
 
     @override
     async def on_request(self, request: PromptRequest) -> AsyncGenerator[PromptResponse, None]:
@@ -54,7 +60,9 @@ class PromptService(Service[PromptRequest, PromptResponse]):
         rendered = await self._rendering.render(template, variables_of(request.terms))
         if template.response_type != "text":
             answer = await self._llm.call(_completion(template, rendered), timeout=DEFAULT_DEADLINE_SECONDS)
-            yield _object(template, answer, _READERS[template.response_type])
+            read = _READERS[template.response_type]
+            found = await read(answer.response or "", template.check_answer, answer.finish_reason, self._checkers)
+            yield _object(found, answer)
         elif not request.streaming:
             yield _text(await self._llm.call(_completion(template, rendered), timeout=DEFAULT_DEADLINE_SECONDS))
         else:
@@ -87,9 +95,9 @@ def _text(answer: TextCompletionResponse) -> PromptResponse:
     )
 
 
-def _object(template: PromptTemplate, answer: TextCompletionResponse, read: _Read) -> PromptResponse:
+def _object(found: str, answer: TextCompletionResponse) -> PromptResponse:
     return PromptResponse(
-        object=read(answer.response or "", template.check_answer, answer.finish_reason),
+        object=found,
         end_of_stream=True,
         in_token=answer.in_token,
         out_token=answer.out_token,

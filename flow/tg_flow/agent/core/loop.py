@@ -149,7 +149,7 @@ class AgentLoop:
     def _call(self, event: ParsedCall | InvalidCall, turn: OpenTurn) -> list[AgentResponse]:
         """The action's record; a call without a tool's name has none."""
         message = self._messages.next_id()
-        call = OpenCall(message, event, self._fault(event))
+        call = OpenCall(message, event)
         turn.calls.append(call)
         if not call.tool:
             return []
@@ -165,18 +165,19 @@ class AgentLoop:
             )
         ]
 
-    def _fault(self, event: ParsedCall | InvalidCall) -> str | None:
+    async def _fault(self, event: ParsedCall | InvalidCall) -> str | None:
         """Why a call cannot be made; None = it can."""
         if isinstance(event, InvalidCall):
             return event.fault
         tools = self._dialog.tools
         if event.tool not in tools:
             return f'there is no tool "{event.tool[:100]}" now; there are: {", ".join(tools) or "none"}'
-        wrong = self._dialog.toolbox.fault(event.tool, object_of(event.arguments) or {})
+        wrong = await self._dialog.toolbox.fault(event.tool, object_of(event.arguments) or {})
         return None if wrong is None else f"the arguments do not fit the tool's schema: {wrong}"
 
     async def _observe(self, calls: list[OpenCall]) -> AsyncGenerator[AgentResponse, None]:
         for call in calls:
+            call.fault = await self._fault(call.event)
             if call.fault is not None:
                 call.pieces.append(f"error: {call.fault}")
                 if call.tool:

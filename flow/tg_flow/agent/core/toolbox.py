@@ -5,6 +5,7 @@ from typing import Any
 
 from tg_base.config import ToolConfig
 from tg_base.llm import BadSchema, ObjectSchema
+from tg_base.runtime import WorkerPool
 from tg_flow.agent.core.tool import AgentTool
 from tg_schema.agent import ALL_GROUPS, DEFAULT_GROUP
 from tg_schema.errors import BadRequest
@@ -15,11 +16,16 @@ FIRST_STATE = "undefined"
 class Toolbox:
     """Tools by name, with their compiled schemas.
 
+    Args:
+        tools: each has a name of its own.
+        checkers: checks arguments where that may take long.
+
     Raises:
         BadRequest: two have the same name, or a schema is wrong.
     """
 
-    def __init__(self, tools: Iterable[AgentTool] = ()) -> None:
+    def __init__(self, tools: Iterable[AgentTool], checkers: WorkerPool) -> None:
+        self._checkers = checkers
         self._tools: dict[str, AgentTool] = {}
         self._schemas: dict[str, ObjectSchema] = {}
         for tool in tools:
@@ -39,9 +45,12 @@ class Toolbox:
         wanted = frozenset((DEFAULT_GROUP,) if groups is None else groups)
         return {name: tool for name, tool in self._tools.items() if _in_reach(tool.table, wanted, state)}
 
-    def fault(self, name: str, arguments: dict[str, Any]) -> str | None:
+    async def fault(self, name: str, arguments: dict[str, Any]) -> str | None:
         """What is wrong with the arguments, as a sentence for the model; None = nothing."""
-        return self._schemas[name].fault(arguments)
+        try:
+            return await self._schemas[name].fault(arguments, self._checkers)
+        except BadSchema as bad:
+            return bad.message
 
 
 def _in_reach(table: ToolConfig, groups: frozenset[str], state: str) -> bool:
@@ -53,7 +62,7 @@ def _in_reach(table: ToolConfig, groups: frozenset[str], state: str) -> bool:
 def compile_schema(tool: AgentTool) -> ObjectSchema:
     """Compile the schema of a tool's arguments. Raises BadRequest with the place of an error in it."""
     try:
-        return ObjectSchema(tool.declaration.parameters)
+        return ObjectSchema(tool.declaration.parameters, trusted=True)
     except BadSchema as bad:
         sentence = f'the arguments of the tool "{tool.declaration.name}": {bad.message}'
         raise BadRequest(sentence).at("arguments", *bad.path) from None

@@ -1,0 +1,89 @@
+"""Small expressions, templates and texts that mean much work."""
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import Final, Literal, NamedTuple
+
+GUARDED: Final = frozenset({"tg_base.pools.duration._PART"})
+"""Expressions that see a text only after another one has matched all of it."""
+_SEARCHING: Final = frozenset({"search", "sub", "split", "findall", "finditer"})
+
+
+class Use(NamedTuple):
+    """An expression, and how it is used: at each place of a text, or at its beginning alone."""
+
+    pattern: "re.Pattern[str] | re.Pattern[bytes]"
+    way: Literal["search", "match"]
+
+
+_ATOMS: Final = ("a", "[ab]", ".", r"\w", "(?:a|ab)", "(?:a|a)", r"\d", "[^b]")
+
+
+def make_patterns(random: Random, size: int) -> Iterator[str]:
+    """Regular expressions in the syntax that Python, ECMAScript and Rust share."""
+    yield from (
+        "(a+)+$",
+        "(?:a|a)*b",
+        "(?:a*)*b",
+        "(?:x+x+)+y",
+        ".*.*.*.*b",
+        f"a{{0,{50 * size}}}b",
+        f".*a.{{{10 * size}}}",
+    )
+    yield "(?:" * size + "a" + "{0,9}){0,9}" * size
+    yield "(?:a|b|ab)*c" * size
+    yield "|".join("a" * at + "b" for at in range(size))
+    for _ in range(size // 2):
+        pattern = random.choice(_ATOMS)
+        for _ in range(random.randrange(1, 6)):
+            repeat = random.choice(("*", "+", "?", f"{{{random.randrange(3)},{random.randrange(3, 99)}}}"))
+            pattern = (
+                f"(?:{pattern}{random.choice(_ATOMS)}){repeat}" if random.random() < 0.7 else f"{pattern}|(?:{pattern})"
+            )
+        yield f"^{pattern}$"
+
+
+def make_templates(size: int) -> Iterator[str]:
+    """Jinja templates; `values` is a list and `text` a text."""
+    loops = "".join("{% for x in values %}" for _ in range(size)) + "x" + "{% endfor %}" * size
+    # Only their own author's models get chat templates, so their memory has no bound but that of their time.
+    doublings = min(size, 20)
+    yield loops
+    yield loops.replace("values", "range(10000)")
+    yield "{{ " + "(" * size + "values" + "|list)" * size + " }}"
+    yield "{% set x = text %}" + "{% set x = x ~ x %}" * doublings + "{{ x }}"
+    yield "{% set x = text %}" + "{% set x = x + x %}" * doublings + "{{ x }}"
+    yield "{% set x = 9 %}" + "{% set x = x * x %}" * size + "{{ x }}"
+    yield "{{ 9" + " ** 9" * size + " }}"
+    yield "{{ text|replace('', text)|replace('', text)|replace('', text) }}"
+    yield "{{ range(99999999999)|list }}"
+    yield "{{ text * 999999999 }}"
+    yield "{{ values|sort|unique|join(text)|upper|title|wordcount }}" * size
+    yield "{{ " + "-" * 100 * size + "1 }}"
+    yield "{{ " + "[" * 100 * size + "]" * 100 * size + " }}"
+
+
+def attack(pattern: "re.Pattern[str] | re.Pattern[bytes]", length: int) -> Iterator[str]:
+    """Texts at which a pattern may look again and again: its own beginning, and one character of it many times."""
+    source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    literal = re.sub(r"[\\^$.*+?{}()\[\]|]", "", source)
+    for character in sorted({*literal, *" \t\n0aA-.,:;{\"'[(`"}):
+        for start in ("", "- ", literal[:3]):
+            yield start + character * length + "\x00"
+
+
+def own_patterns() -> Iterator[tuple[str, Use]]:
+    """Every expression that a module of ours has compiled, as its module uses it."""
+    for package in ("tg_schema", "tg_base", "tg_flow", "tg_gateway"):
+        (folder,) = import_module(package).__path__
+        for file in sorted(Path(folder).rglob("*.py")):
+            source = file.read_text("utf-8")
+            if "re.compile(" in source:
+                name = ".".join((package, *file.relative_to(folder).with_suffix("").parts))
+                for word, value in vars(import_module(name)).items():
+                    if isinstance(value, re.Pattern) and f"{name}.{word}" not in GUARDED:
+                        used = re.search(rf"\b{word}\.(\w+)", source)
+                        yield f"{name}.{word}", Use(value, "search" if used and used[1] in _SEARCHING else "match")
