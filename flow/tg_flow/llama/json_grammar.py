@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tg_flow.llama.parameter_types import follow
 from tg_flow.llama.schema_keywords import (
     ANNOTATIONS,
     KINDS,
@@ -37,6 +38,9 @@ MAX_TOTAL_REPETITIONS = 20_000
 
 MAX_SCHEMA_CHARACTERS = 200_000
 """Characters of a schema."""
+
+MAX_PATTERNS = 8
+"""Patterns and formats that one text must match: the work of finding such a text doubles with each."""
 
 _ANY: dict[str, Any] = {
     "anyOf": [
@@ -83,6 +87,9 @@ def json_grammar(schema: dict[str, Any]) -> str:
 def json_rule(schema: dict[str, Any]) -> str:
     """The body of a rule of the schema's values, as a part of a grammar. Raises as `json_grammar`."""
     _Check().run(schema)
+    count = _PatternCount(schema)
+    if any(count.of(inner) > MAX_PATTERNS for inner in _every(schema)):
+        raise BadRequest(f"schema: a text may have to match {MAX_PATTERNS} patterns and formats; join them into fewer")
     text = json.dumps(
         _simplified(schema) | {"x-guidance": _FORM, "x-numbers": _NUMBERS}, ensure_ascii=False, separators=(",", ":")
     )
@@ -137,6 +144,31 @@ class _Check:
         self._repetitions += most or least
         if self._repetitions > MAX_TOTAL_REPETITIONS:
             raise BadRequest(f"schema: its lengths may be {MAX_TOTAL_REPETITIONS} altogether")
+
+
+class _PatternCount:
+    """How many patterns and formats the text of a sub-schema has to match."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        # By identity, and 0 at first: what a schema that leads to itself adds is counted once.
+        self._known: dict[int, int] = {}
+
+    def of(self, schema: object) -> int:
+        if not isinstance(schema, dict):
+            return 0
+        if id(schema) not in self._known:
+            self._known[id(schema)] = 0
+            own = len(schema.keys() & {"pattern", "format"})
+            all_of, *others = (list(map(self.of, _listed(schema, word))) for word in ("allOf", "anyOf", "oneOf"))
+            referred = self.of(follow(schema["$ref"], self._root)) if "$ref" in schema else 0
+            self._known[id(schema)] = own + sum(all_of) + sum(max(other, default=0) for other in others) + referred
+        return self._known[id(schema)]
+
+
+def _listed(schema: dict[str, Any], word: str) -> list[Any]:
+    value = schema.get(word)
+    return value if isinstance(value, list) else []
 
 
 def _check_type(value: object) -> None:

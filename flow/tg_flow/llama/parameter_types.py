@@ -64,7 +64,7 @@ class ParameterTypes:
         for each in several[:MAX_SCHEMAS] if isinstance(several, list) else ():
             types &= self._find(each, depth)
         if "$ref" in schema:
-            types &= self._find(_follow(schema["$ref"], self._root), depth)
+            types &= self._find(follow(schema["$ref"], self._root), depth)
         return types or _ALL
 
     def _any(self, schemas: list[Any], depth: int) -> frozenset[str]:
@@ -84,7 +84,7 @@ def _named(schema: dict[str, Any]) -> frozenset[str]:
     return types or _ALL
 
 
-def _follow(reference: object, root: Mapping[str, Any]) -> Any:
+def follow(reference: object, root: Mapping[str, Any]) -> Any:
     """What a reference within `root` points to; True if that is nothing."""
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return True

@@ -54,7 +54,7 @@ class _Interrupted(BaseException):
 
 
 _FAILURES = (
-    *(TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError),
+    *(TemplateError, SyntaxError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError),
     *(RecursionError, MemoryError),
 )
 """The exceptions of a failing template."""

@@ -10,7 +10,7 @@ from tg_schema.errors import ProtocolError
 
 MAX_STEPS = 8
 
-_STEP = re.compile(r"^[ \t]*(?:\d+[.):]|[-*])[ \t]+(.*\S)", re.MULTILINE)
+_STEP = re.compile(r"^[ \t]*(?:\d+[.):]|[-*])[ \t]+(\S.*)", re.MULTILINE)
 
 
 async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
@@ -58,4 +58,4 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
 
 def steps_of(plan: str) -> list[str]:
     """The steps of a list in the forms that models write."""
-    return [step.group(1) for step in _STEP.finditer(plan)][:MAX_STEPS]
+    return [step.group(1).rstrip() for step in _STEP.finditer(plan)][:MAX_STEPS]

@@ -6,7 +6,6 @@ Source: the example of function calling in MLC-LLM's REST API, and `ChatFunction
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import Writer
@@ -86,8 +85,12 @@ def parse_arguments(body: bytes) -> bytes:
 
 
 def write_arguments(messages: bytes) -> bytes:
-    """The JSON of a conversation with a text for each object of arguments; what is wrong in it stays as it is."""
-    turns = msgspec.json.decode(messages)
+    """The JSON of a conversation with a text for each object of arguments; a wrong shape stays as it is.
+
+    Raises:
+        BadRequest: it is no JSON that can be read, for instance for a number that is too large.
+    """
+    turns = decode(object, messages)
     for function in _find_functions(turns if isinstance(turns, list) else ()):
         if isinstance(function.get("arguments"), dict):
             function["arguments"] = encode(function["arguments"]).decode()

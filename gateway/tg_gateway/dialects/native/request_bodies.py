@@ -171,8 +171,8 @@ def check_names(service: str, request: type[msgspec.Struct], body: bytes) -> Non
             if name in places:
                 raise BadRequest(f"`{name}` is no field of a {service} request: put it into {places[name]}")
         _check_spelling(unknown, request, f"a {service} request")
-    if "sampling" in sent and "sampling" in _list_known(request):
-        _check_sampling(msgspec.json.decode(sent["sampling"], type=dict[str, msgspec.Raw] | None) or {})
+    if "sampling" in _list_known(request) and (sampling := bytes(sent.get("sampling", b"null"))) != b"null":
+        _check_sampling(decode(dict[str, msgspec.Raw], sampling))
 
 
 def _check_sampling(sent: Mapping[str, msgspec.Raw]) -> None:
