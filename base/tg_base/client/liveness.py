@@ -161,6 +161,18 @@ class Liveness:
             return dead, self._inbox.find_lost(limit)
         return dead, set()
 
+    def is_taken(self, queue: str, asked_at: float, dead: Mapping[str, tuple[Presence, ...]]) -> bool:
+        """Whether a lost request was taken by a process that has been silent since; the arguments are `is_lost`'s.
+
+        It waited for nobody if a processor had room, and a process that lives has bound what it takes within a second.
+        """
+        silent = self.presence.overdue(queue, since=asked_at - self._timing.interval)
+        if self._clock() - asked_at >= self._timing.dead_after - self._timing.interval:
+            silent += [service for served in dead.values() for service in served if queue in service.queues]
+        return bool(silent) and any(
+            service.in_flight < service.capacity for service in (*silent, *self.presence.serving(queue))
+        )
+
     def is_lost(self, queue: str, asked_at: float, dead: Mapping[str, tuple[Presence, ...]]) -> bool:
         """Whether a queued request was probably taken by a processor that died or is partitioned.
 

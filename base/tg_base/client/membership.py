@@ -187,6 +187,11 @@ class Membership:
         """The live processors that take requests from a queue."""
         return [service.presence for _, service in self._serving(queue)]
 
+    def overdue(self, queue: str, *, since: float) -> list[Presence]:
+        """The processors of a queue whose process was heard of since that time, and has been overdue after it."""
+        limit = self._time() - self._timing.overdue_after
+        return [service.presence for member, service in self._serving(queue) if since <= member.at < limit]
+
     def processors(self, queue: str) -> list[str]:
         """The processes that take requests from a queue."""
         return list(dict.fromkeys(member.record.processor for member, _ in self._serving(queue)))

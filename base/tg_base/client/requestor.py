@@ -22,6 +22,7 @@ from tg_base.client.inbox import Inbox
 from tg_base.client.liveness import Liveness
 from tg_base.client.response_stream import AskedStream, EnteredStream, ResponseStream
 from tg_base.client.shared_time import SharedTime
+from tg_base.client.silencers import Silencers
 from tg_base.client.warm_processes import WarmProcesses
 from tg_base.protocol import (
     IDLE_LINK_SECONDS,
@@ -37,15 +38,15 @@ from tg_base.protocol import (
 )
 from tg_base.runtime import running
 from tg_base.telemetry import ATTEMPTS, REFUSALS, new_id
-from tg_schema import TgError, decode
-from tg_schema.errors import BadRequest, BusError, TooLarge, Unavailable
+from tg_schema import TgError
+from tg_schema.errors import BusError, TooLarge, Unavailable
 from tg_schema.service_spec import Req, Resp
 from tg_schema.topics import Topics
 
 log = structlog.get_logger()
 
 MAX_ATTEMPTS = 3
-"""A stream fails when this many processors have died over it."""
+"""A stream fails when this many processors have lost it."""
 PUBLISH_TIMEOUT_SECONDS = 4.5
 """Seconds that the bus has to accept a request."""
 
@@ -92,6 +93,7 @@ class Requestor:
         self._controls = ControlSender(self.bus, self.topics, clock)
         self._bodies = BodySender(self.bus, self.topics)
         self._beginnings = Beginnings(self._controls, self._bodies)
+        self._silencers = Silencers(self.bus, self.topics, self._asking)
         self._inbox = Inbox(
             self.topics.inbox(new_id()),
             self._controls,
@@ -314,12 +316,7 @@ class Requestor:
     def _on_plain(self, delivery: Delivery) -> None:
         stream = self._streams.get(delivery.properties.get("id", ""))
         if stream is not None and stream.processor is None:
-            try:
-                last = decode(stream.route.spec.response, delivery.body).last
-            except BadRequest:
-                # The frame is unreadable: the stream's reader gets the error, and must not wait for more.
-                last = True
-            stream.put(delivery.body, last=last)
+            stream.put_plain(delivery.body)
 
     async def _watch(self) -> None:
         while True:
@@ -350,7 +347,8 @@ class Requestor:
         if processor in lost:
             self._abandon(stream, BusError("a part of the answer was lost on the bus; ask again"))
         elif processor in dead:
-            self._give_up(stream, Unavailable("the processor died in the middle of the answer; ask again"))
+            if not self._silencers.refuse(stream):
+                self._give_up(stream, Unavailable("the processor died in the middle of the answer; ask again"))
         elif processor is not None and stream.link < self.presence.over_below(processor, self._inbox.topic):
             self._give_up(stream, Unavailable("the processor lost contact with this process and stopped; ask again"))
         elif processor is None and stream.direct is not None:
@@ -375,7 +373,9 @@ class Requestor:
         elif self._liveness.is_lost(stream.route.request, stream.asked_at, dead):
             # A processor that takes the first copy later will find it cancelled.
             self._cancel_queued(stream)
-            self._ask_elsewhere(stream)
+            taken = self._liveness.is_taken(stream.route.request, stream.asked_at, dead)
+            if not (taken and self._silencers.refuse(stream)):
+                self._ask_elsewhere(stream)
 
     def _ask_elsewhere(self, stream: AskedStream) -> None:
         if self.presence.is_unserved(stream.route.request):

@@ -246,7 +246,8 @@ class AskedStream(ResponseStream[Any]):
         body: the encoded request, kept for further attempts: until the first record.
         attempt: number of the current one, from 1.
         asked_at: when it was published, by the requestor's clock.
-        deaths: processors that have died over it.
+        deaths: processors that have lost it.
+        silenced: processors that fell silent while they had it.
         processor: the processor that answers the current attempt; None = none so far.
         link: number of the link that carries its answer.
         fetched: whether a processor has asked for the body in parts.
@@ -258,7 +259,7 @@ class AskedStream(ResponseStream[Any]):
 
     __slots__ = (
         "asked_at", "attempt", "body", "cache_key", "deaths", "direct", "fetched", "link", "permit", "place",
-        "processor", "route", "span",
+        "processor", "route", "silenced", "span",
     )  # fmt: skip
 
     def __init__(
@@ -277,7 +278,7 @@ class AskedStream(ResponseStream[Any]):
         self.request_bytes = len(self.body)
         self.attempt = 1
         self.asked_at = 0.0
-        self.deaths = 0
+        self.deaths = self.silenced = 0
         self.processor: str | None = None
         self.link = 0
         self.fetched = False
@@ -300,6 +301,15 @@ class AskedStream(ResponseStream[Any]):
         """The headers of its request, to be answered to `inbox`."""
         remaining, size = max(self._clock.remaining, 0.0), len(self.body) if in_parts else 0
         return RequestHeaders(self.key, inbox, remaining, span=self.span, size=size)
+
+    def put_plain(self, body: bytes) -> None:
+        """Take the next record of a plain peer."""
+        try:
+            last = decode(self.route.spec.response, body).last
+        except BadRequest:
+            # The frame is unreadable: the stream's reader gets the error, and must not wait for more.
+            last = True
+        self.put(body, last=last)
 
     def begin_attempt(self) -> None:
         """Begin another attempt: late frames of the earlier one no longer match, and make us cancel their sender."""

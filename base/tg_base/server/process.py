@@ -6,11 +6,12 @@ import os
 import resource
 import signal
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tg_base.runtime import running
+from tg_base.server.held_loop import end_if_held
 from tg_base.server.memory_return import return_memory_at_rest
 from tg_base.telemetry import TASKS
 from tg_schema.errors import Unavailable
@@ -82,10 +83,12 @@ async def _until_stopped(
     entered, stop = asyncio.Event(), asyncio.Event()
 
     async def serve() -> None:
-        async with serving as value:
+        # Not before it serves: imports and configurations may take long. It lasts until all is drained.
+        async with AsyncExitStack() as watched, serving as value:
             entered.set()
             ready(value)
             _collect_less()
+            watched.enter_context(end_if_held())
             async with running(return_memory_at_rest()):
                 await stop.wait()
 

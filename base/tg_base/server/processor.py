@@ -22,9 +22,9 @@ from tg_base.protocol import (
     Route,
     StreamKey,
     Subscriptions,
+    publish_dead_letter,
 )
 from tg_base.runtime import MAX_QUICK_BYTES, is_costly, report, running
-from tg_base.server.dead_letter import publish_dead_letter
 from tg_base.server.host import Host
 from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import PlainResponder, Responder, send_failure

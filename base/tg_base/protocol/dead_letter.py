@@ -1,4 +1,4 @@
-"""Unreadable message -> a dead-letter topic beside its queue, for the operator."""
+"""Unreadable or harmful message -> a dead-letter topic beside its queue, for the operator."""
 
 import structlog
 
@@ -12,14 +12,14 @@ log = structlog.get_logger()
 
 
 async def publish_dead_letter(bus: Bus, topics: Topics, queue: str, body: bytes, reason: str) -> bool:
-    """Count an unreadable message, and publish it as a dead letter.
+    """Count a message that no processor is to have, and publish it as a dead letter.
 
     Args:
         bus: carries it.
         topics: the names of our own topics.
         queue: the topic that it came from.
         body: its bytes; if they are too large for a message with the reason, only the reason is published.
-        reason: why it cannot be read.
+        reason: why no processor is to have it.
 
     Returns:
         Whether the bus has taken it; otherwise the log says so.
