@@ -46,6 +46,7 @@ from tg_base.llm import (
     LlmChunk,
     check_numbers,
     event_error,
+    find_request_id,
     retry_after,
     status_error,
 )
@@ -232,4 +233,6 @@ def _make_error(error: ClientError) -> TgError:
     about = error.response.get("ResponseMetadata")
     if about is None:
         return status_error(502, code)
-    return status_error(about["HTTPStatusCode"], code, retry_after(about["HTTPHeaders"]), text=text)
+    headers = about["HTTPHeaders"]
+    request_id = find_request_id(headers)
+    return status_error(about["HTTPStatusCode"], code, retry_after(headers), text=text, request_id=request_id)

@@ -54,6 +54,7 @@ class TgError(Exception):
         retryable: whether the same request may succeed later.
         retry_after: seconds to wait before a retry; None = not known.
         option: the configuration keys that caused the error; never sent.
+        details: for the log alone, of a provider's refusal: its status, code and request id; never sent.
     """
 
     type: ClassVar[str] = "internal"
@@ -65,6 +66,7 @@ class TgError(Exception):
         self.message = message
         self.retry_after = retry_after
         self.option: tuple[str, ...] = ()
+        self.details: dict[str, str | int] = {}
 
     # Subclasses have arguments of their own. The decorator `override` is not in this package's dependencies.
     def __reduce__(self) -> tuple[Any, ...]:  # type: ignore[explicit-override]

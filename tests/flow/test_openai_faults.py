@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
+import structlog
 
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
 from tests.fakes.openai_transcript import error_event, event
@@ -89,6 +90,23 @@ async def test_each_fault_is_one_typed_error(
         await responses(provider)
     assert type(caught.value) is kind
     assert caught.value.__cause__ is None or isinstance(caught.value.__cause__, asyncio.CancelledError)
+
+
+async def test_each_refusal_is_a_line_with_what_the_providers_support_asks_for(
+    openai_server: OpenAiServer, open_openai: Open
+) -> None:
+    busy = Script.refuse(429, "rate_limit_exceeded", x_request_id="first", retry_after="0")
+    openai_server.play(busy, Script.refuse(400, "weird_code", apim_request_id="second"))
+    provider = await open_openai(tries=2)
+    with structlog.testing.capture_logs() as lines, pytest.raises(BadRequest):
+        await responses(provider)
+    about = {
+        "event": "provider.refused", "log_level": "warning", "model": provider.model, "provider": "OpenAiCompatible",
+    }  # fmt: skip
+    assert [line for line in lines if line["event"] == "provider.refused"] == [
+        {**about, "status": 429, "code": "rate_limit_exceeded", "upstream_request": "first"},
+        {**about, "status": 400, "code": "weird_code", "upstream_request": "second"},
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ become errors here.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from math import inf
 from types import TracebackType
 from typing import Annotated, Any, Final, Self
@@ -40,7 +40,10 @@ class Clocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def guard_stream(
-    source: AsyncGenerator[LlmChunk, Any], clocks: Clocks, answers: int = 1
+    source: AsyncGenerator[LlmChunk, Any],
+    clocks: Clocks,
+    answers: int = 1,
+    on_error: Callable[[TgError], None] | None = None,
 ) -> AsyncGenerator[LlmChunk, PassOn | None]:
     """Yield the chunks of `source`, and close it whatever happens.
 
@@ -49,7 +52,8 @@ async def guard_stream(
     on while we wait for it.
 
     A `finish_reason` completes the answer of its `index`. After that, only the counts of its chunks are forwarded. Once
-    all of `answers` are complete, an error or a timeout ends the stream without being raised.
+    all of `answers` are complete, an error or a timeout ends the stream without being raised. `on_error` gets any error
+    before that.
 
     Raises:
         Timeout: a clock ran out; `clock` and the message name it.
@@ -68,9 +72,11 @@ async def guard_stream(
                     chunk = await source.asend(None if guard.on_chunk is None else guard.pass_on)
             except StopAsyncIteration:
                 break
-            except TgError:
+            except TgError as error:
                 if guard.finished:
                     break
+                if on_error is not None:
+                    on_error(error)
                 raise
             guard.on_chunk = yield guard.admit(chunk)
             # Do not keep this chunk while waiting for the next.

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Self, cast, get_args
 
 import msgspec
 import stamina
+import structlog
 from typing_extensions import TypeVar, get_original_bases, override
 
 from tg_base.llm.answer_builder import Begun, answer_request
@@ -37,6 +38,8 @@ CHECKED_OPERATIONS = frozenset({"count-tokens", "tokenize", "detokenize", "score
 MAX_RETRY_PAUSE_SECONDS = 30.0
 """Longest pause before a retry, in seconds. If a provider asks for more, or for more than is left of the time to the
 first content, its error goes to the client instead."""
+
+log = structlog.get_logger()
 
 AnyOptions = TypeVar("AnyOptions", bound=ProviderOptions, default=Any)
 
@@ -230,7 +233,12 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
 
     async def _operate(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         unchecked = request.operation in CHECKED_OPERATIONS and not isinstance(request, PreparedRequest)
-        for record in await operate(self, self.check(request) if unchecked else request):
+        try:
+            records = await operate(self, self.check(request) if unchecked else request)
+        except TgError as error:
+            self._log_refusal(error)
+            raise
+        for record in records:
             yield record
 
     @override
@@ -307,7 +315,13 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         raise failed
 
     def _guarded(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
-        return guard_stream(self.generate_content_stream(request), self.clocks, request.answers)
+        stream = self.generate_content_stream(request)
+        return guard_stream(stream, self.clocks, request.answers, self._log_refusal)
+
+    def _log_refusal(self, error: TgError) -> None:
+        """Tell the operator what the provider's support asks for. Never the body, which may contain prompts or keys."""
+        if error.details:
+            log.warning("provider.refused", model=self.model, provider=type(self).__name__, **error.details)
 
 
 def _retry(error: Exception, left: float) -> bool | float:

@@ -4,7 +4,7 @@ from tg_base.llm.core.call_arguments import call_arguments
 from tg_base.llm.core.call_numbers import CallNumbers
 from tg_base.llm.core.chunk import LlmChunk, PassOn, join_chunks
 from tg_base.llm.core.effort import find_budget, find_effort
-from tg_base.llm.core.errors import event_error, retry_after, status_error
+from tg_base.llm.core.errors import event_error, find_request_id, retry_after, status_error
 from tg_base.llm.core.signature import read_signature, write_signature
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "event_error",
     "find_budget",
     "find_effort",
+    "find_request_id",
     "join_chunks",
     "read_signature",
     "retry_after",

@@ -27,6 +27,11 @@ from tg_schema.errors import (
 MAX_RETRY_AFTER_SECONDS = 3600.0
 """Upper limit of `retry_after`, in seconds."""
 
+_REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid")
+"""Headers in which providers name a request: OpenAI and many others, Anthropic, Azure, AWS."""
+_WORD = re.compile(r"[\w.:-]{1,100}", re.ASCII)
+"""A code or an id. Anything else may be a sentence with a prompt or a key in it."""
+
 _AUTH = (ProviderAuth, "the provider refused the processor's key; its operator must check the key and what it may do")
 _QUOTA = (ProviderAuth, "the processor's account at the provider has no credit left; its operator must top it up")
 _LIMIT = (RateLimited, "the provider's rate limit is reached; ask again later")
@@ -101,57 +106,9 @@ _BY_CODE: dict[str, tuple[type[TgError], str]] = {
 }
 
 
-_OVERFLOW_STATUSES = frozenset({400, 413, 422, 500})
-"""Statuses with which servers refuse a prompt that is too long."""
-_TOKENS, _MAXIMUM, _WORDS = r"(?P<tokens>\d{1,9})", r"(?P<maximum>\d{1,9})", r"[^\"]{0,80}?"
-_OVERFLOWS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        # Anthropic, also behind Bedrock and Vertex AI
-        rf"prompt is too long: {_TOKENS} tokens (?:>|\\u003e) {_MAXIMUM} maximum",
-        rf"exceed context limit: \d+ \+ \d+ (?:>|\\u003e) {_MAXIMUM}",
-        # Mistral
-        rf"prompt contains {_TOKENS} tokens{_WORDS}too large for model with {_MAXIMUM} maximum context length",
-        # OpenAI, Azure, vLLM
-        rf"maximum context length (?:is|of) {_MAXIMUM} tokens{_WORDS}(?:resulted in|requested|total of|has) {_TOKENS}",
-        rf"maximum context length (?:is|of) {_MAXIMUM} tokens",
-        rf"exceed the configured limit of {_MAXIMUM} tokens{_WORDS}resulted in {_TOKENS}",
-        rf"prompt \(length {_TOKENS}\) is longer than the maximum model length of {_MAXIMUM}",
-        # Gemini
-        rf"token count \({_TOKENS}\) exceeds the maximum number of tokens allowed \({_MAXIMUM}\)",
-        # Cohere
-        rf"tokens in the prompt cannot exceed {_MAXIMUM} - received {_TOKENS}",
-        # TGI
-        rf"`inputs` {_WORDS}must {_WORDS}{_MAXIMUM}(?: tokens)?\. Given: {_TOKENS}",
-        # llama.cpp's server, and Ollama, which has it inside
-        rf"request \({_TOKENS} tokens\) exceeds the available context size \({_MAXIMUM} tokens\)",
-        # SGLang
-        rf"\({_TOKENS} tokens\) {_WORDS}(?:context|allowed) length \({_MAXIMUM} tokens\)",
-        # LM Studio
-        rf"first {_TOKENS} tokens {_WORDS}context length of only {_MAXIMUM} tokens",
-        # Models of Bedrock
-        rf"max input tokens: {_MAXIMUM}, request input token count: {_TOKENS}",
-        # Several say no numbers.
-        r"context_length_exceeded|prompt is too long|too long for requested model|too many (?:input )?tokens: ",
-        r"exceeds (?:the )?(?:context (?:window|length)|available context size|maximum (?:number of tokens|context))",
-        r"greater than the context length",
-    )
-)
-"""What servers say of a prompt that is longer than their model's context."""
-
-
-def find_overflow(text: str) -> ContextLengthExceeded | None:
-    """The error for a server's words about a prompt that is too long; None if it says something else."""
-    found = next((match for pattern in _OVERFLOWS if (match := pattern.search(text))), None)
-    if found is None:
-        return None
-    counts = {name: int(count) for name, count in found.groupdict().items()}
-    tokens, maximum = counts.get("tokens"), counts.get("maximum")
-    # Where the prompt fits and only the answer has no room, its length would explain nothing.
-    return ContextLengthExceeded.of_counts(None if maximum and (tokens or 0) <= maximum else tokens, maximum)
-
-
-def status_error(status: int, code: str = "", wait: float | None = None, advice: str = "", text: str = "") -> TgError:
+def status_error(
+    status: int, code: str = "", wait: float | None = None, advice: str = "", text: str = "", *, request_id: str = ""
+) -> TgError:
     """The error for a status that is not 2xx; a known error code takes precedence over the status.
 
     Exceptions are codes that are less precise than the status, or that report a client's mistake as an outage.
@@ -162,15 +119,17 @@ def status_error(status: int, code: str = "", wait: float | None = None, advice:
         wait: seconds before a retry.
         advice: a clause that is added to the error's message.
         text: the answer's, in which the lengths of a prompt that is too long are looked for.
+        request_id: the provider's own for the request (`find_request_id`).
     """
-    if status in _OVERFLOW_STATUSES and (overflow := find_overflow(text)):
-        return overflow
+    overflow = find_overflow(text) if status in _OVERFLOW_STATUSES else None
     known = _BY_CODE.get(code) if status < 500 and code != "invalid_request_error" else None
     # Some servers send "api_error" for a malformed request too; as an outage it would be retried in vain.
     if status == 400 and known is _DOWN:
         known = None
     kind, sentence = known or _BY_STATUS.get(status) or _by_class(status)
-    return kind(f"{sentence}{advice and '; '}{advice} (status {status})", retry_after=wait)
+    error = overflow or kind(f"{sentence}{advice and '; '}{advice} (status {status})", retry_after=wait)
+    error.details = {"status": status} | _words(code=code, upstream_request=request_id)
+    return error
 
 
 def event_error(code: str | int | None, name: str | None = None, text: Any = None) -> TgError:
@@ -189,7 +148,14 @@ def event_error(code: str | int | None, name: str | None = None, text: Any = Non
     if isinstance(code, int) and 400 <= code < 600:
         return status_error(code, name or "", None)
     kind, sentence = _BY_CODE.get(str(code)) or _BY_CODE.get(name or "") or _DOWN
-    return kind(sentence)
+    error = kind(sentence)
+    error.details = _words(code=str(code or name or ""))
+    return error
+
+
+def find_request_id(headers: Mapping[str, str]) -> str:
+    """The id that the provider's support asks for; "" = there is none."""
+    return next((found for name in _REQUEST_IDS if (found := headers.get(name))), "")
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
@@ -211,6 +177,10 @@ def _by_class(status: int) -> tuple[type[TgError], str]:
     if status >= 400:
         return _REFUSED
     return ProtocolError, "the provider answered with a redirect; set base_url to its final address"
+
+
+def _words(**details: str) -> dict[str, str | int]:
+    return {name: text for name, text in details.items() if text in _BY_CODE or _WORD.fullmatch(text)}
 
 
 def _number(text: str | None) -> float | None:

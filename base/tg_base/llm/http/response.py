@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from tg_base.llm.core import retry_after, status_error
+from tg_base.llm.core import find_request_id, retry_after, status_error
 from tg_base.llm.http.stream_reader import UNREADABLE, Read, Take
 from tg_schema import TgError
 from tg_schema.errors import IncompleteStream, ProtocolError, Timeout
@@ -184,7 +184,8 @@ async def _make_error(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorD
             pass
     wait = retry_after(answer.headers)
     wait = detail.wait if wait is None else wait
-    return status_error(answer.status, detail.code, wait, detail.advice, body.decode(errors="replace"))
+    text, request_id = body.decode(errors="replace"), find_request_id(answer.headers)
+    return status_error(answer.status, detail.code, wait, detail.advice, text, request_id=request_id)
 
 
 async def _at_most(read: Read, size: int) -> bytes:
