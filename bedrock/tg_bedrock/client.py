@@ -49,12 +49,13 @@ from tg_base.llm import (
     find_request_id,
     retry_after,
     status_error,
+    unreachable,
 )
 from tg_bedrock.abortable_session import AbortableSession
 from tg_bedrock.bounded_response import EndlessError, bound_body
 from tg_bedrock.stream import StreamDecoder
 from tg_schema import ModelInfo, TgError
-from tg_schema.errors import BadRequest, IncompleteStream, ProtocolError, ProviderAuth, Timeout, Unavailable
+from tg_schema.errors import BadRequest, IncompleteStream, ProtocolError, ProviderAuth, Timeout
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -209,7 +210,7 @@ def _translate_errors(broken: str | None = None) -> Iterator[None]:
         for kinds, kind, sentence in _KINDS:
             if isinstance(error, kinds):
                 raise kind(sentence) from None
-        raise (IncompleteStream(broken) if broken else Unavailable(_UNREACHABLE)) from None
+        raise (IncompleteStream(broken) if broken else unreachable(_UNREACHABLE)) from None
 
 
 _chunks = msgspec.json.Decoder(LlmChunk)

@@ -15,7 +15,7 @@ from tg_base.llm.endpoint import Endpoint
 from tg_base.llm.http import (
     BROKEN, CONNECT_TIMEOUT_SECONDS, MAX_EVENT_BYTES, NO_FAILURES, SLOW, CapturedConnection, CapturingTransport,
     Counts, ErrorDetail, EventDecoder, Failures, HttpAnswer, JsonLines, Method, PreparedConnection, SdkRequest,
-    UsageDeltas, event_chunks, open_body, open_pool, share_tls,
+    UsageDeltas, event_chunks, open_body, open_pool, share_tls, unreachable,
 )
 from tg_base.llm.keyed_connection import KeyedConnection
 from tg_base.llm.merged_streams import merge_streams
@@ -33,9 +33,8 @@ __all__ = [
     "Detokenized", "EmbeddingCall", "Embeddings", "Endpoint", "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer",
     "JsonLines", "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PassOn",
     "PreparedConnection", "ProviderOptions", "RemoteOptions", "RouteCall", "RoutedConnection", "Scores",
-    "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UrlOptions", "UsageDeltas",
-    "call_arguments", "check_numbers", "choose_key", "close_objects", "embedding_list", "event_chunks", "event_error",
-    "find_budget", "find_effort", "find_key", "find_request_id", "join_chunks", "key_from", "merge_streams",
-    "open_body", "open_pool", "read_signature", "retry_after", "share_tls", "status_error", "strip_fence",
-    "write_signature",
+    "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UrlOptions", "UsageDeltas", "call_arguments",
+    "check_numbers", "choose_key", "close_objects", "embedding_list", "event_chunks", "event_error", "find_budget",
+    "find_effort", "find_key", "find_request_id", "join_chunks", "key_from", "merge_streams", "open_body", "open_pool",
+    "read_signature", "retry_after", "share_tls", "status_error", "strip_fence", "unreachable", "write_signature",
 ]

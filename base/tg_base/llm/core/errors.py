@@ -106,6 +106,56 @@ _BY_CODE: dict[str, tuple[type[TgError], str]] = {
 }
 
 
+_OVERFLOW_STATUSES = frozenset({400, 413, 422, 500})
+"""Statuses with which servers refuse a prompt that is too long."""
+_TOKENS, _MAXIMUM, _WORDS = r"(?P<tokens>\d{1,9})", r"(?P<maximum>\d{1,9})", r"[^\"]{0,80}?"
+_OVERFLOWS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        # Anthropic, also behind Bedrock and Vertex AI
+        rf"prompt is too long: {_TOKENS} tokens (?:>|\\u003e) {_MAXIMUM} maximum",
+        rf"exceed context limit: \d+ \+ \d+ (?:>|\\u003e) {_MAXIMUM}",
+        # Mistral
+        rf"prompt contains {_TOKENS} tokens{_WORDS}too large for model with {_MAXIMUM} maximum context length",
+        # OpenAI, Azure, vLLM
+        rf"maximum context length (?:is|of) {_MAXIMUM} tokens{_WORDS}(?:resulted in|requested|total of|has) {_TOKENS}",
+        rf"maximum context length (?:is|of) {_MAXIMUM} tokens",
+        rf"exceed the configured limit of {_MAXIMUM} tokens{_WORDS}resulted in {_TOKENS}",
+        rf"prompt \(length {_TOKENS}\) is longer than the maximum model length of {_MAXIMUM}",
+        # Gemini
+        rf"token count \({_TOKENS}\) exceeds the maximum number of tokens allowed \({_MAXIMUM}\)",
+        # Cohere
+        rf"tokens in the prompt cannot exceed {_MAXIMUM} - received {_TOKENS}",
+        # TGI
+        rf"`inputs` {_WORDS}must {_WORDS}{_MAXIMUM}(?: tokens)?\. Given: {_TOKENS}",
+        # llama.cpp's server, and Ollama, which has it inside
+        rf"request \({_TOKENS} tokens\) exceeds the available context size \({_MAXIMUM} tokens\)",
+        # SGLang
+        rf"\({_TOKENS} tokens\) {_WORDS}(?:context|allowed) length \({_MAXIMUM} tokens\)",
+        # LM Studio
+        rf"first {_TOKENS} tokens {_WORDS}context length of only {_MAXIMUM} tokens",
+        # Models of Bedrock
+        rf"max input tokens: {_MAXIMUM}, request input token count: {_TOKENS}",
+        # Several say no numbers.
+        r"context_length_exceeded|prompt is too long|too long for requested model|too many (?:input )?tokens: ",
+        r"exceeds (?:the )?(?:context (?:window|length)|available context size|maximum (?:number of tokens|context))",
+        r"greater than the context length",
+    )
+)
+"""What servers say of a prompt that is longer than their model's context."""
+
+
+def find_overflow(text: str) -> ContextLengthExceeded | None:
+    """The error for a server's words about a prompt that is too long; None if it says something else."""
+    found = next((match for pattern in _OVERFLOWS if (match := pattern.search(text))), None)
+    if found is None:
+        return None
+    counts = {name: int(count) for name, count in found.groupdict().items()}
+    tokens, maximum = counts.get("tokens"), counts.get("maximum")
+    # Where the prompt fits and only the answer has no room, its length would explain nothing.
+    return ContextLengthExceeded.of_counts(None if maximum and (tokens or 0) <= maximum else tokens, maximum)
+
+
 def status_error(
     status: int, code: str = "", wait: float | None = None, advice: str = "", text: str = "", *, request_id: str = ""
 ) -> TgError:

@@ -4,7 +4,7 @@
 # fmt: off
 # isort: off
 from tg_base.llm.http.captured_connection import CapturedConnection, CapturingTransport
-from tg_base.llm.http.failures import BROKEN, CONNECT_TIMEOUT_SECONDS, NO_FAILURES, SLOW, Failures
+from tg_base.llm.http.failures import BROKEN, CONNECT_TIMEOUT_SECONDS, NO_FAILURES, SLOW, Failures, unreachable
 from tg_base.llm.http.json_lines import JsonLines
 from tg_base.llm.http.open_pool import open_pool
 from tg_base.llm.http.prepared_connection import PreparedConnection, SdkRequest
@@ -23,5 +23,5 @@ __all__ = [
     "USAGE_TIMEOUT_SECONDS",
     "CapturedConnection", "CapturingTransport", "Counts", "ErrorDetail", "EventDecoder", "Failures", "Frames",
     "HttpAnswer", "JsonLines", "Method", "OpenBody", "PreparedConnection", "Read", "SdkRequest", "Take", "UsageDeltas",
-    "body_chunks", "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body", "share_tls",
+    "body_chunks", "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body", "share_tls", "unreachable",
 ]

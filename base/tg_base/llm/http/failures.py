@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from tg_base.runtime import TOO_MANY_FILES, look_at_files
 from tg_schema.errors import ProviderAuth, Unavailable
 
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -18,6 +19,11 @@ UNREACHABLE_BY_PROXY = (
 BROKEN = "the connection to the provider broke before the answer was complete; ask again"
 SLOW = f"the provider did not take a connection within {CONNECT_TIMEOUT_SECONDS:g} s"
 _CREDENTIALS = "the processor's credentials gave no access token; its operator must check them and what they may do"
+
+
+def unreachable(sentence: str = UNREACHABLE) -> Unavailable:
+    """The error for a connection that could not be opened, unless this process may open no more."""
+    return Unavailable(TOO_MANY_FILES if look_at_files() else sentence)
 
 
 class Failures(msgspec.Struct, frozen=True):
@@ -41,7 +47,7 @@ class Failures(msgspec.Struct, frozen=True):
         try:
             yield
         except self.unreachable:
-            raise Unavailable(UNREACHABLE) from None
+            raise unreachable() from None
         except self.credentials:
             raise ProviderAuth(_CREDENTIALS) from None
 

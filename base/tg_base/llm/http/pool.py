@@ -20,7 +20,7 @@ from typing_extensions import override
 from yarl import URL
 
 from tg_base.llm.http.connections import MAX_HEAD_BYTES, READ_BYTES, UPGRADE, Body, Connector, EndlessHeadError
-from tg_base.llm.http.failures import SLOW, UNREACHABLE, UNREACHABLE_BY_PROXY
+from tg_base.llm.http.failures import SLOW, UNREACHABLE, UNREACHABLE_BY_PROXY, unreachable
 from tg_base.llm.http.prepared_post import CONNECT_TIMEOUT, PreparedPost, prepare_post, show_place
 from tg_base.llm.http.response import Method
 from tg_base.llm.http.shared_sessions import SharedSessions
@@ -179,7 +179,7 @@ class HttpPool:
         except (aiohttp.ServerTimeoutError, TimeoutError):
             raise Timeout(SLOW) from None
         except (aiohttp.ClientError, HttpProcessingError, OSError):
-            raise Unavailable(UNREACHABLE_BY_PROXY if target.proxy else UNREACHABLE) from None
+            raise unreachable(UNREACHABLE_BY_PROXY if target.proxy else UNREACHABLE) from None
         if answer.status == UPGRADE:
             answer.close()
             raise ProtocolError(_UPGRADED)
