@@ -75,6 +75,15 @@ def notify(sentence: str) -> None:
         _mute(STANDARD_ERROR)
 
 
+def announce(line: str) -> None:
+    """Tell whoever has started a server that it runs, on stdout. If nobody can read that, stderr says so."""
+    try:
+        click.echo(line)
+    except OSError as error:
+        _mute(1)
+        notify(f"the standard output takes nothing ({error.strerror}), and the server goes on; {line}")
+
+
 def _outcome(command: click.Command) -> int:
     try:
         # Not standalone: click would print its errors in its own words, and exit by itself.

@@ -6,7 +6,7 @@ from typing import get_args
 
 import click
 
-from tg_cli.entry import EXIT_FAILED, Failure, notify, run, version_option
+from tg_cli.entry import EXIT_FAILED, Failure, announce, notify, run, version_option
 from tg_serve.mlc_flags import MlcFlags, take_mlc_flags
 from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
 from tg_serve.provider_options import read_provider_options
@@ -124,7 +124,7 @@ def run_server(order: ServeOptions, *, check_only: bool = False) -> None:
         tell_check(*launcher.check(order))
         return
     try:
-        launcher.serve(order, click.echo)
+        launcher.serve(order, announce)
     except TgError as error:
         raise Failure(error.message) from None
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 import click
 
-from tg_cli.entry import Failure, run, version_option
+from tg_cli.entry import Failure, announce, run, version_option
 from tg_serve.command import tell_check
 from tg_serve.options import LogForm, LogLevel, PickOptions
 
@@ -53,7 +53,7 @@ def pick(
         if check_only:
             tell_check(*pick_process.check_pick(order))
         else:
-            pick_process.pick(order, click.echo)
+            pick_process.pick(order, announce)
     except TgError as error:
         raise Failure(error.message) from None
 

@@ -3,11 +3,12 @@
 import asyncio
 import hashlib
 import json
+import os
 import re
 import signal
 import socket
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -263,7 +264,33 @@ async def test_a_server_without_one_of_its_standard_descriptors_ends_as_usual(
         assert (await ended(process)).code == 0
 
 
-async def test_a_server_that_cannot_say_that_it_is_ready_says_why(provider: GatedOpenAi) -> None:
-    options = f"--port 0 --model gated --provider openai --base-url {provider.url} --log-level error"
-    done = await ran("bash", "-c", f"exec {SCRIPTS / SERVE} {options} > /dev/full", OPENAI_API_KEY=KEY)
-    assert (done.code, done.err) == (1, "tg-serve: the output cannot be written: No space left on device\n")
+def open_full_disk() -> int:
+    """A descriptor that takes nothing."""
+    return os.open("/dev/full", os.O_WRONLY)
+
+
+def open_left_pipe() -> int:
+    """A descriptor whose reader has left."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing
+
+
+@pytest.mark.parametrize(
+    ("opened", "why"), [(open_full_disk, "No space left on device"), (open_left_pipe, "Broken pipe")]
+)
+async def test_a_server_whose_output_takes_nothing_goes_on_and_says_so(
+    provider: GatedOpenAi, opened: Callable[[], int], why: str
+) -> None:
+    options = ("--port", "0", "--model", "gated", "--provider", "openai", "--base-url", provider.url)
+    stdout = opened()
+    async with started(SERVE, *options, "--log-level", "error", stdout=stdout, OPENAI_API_KEY=KEY) as process:
+        os.close(stdout)
+        assert process.stderr is not None
+        said = (await asyncio.wait_for(process.stderr.readline(), 60)).decode()
+        assert said.startswith(f"the standard output takes nothing ({why}), and the server goes on; ready: http://")
+        async with ClientSession(said.partition("ready: ")[2].split()[0]) as http, http.get("health") as answer:
+            assert answer.status == 200
+        process.terminate()
+        done = await ended(process)
+        assert (done.code, done.err) == (0, "")
