@@ -4,7 +4,13 @@ from collections.abc import Sequence
 
 
 def describe_served(
-    services: Sequence[str], bus: str, url: str | None, workers: int | None, flows: Sequence[str]
+    services: Sequence[str],
+    bus: str,
+    url: str | None,
+    workers: int | None,
+    flows: Sequence[str],
+    *,
+    rest: Sequence[str],
 ) -> str:
     """The served parts, their URL, and a command to try them.
 
@@ -14,10 +20,11 @@ def describe_served(
         url: the gateway's; None = it is no part of this process.
         workers: gateway processes; None = it is this one.
         flows: those with a model.
+        rest: options of a process that runs what the configuration has and this process does not.
     """
     served = ", ".join(services)
     if url is None:
-        return f"ready: {served}, on {bus}; add a gateway: tg-serve --bus {bus} --only gateway"
+        return f"ready: {served}, on {bus}; add what else you need: tg-serve --bus {bus} {' '.join(rest)}"
     served = served or "what is on the bus"
     served += f" by {workers} workers" if workers is not None else ""
     where = "" if url == "http://127.0.0.1:8888/" else f" -u {url}"

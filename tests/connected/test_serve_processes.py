@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shlex
 import signal
 import uuid
 from asyncio.subprocess import Process
@@ -10,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from tests.fakes.gated_openai import GatedOpenAi
@@ -103,6 +105,21 @@ async def test_the_commands_through_three_processes(provider: GatedOpenAi, proce
     for process in (processes.gateway, processes.prompt, processes.text_completion):
         process.send_signal(signal.SIGTERM)
         assert (await ended(process, within=20)).code == 0
+
+
+async def test_a_processor_and_what_its_line_says_to_add_become_ready_without_a_file(pulsar: PulsarServer) -> None:
+    """The built-in configuration has a prompt and an agent service, too, and a gateway waits for all that it has."""
+    async with started("tg-serve", "--bus", pulsar.service_url, "--only", "text-completion") as processor:
+        line = await ready(processor)
+        program, *options = shlex.split(line.partition("add what else you need: ")[2])
+        async with started(program, *options, "--port", "0") as others:
+            url = (await ready(others)).split()[1]
+            async with aiohttp.ClientSession(url) as http, asyncio.timeout(30):
+                while True:
+                    async with http.get("ready") as answer:
+                        if answer.status == 200:
+                            break
+                    await asyncio.sleep(0.1)
 
 
 async def test_a_killed_processor_is_one_error_within_seconds(processes: Processes) -> None:
