@@ -43,7 +43,7 @@ class HeldLlm(LlmService):
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        self.requests.append(request.prompt)
+        self.requests.append(request.prompt or "")
         if request.prompt == HARMFUL:
             await asyncio.sleep(self._after)
             self.hold()

@@ -10,7 +10,7 @@ from tg_base.runtime.listening_sockets import (
     explain_no_listening,
     open_listening_sockets,
 )
-from tg_base.runtime.open_files import TOO_MANY_FILES, are_files_short, look_at_files, until_enough_files
+from tg_base.runtime.open_files import TOO_MANY_FILES, descriptors
 from tg_base.runtime.reading_cost import MAX_QUICK_BYTES, MAX_READ_HERE_OBJECTS, is_costly
 from tg_base.runtime.stream_parts import Alarm, FewItems
 from tg_base.runtime.tasks import report, running
@@ -21,8 +21,7 @@ from tg_base.runtime.worker_process import WorkerEnded
 
 __all__ = [
     "MAX_QUICK_BYTES", "MAX_READ_HERE_OBJECTS", "MAX_WAITING_CONNECTIONS", "POLL_SECONDS", "TOO_MANY_FILES",
-    "Alarm", "Entered", "FewItems", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher",
-    "WorkerEnded", "WorkerPool", "are_files_short", "ask_caller", "explain_no_listening", "finish", "is_costly", "look_at_files",
-    "open_listening_sockets", "report", "running", "start_daemon_thread", "take_turns", "translate_defects",
-    "until_enough_files",
+    "Alarm", "Entered", "FewItems", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher", "WorkerEnded",
+    "WorkerPool", "ask_caller", "descriptors", "explain_no_listening", "finish", "is_costly", "open_listening_sockets", "report",
+    "running", "start_daemon_thread", "take_turns", "translate_defects",
 ]  # fmt: skip

@@ -19,29 +19,35 @@ TOO_MANY_FILES = (
 _SPARE = 8
 """Descriptors that must be free: a request needs one for its connection, and for a moment more to look its host up."""
 _PAUSE_SECONDS = 0.5
-_short = False
 
 
-def look_at_files() -> bool:
-    """Whether too few descriptors are free now; `are_files_short` says so until there are enough."""
-    global _short
-    before, _short = _short, not _can_open(_SPARE)
-    if _short and not before:
-        log.error("files.short", reason=TOO_MANY_FILES)
-    elif before and not _short:
-        log.warning("files.enough")
-    return _short
+class Descriptors:
+    """The descriptors of a process.
+
+    Attributes:
+        short: whether too few were free when they were looked at last.
+    """
+
+    def __init__(self) -> None:
+        self.short = False
+
+    def look(self) -> bool:
+        """Whether too few are free now; sets `short`."""
+        before, self.short = self.short, not _can_open(_SPARE)
+        if self.short and not before:
+            log.error("files.short", reason=TOO_MANY_FILES)
+        elif before and not self.short:
+            log.warning("files.enough")
+        return self.short
+
+    async def until_enough(self) -> None:
+        """Return when enough are free."""
+        while self.look():  # noqa: ASYNC110 - nothing tells when a descriptor is free
+            await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def are_files_short() -> bool:
-    """Whether opening something has failed for lack of descriptors, and too few are free still."""
-    return _short and look_at_files()
-
-
-async def until_enough_files() -> None:
-    """Return when there are enough."""
-    while are_files_short():  # noqa: ASYNC110 - nothing tells when a descriptor is free
-        await asyncio.sleep(_PAUSE_SECONDS)
+descriptors = Descriptors()
+"""Of this process, whose limit is one."""
 
 
 def _can_open(count: int) -> bool:

@@ -24,7 +24,7 @@ from tg_base.protocol import (
     Subscriptions,
     publish_dead_letter,
 )
-from tg_base.runtime import MAX_QUICK_BYTES, are_files_short, is_costly, report, running, until_enough_files
+from tg_base.runtime import MAX_QUICK_BYTES, descriptors, is_costly, report, running
 from tg_base.server.host import Host
 from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import PlainResponder, Responder, send_failure
@@ -178,7 +178,8 @@ class Processor:
         # slot only with a request in hand: one that is held for an empty queue would starve this processor's others.
         while True:
             await self._slots.wait(route)
-            await until_enough_files()
+            if descriptors.short:
+                await descriptors.until_enough()
             delivery = await anext(requests)
             slot, call = self._slots.slot(route), self._call_of(delivery)
             if isinstance(call, RequestHeaders) and self._drop_unwanted(route, delivery, call):
@@ -186,11 +187,10 @@ class Processor:
                 continue
             if isinstance(call, RequestHeaders) and self._is_excess(call):
                 await self._return(delivery, call)
-            elif not are_files_short() and (self._postpone(call, slot) or await slot.take()):
+            elif not descriptors.short and (self._postpone(call, slot) or await slot.take()):
                 self._start(route, delivery, call, slot)
             else:
-                # Another queue of ours took the last slot meanwhile, or there are no descriptors. The bus redelivers,
-                # here or to an idle processor.
+                # Another queue took the last slot, or no descriptor is free. The bus redelivers, here or elsewhere.
                 delivery.nack()
 
     def _take_direct(self, delivery: Delivery, call: RequestHeaders) -> bool:
@@ -199,7 +199,7 @@ class Processor:
         It holds no slot before its requestor has confirmed it, like a possible redelivery.
         """
         route = next((route for route in self._routes if route.request == call.queue), None)
-        if route is None or self._leaving or not self._slots.has_room or are_files_short():
+        if route is None or self._leaving or not self._slots.has_room or descriptors.short:
             return False
         if not self._drop_unwanted(route, delivery, call):
             slot = self._slots.slot(route)
@@ -388,7 +388,7 @@ class Processor:
             capacity=self._service.capacity,
             in_flight=self._slots.taken,
             models=self._models,
-            leaving=self._leaving or is_deaf or are_files_short(),
+            leaving=self._leaving or is_deaf or (descriptors.short and descriptors.look()),
             features=tuple(sorted(self._service.features)),
             seconds=round(self._seconds, 6),
             taken=self._taken,

@@ -178,7 +178,7 @@ def status_error(
         known = None
     kind, sentence = known or _BY_STATUS.get(status) or _by_class(status)
     error = overflow or kind(f"{sentence}{advice and '; '}{advice} (status {status})", retry_after=wait)
-    error.details = {"status": status} | _words(code=code, upstream_request=request_id)
+    error.details = {"status": status, **_words(code=code, upstream_request=request_id)}
     return error
 
 

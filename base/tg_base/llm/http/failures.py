@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from tg_base.runtime import TOO_MANY_FILES, look_at_files
+from tg_base.runtime import TOO_MANY_FILES, descriptors
 from tg_schema.errors import ProviderAuth, Unavailable
 
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -23,7 +23,7 @@ _CREDENTIALS = "the processor's credentials gave no access token; its operator m
 
 def unreachable(sentence: str = UNREACHABLE) -> Unavailable:
     """The error for a connection that could not be opened, unless this process may open no more."""
-    return Unavailable(TOO_MANY_FILES if look_at_files() else sentence)
+    return Unavailable(TOO_MANY_FILES if descriptors.look() else sentence)
 
 
 class Failures(msgspec.Struct, frozen=True):
