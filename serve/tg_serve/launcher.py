@@ -1,7 +1,6 @@
 """ServeOptions -> running services: the file that connects base, flow and gateway, imported as they are needed."""
 
 import asyncio
-import shlex
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -43,7 +42,7 @@ from tg_base.telemetry import configure_log
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, Timeout, Unavailable
 from tg_serve.options import GATEWAY, LOOPBACK, ServeOptions
-from tg_serve.served import describe_served
+from tg_serve.served import describe_served, find_rest
 
 if TYPE_CHECKING:
     from tg_gateway.app import Gateway
@@ -185,15 +184,9 @@ async def _announce(order: ServeOptions, listener: SharedListener | None = None)
         kinds = _load_kinds(order)
         config, url = await stack.enter_async_context(launch(order, listener, kinds))
         flows = tuple(config.bound(TextCompletionConfig))
-        summary, rest = _summarize(kinds, config), _find_rest(order, config)
+        bound = [name for name in order.services if any(not route.plain for route in config.routes(name))]
+        summary, rest = _summarize(kinds, config), find_rest(order, bound)
         yield describe_served(summary, config.bus.url, url, order.workers, flows, rest=rest)
-
-
-def _find_rest(order: ServeOptions, config: Config) -> tuple[str, ...]:
-    """The options of a process that runs what this one leaves out, without which no gateway is ready."""
-    bound = [name for name in order.services if any(not route.plain for route in config.routes(name))]
-    file = () if order.file is None else ("--config", shlex.quote(str(order.file)))
-    return (*file, *(f"--only {part}" for part in (*bound, GATEWAY) if part not in order.parts))
 
 
 def add_services(order: ServeOptions) -> ServeOptions:

@@ -1,6 +1,9 @@
 """Running services -> one line for who started them: what is served, where, and how to try it."""
 
+import shlex
 from collections.abc import Sequence
+
+from tg_serve.options import GATEWAY, ServeOptions
 
 
 def describe_served(
@@ -30,3 +33,9 @@ def describe_served(
     where = "" if url == "http://127.0.0.1:8888/" else f" -u {url}"
     where += f" -f {flows[0]}" if flows and "default" not in flows else ""
     return f'ready: {url} serves {served}; try: tg-invoke-llm{where} "be brief" "What is Apache Pulsar?"'
+
+
+def find_rest(order: ServeOptions, bound: Sequence[str]) -> tuple[str, ...]:
+    """The options of a process that runs what this one leaves out, without which no gateway is ready."""
+    file = () if order.file is None else ("--config", shlex.quote(str(order.file)))
+    return (*file, *(f"--only {part}" for part in (*bound, GATEWAY) if part not in order.parts))

@@ -22,6 +22,6 @@ from tg_base.runtime.worker_process import WorkerEnded
 __all__ = [
     "MAX_QUICK_BYTES", "MAX_READ_HERE_OBJECTS", "MAX_WAITING_CONNECTIONS", "POLL_SECONDS", "TOO_MANY_FILES",
     "Alarm", "Entered", "FewItems", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher", "WorkerEnded",
-    "WorkerPool", "ask_caller", "descriptors", "explain_no_listening", "finish", "is_costly", "open_listening_sockets", "report",
-    "running", "start_daemon_thread", "take_turns", "translate_defects",
+    "WorkerPool", "ask_caller", "descriptors", "explain_no_listening", "finish", "is_costly", "open_listening_sockets",
+    "report", "running", "start_daemon_thread", "take_turns", "translate_defects",
 ]  # fmt: skip
