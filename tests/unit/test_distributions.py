@@ -52,6 +52,16 @@ NAMES = {
     "yaml": "pyyaml",
 }
 """Imports that are not called as their distribution."""
+INSIDE = {
+    "base/tg_base/bus/pulsar/consumer.py": {"pulsar-client"},
+    "base/tg_base/llm/http/connections.py": {"aiohttp"},
+    "bedrock/tg_bedrock/abortable_session.py": {"botocore", "boto3", "urllib3"},
+    "flow/tg_flow/providers/ollama/client.py": {"ollama"},
+    "gateway/tg_gateway/http/handlers.py": {"aiohttp"},
+    "gateway/tg_gateway/http_connections.py": {"aiohttp"},
+    "gateway/tg_gateway/websocket/handler.py": {"aiohttp"},
+}
+"""Files that use what a library does not promise, and its distributions: the next minor version may have none of it."""
 TYPES_ONLY = {"types-boto3-bedrock", "types-boto3-bedrock-runtime"}
 """Imported for the type checker alone; the development tools have them."""
 ALL = {"tokengrid-base[pulsar]", "tokengrid-bedrock", "tokengrid-gateway[envoy]", "tokengrid-vertexai"}
@@ -140,6 +150,22 @@ def test_all_is_everything() -> None:
 
 def requirements(member: str) -> list[str]:
     return [*project(member)["project"]["dependencies"], *(each for row in optional(member).values() for each in row)]
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_a_library_whose_inside_is_used_has_an_upper_bound(member: str) -> None:
+    known = set().union(*INSIDE.values())
+    used = [each for each in requirements(member) if name_of(each) in known]
+    assert [each for each in used if "<" not in each and "==" not in each] == []
+
+
+def test_whose_inside_is_used_is_known() -> None:
+    files = (
+        path for member in MEMBERS for package in packages(member) for path in (ROOT / member / package).rglob("*.py")
+    )
+    marked = {str(path.relative_to(ROOT)) for path in files if "noqa: SLF001" in path.read_text("utf-8")}
+    assert marked <= INSIDE.keys()
+    assert all((ROOT / path).exists() for path in INSIDE)
 
 
 @pytest.mark.parametrize("member", MEMBERS)
