@@ -16,6 +16,7 @@ from tg_base.config.toml_positions import Position, places_of
 from tg_schema.errors import BadRequest
 
 FILE = Path("tg.toml")
+KEY = f'[[gateway.keys]]\nname = "k"\nsha256 = "{"0" * 64}"\ngroups = ["a", "b", "default", "*"]\n'
 GOOD = '[models.m]\nprovider = "openai"\n[flows.f]\ntext-completion = { model = "m" }\n'
 
 
@@ -82,6 +83,11 @@ def test_an_empty_file_is_a_configuration() -> None:
         (GOOD + 'agent.tools = ["x"]', 5, 'there is no tool "x"; known are none'),
         (GOOD + 'agent = { agents = ["g"] }', 5, 'flow "g" has no agent'),
         (GOOD + 'agent = { agents = ["f"] }', 5, 'the agents of "f" and "f" ask each other in a circle'),
+        (GOOD + '[gateway.aliases]\nx = "M"', 6, 'no flow has the model "M"; name one of them (m), or MODEL:ADAPTER'),
+        (GOOD + '[gateway.aliases]\nx = "M:a"', 6, 'no flow has the model "M:a"'),
+        (GOOD + '[gateway.aliases]\nx = "m"\ny = "x"', 7, 'no flow has the model "x"'),
+        (GOOD + "[gateway.lmi.models.M]\ntgi_compat = true", 5, 'no flow has the model "M"'),
+        (KEY + '[tools.t]\nkind = "http"\ngroup = ["a"]', 4, 'no tool is in the group "b"; known are a'),
         ("[flows.f]\nagent = {}", 2, 'flow "f" has an agent but no text-completion'),
         ('[tools."a b"]\nkind = "http"', 1, "a tool's name may have"),
         ('[tools.a]\nkind = "x"', 2, 'tools.a.kind must be one of "prompt", "text-completion", "python"'),
@@ -104,6 +110,20 @@ def test_a_mistake_is_named_with_file_and_line(text: str, line: int, words: str)
 def test_text_is_a_path_where_a_file_is_meant() -> None:
     options = parse_config('[bus.options]\ntoken_file = "/run/token"\ntrust_certs = "ours.pem"', FILE).bus.options
     assert (options.token_file, options.trust_certs) == (Path("/run/token"), Path("ours.pem"))
+
+
+@pytest.mark.parametrize(
+    ("text", "completed"),
+    [
+        (GOOD + '[gateway]\naliases = { x = "m", y = "m:adapter", z = "x:adapter" }\nlmi.models.m = {}', ()),
+        ('[gateway]\naliases = { x = "theirs" }\n[flows.f]\ntext-completion = { plain = true }', ()),
+        (GOOD + '[gateway]\naliases = { x = "of-the-command-line" }', ("default",)),
+        ('[gateway]\naliases = { x = "of-another-part" }', ()),
+        (KEY, ()),
+    ],
+)
+def test_a_name_that_leads_somewhere_or_may_is_no_mistake(text: str, completed: tuple[str, ...]) -> None:
+    parse_config(text, FILE, completed=completed)
 
 
 def test_a_plain_flow_needs_no_model() -> None:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import msgspec
 
 from tg_base.config.model import ApiKey, Config, ServiceConfig
+from tg_base.config.text_completion_config import TextCompletionConfig
 from tg_base.config.wrong_value import advise
+from tg_schema.agent import DEFAULT_GROUP
 from tg_schema.errors import BadRequest
 from tg_schema.topics import resolve_topic
 
@@ -20,6 +22,7 @@ _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 def faults(config: Config) -> Iterator[BadRequest]:
     """All errors of a configuration, each with its position and remedy."""
     yield from _faults_of_keys(config)
+    yield from _faults_of_names(config)
     yield from foreign_faults(config)
     for flow, services in config.flows.items():
         if not _FLOW.fullmatch(flow):
@@ -72,6 +75,27 @@ def _faults_of_keys(config: Config) -> Iterator[BadRequest]:
             if getattr(key, field) != getattr(other, field):
                 where = ("gateway", "keys", str(index), field)
                 yield config.fault(f'keys named "{key.name}" share their limits; give each the same {field}', *where)
+
+
+def _faults_of_names(config: Config) -> Iterator[BadRequest]:
+    """The gateway's tables by names of models and of groups: each must lead somewhere."""
+    gateway, groups = config.gateway, {group for tool in config.tools.values() for group in tool.group}
+    for index, key in enumerate(gateway.keys):
+        for place, group in enumerate(key.groups or ()):
+            if groups and group not in {*groups, DEFAULT_GROUP, "*"}:
+                where = ("gateway", "keys", str(index), "groups", str(place))
+                yield config.fault(f'no tool is in the group "{group}"; known are {", ".join(sorted(groups))}', *where)
+    models = {bound.model for bound in config.bound(TextCompletionConfig).values()}
+    # What the command line or TrustGraph's processors serve is not in the file; a file without flows is a part of one.
+    if not models or None in models or (config.source is not None and config.source.completed):
+        return
+    known = ", ".join(sorted(filter(None, models)))
+    meant = [(("aliases", alias), name) for alias, name in gateway.aliases.items()]
+    for keys, name in (*meant, *((("lmi", "models", name), name) for name in gateway.lmi.models)):
+        base = name.rpartition(":")[0]
+        if models.isdisjoint({name, base, gateway.aliases.get(base)}):
+            sentence = f'no flow has the model "{name}"; name one of them ({known}), or MODEL:ADAPTER'
+            yield config.fault(sentence, "gateway", *keys)
 
 
 def _faults_of_service(config: Config, flow: str, service: str, bound: ServiceConfig) -> Iterator[BadRequest]:
