@@ -1,7 +1,7 @@
 """A folder in which a page's blocks run as they are written: the repository's files, our commands, and a free port.
 
-Four things differ from a reader's machine. Port 8888 is a free one. The demo model's sampling temperature is 0, so that
-it says the same each time. `make` sets nothing up, since tests run in what was set up. The terminal has no colours.
+Three things differ from a reader's machine. Port 8888 is a free one. `make` sets nothing up, since tests run in what
+was set up. The terminal has no colours.
 """
 
 import asyncio
@@ -23,14 +23,11 @@ from tests.missing import DEFAULT_PORT
 
 PORT = str(DEFAULT_PORT)
 COMMAND_SECONDS = 60.0
-_CONFIG = (ROOT / "base" / "tg_base" / "config" / "default.toml").read_text("utf-8")
-_STEADY = _CONFIG.replace('provider = "llama-cpp" ', 'options = { temperature = 0 }\nprovider = "llama-cpp" ', 1)
 _SERVE = """#!/bin/sh
-# Serves on the port that the page's commands ask; the demo model says the same each time.
+# Serves on the port that the page's commands ask.
 case " $* " in
   *" --check "*|*" --port "*) exec {real} "$@" ;;
-  *" --config "*|*" --model "*|*" --provider "*) exec {real} "$@" --port "$DOCS_PORT" ;;
-  *) exec {real} "$@" --config "$DOCS_CONFIG" --port "$DOCS_PORT" ;;
+  *) exec {real} "$@" --port "$DOCS_PORT" ;;
 esac
 """
 _MAKE = """#!/bin/sh
@@ -106,7 +103,6 @@ class Workshop:
         own = {name: text for name, text in os.environ.items() if not name.startswith(_NOT_PASSED_ON)}
         own |= {
             "PATH": f"{self._folder}/.venv/bin:{os.environ['PATH']}",
-            "DOCS_CONFIG": f"{self._folder}/.steady.toml",
             "TERM": "dumb",
         }
         if port is not None:
@@ -125,7 +121,6 @@ class Workshop:
         for entry in (real / "bin").iterdir():
             if entry.name != "tg-serve":
                 (bin_folder / entry.name).symlink_to(entry)
-        self.write(".steady.toml", _STEADY)
         for name, script, path in (
             ("tg-serve", _SERVE, str(real / "bin" / "tg-serve")),
             ("make", _MAKE, shutil.which("make") or "make"),
