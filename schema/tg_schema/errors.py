@@ -125,9 +125,11 @@ class ContextLengthExceeded(BadRequest):
 
     @classmethod
     def of_counts(cls, tokens: int | None, maximum: int | None, advice: str = _SHORTEN) -> Self:
-        """The error in the words of OpenAI's API, by which programs know it behind any provider."""
+        """The error in the words by which programs know it behind any provider: OpenAI's, and "prompt is too long"."""
         limit = "This model's maximum context length is " + ("exceeded" if maximum is None else f"{maximum} tokens")
-        length = "The prompt is too long." if tokens is None else f"However, your prompt has {tokens} tokens."
+        length = (
+            "The prompt is too long." if tokens is None else f"However, the prompt is too long: it has {tokens} tokens."
+        )
         made = cls(f"{limit}. {length} {advice}")
         made.tokens, made.maximum = tokens, maximum
         return made

@@ -154,7 +154,7 @@ def test_the_counts_travel() -> None:
 
 
 SENTENCE = (
-    "This model's maximum context length is 4096 tokens. However, your prompt has 5000 tokens. "
+    "This model's maximum context length is 4096 tokens. However, the prompt is too long: it has 5000 tokens. "
     "Please reduce the length of the messages."
 )
 
@@ -215,7 +215,7 @@ def test_a_response_that_failed_has_the_code() -> None:
 
 @pytest.mark.parametrize("words", ["This model's maximum context length is", "prompt is too long", "reduce the length"])
 def test_without_counts_the_words_are_there_by_which_clients_know_it(words: str) -> None:
-    # litellm, Claude Code and LangChain for Anthropic, opencode
+    # litellm, Claude Code and LangChain, opencode
     assert words.lower() in UNKNOWN.message.lower()
     assert words.lower() in encode_anthropic(UNKNOWN, "r").decode().lower()
     assert b'"message":"prompt is too long: ' in encode_anthropic(UNKNOWN, "r")
