@@ -1,16 +1,44 @@
 """Package index -> an environment of its own for a client library, which may conflict with ours and with others."""
 
 import fcntl
+import hashlib
+import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from tests.clients.clients import ENVIRONMENTS, PACKAGE_JSON, Client, lock_of
 from tests.missing import skip_or_fail
 from tests.uv_command import ROOT, uv_command
 
 FOLDER = ROOT / ".cache" / "clients"
 INSTALL_SECONDS = 600.0
+
+
+def command_of(client: Client) -> list[str | Path]:
+    """How to run the client's program, which is installed at the first use; URL, key and model follow."""
+    program = Path(__file__).with_name(client.program)
+    if client.environment is None:
+        return ["node", _beside_its_modules(program)]
+    lock = lock_of(client.environment)
+    return [python_of(f"{client.environment}-{_digest(lock)}", ("-r", str(lock))), program]
+
+
+def resolve_newest() -> None:
+    """Resolve all versions anew: locks/ and package.json."""
+    for name, packages in ENVIRONMENTS.items():
+        _uv(
+            *("pip", "compile", "--quiet", "--upgrade", "--no-header", "--no-annotate", "--universal"),
+            *("--python-version", "3.11", "--output-file", str(lock_of(name)), "-"),
+            given="\n".join(packages),
+        )
+    described = json.loads(PACKAGE_JSON.read_text("utf-8"))
+    described["dependencies"] = {name: _npm("view", name, "version") for name in described["dependencies"]}
+    PACKAGE_JSON.write_text(json.dumps(described, indent=2) + "\n", "utf-8")
 
 
 def python_of(name: str, packages: Sequence[str]) -> Path:
@@ -31,9 +59,43 @@ def python_of(name: str, packages: Sequence[str]) -> Path:
     return home / "bin" / "python"
 
 
-def _uv(*arguments: str) -> None:
+def _beside_its_modules(program: Path) -> Path:
+    """The program in the folder of what package.json names: Node looks for modules beside the program."""
+    home = FOLDER / f"javascript-{_digest(PACKAGE_JSON)}"
+    home.mkdir(parents=True, exist_ok=True)
+    with home.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for file in (PACKAGE_JSON, *program.parent.glob("*.mjs")):
+            shutil.copy(file, home)
+        if not (home / "installed").exists():
+            _npm("install", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", str(home))
+            (home / "installed").touch()
+    return home / program.name
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+
+
+def _npm(*arguments: str) -> str:
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        pytest.skip("clients in JavaScript need Node and npm: `apt-get install npm` on Debian")
+    done = subprocess.run([npm, *arguments], capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+    if done.returncode:
+        pytest.skip(f"npm did not install clients in JavaScript: {done.stderr.strip().splitlines()[-1:]}")
+    return done.stdout.strip()
+
+
+def _uv(*arguments: str, given: str = "") -> None:
     try:
-        answer = subprocess.run([*uv_command(), *arguments], capture_output=True, timeout=INSTALL_SECONDS, check=False)
+        answer = subprocess.run(
+            [*uv_command(), *arguments],
+            input=given.encode(),
+            capture_output=True,
+            timeout=INSTALL_SECONDS,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         skip_or_fail(f"client libraries come through uv: {error}")
     if answer.returncode != 0:

@@ -82,6 +82,14 @@ class LoopbackServer(ABC):
         """The answer to a request that is not for a stream; None if `request` is for a stream."""
         return None
 
+    def choose(self, plan: Plan, asked: Asked) -> Plan:
+        """The plan for a request: the next one, or of a server that answers by what it is asked its own.
+
+        Raises:
+            Refused: as `read`.
+        """
+        return plan
+
     def play(self, *plans: Plan) -> None:
         """What to do with the next requests; the last plan serves all that follow."""
         self._plans = deque(plans)
@@ -123,6 +131,7 @@ class LoopbackServer(ABC):
             self._arrived.notify_all()
         try:
             asked = exchange.asked = self.read(request, body)
+            plan = self.choose(plan, asked)
         except Refused as refused:
             return refused.response
         if plan.fault is Fault.REFUSE:

@@ -133,6 +133,9 @@ class ChatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         shape = read.response_format and read.response_format.json_schema
         if shape and shape.strict:
             check_enforceable(shape.schema, all_required=True)
+        for tool in read.tools or ():
+            if tool.function.strict:
+                check_enforceable(tool.function.parameters, all_required=True)
         if (read.tool_choice is not None or read.parallel_tool_calls is not None) and not read.tools:
             raise msgspec.ValidationError("'tool_choice' is only allowed when 'tools' are specified.")
         if any(message.reasoning_content is not None for message in read.messages) and cls is ChatBody:
