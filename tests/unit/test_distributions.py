@@ -241,3 +241,12 @@ def test_every_script_is_in_the_test_above() -> None:
         "tg-serve",
         "tg-serve-model",
     }
+
+
+def test_pip_is_told_to_compile_what_make_compiles() -> None:
+    page, makefile = ((ROOT / name).read_text("utf-8") for name in ("docs/installing.md", "Makefile"))
+    flags = re.findall(r"-D([\w.]+=\w+)", page)
+    assert flags
+    assert [flag for flag in flags if f"-D{flag}" not in makefile] == []
+    said = re.findall(r"^echo '(.+)' > llama-without-common\.cmake$", page, re.MULTILINE)
+    assert said == [(ROOT / "scripts" / "llama-without-common.cmake").read_text("utf-8").splitlines()[-1]]
