@@ -24,7 +24,7 @@ RENEW := other-python
 endif
 endif
 
-.PHONY: other-python help demo agent-demo serve test test-quick test-connected check figures bench soak wheels install lock clean
+.PHONY: other-python help demo agent-demo serve test test-quick test-clients-all test-connected check figures bench soak wheels install lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ test: $(VENV)/ready ## Run all tests, with the real Apache Pulsar and the real m
 
 test-quick: $(VENV)/ready ## Run the tests that need no broker, no model, no programs of others and no wheels
 	$(BIN)/pytest -m "not connected and not model and not predecessor and not agents and not clients and not descriptions and not envoy and not install" $(SIDE_BY_SIDE) $(ARGS)
+
+test-clients-all: $(VENV)/ready ## Run the newest versions of all clients of others, the large ones too, and print their table
+	$(BIN)/python -m tests.clients --newest --all $(ARGS)
 
 test-connected: $(VENV)/ready ## Run only the tests that need the real Apache Pulsar
 	@scripts/require java

@@ -1,7 +1,7 @@
-"""`python -m tests.clients [--newest] [--write] [NAME ...]`: run the clients, print their table; or write it.
+"""`python -m tests.clients [--newest] [--all] [--write] [NAME ...]`: run the clients, print their table; or write it.
 
---newest resolves the versions anew, from the package indexes, before that; --write writes the table into the page. A
-name runs that client alone: the lines of the others stay.
+--newest resolves the versions anew, from the package indexes, before that; --write writes the table into the page;
+--all runs the large clients too. A name runs that client alone: the lines of the others stay.
 """
 
 import argparse
@@ -29,13 +29,15 @@ def main() -> int:
     """Run those that are named, or all; fails with the first cell that breaks a promise."""
     parser = argparse.ArgumentParser(prog="python -m tests.clients")
     parser.add_argument("--newest", action="store_true")
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     if options.newest:
         resolve_newest()
-    run = [client for client in CLIENTS if not options.names or client.name.strip("`") in options.names]
+    run = [client for client in CLIENTS if client.name.strip("`") in options.names]
+    run = run or [client for client in CLIENTS if options.all or not client.large]
     page, known = DOORS_PAGE.read_text("utf-8"), {client.name for client in CLIENTS}
     kept = [line for line in read_lines(page) if cells_of(line)[0] in known - {client.name for client in run}]
     table = make_table([*kept, *(line for client in run for line in _run(client))])

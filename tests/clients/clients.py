@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 FOLDER: Final = Path(__file__).parent
-PACKAGE_JSON: Final = FOLDER / "package.json"
+MANIFESTS: Final = ("libraries.json", "opencode.json")
+"""For npm: exact versions of packages that are installed together."""
 
 ENVIRONMENTS: Final = {
     "frameworks": ("langchain-openai", "langchain-ollama", "pydantic-ai-slim[openai]", "openai-agents"),
@@ -26,19 +27,21 @@ class Client:
         name: as the table has it.
         program: the file here that asks everything through it.
         package: whose version the table tells.
-        environment: of `ENVIRONMENTS`; None = package.json.
+        environment: of `ENVIRONMENTS` or `MANIFESTS`.
+        large: whether it takes hundreds of megabytes and minutes, so that `make test` leaves it out.
     """
 
     name: str
     program: str
     package: str
-    environment: str | None = None
+    environment: str
+    large: bool = False
 
     @property
     def version(self) -> str:
         """The version that is locked."""
-        if self.environment is None:
-            version: str = json.loads(PACKAGE_JSON.read_text("utf-8"))["dependencies"][self.package]
+        if self.environment in MANIFESTS:
+            version: str = json.loads((FOLDER / self.environment).read_text("utf-8"))["dependencies"][self.package]
             return version
         (found,) = re.findall(rf"^{self.package}==(\S+)", lock_of(self.environment).read_text("utf-8"), re.MULTILINE)
         return str(found)
@@ -50,9 +53,9 @@ def lock_of(environment: str) -> Path:
 
 
 CLIENTS: Final = (
-    Client("AI SDK", "ask_by_ai_sdk.mjs", "ai"),
+    Client("AI SDK", "ask_by_ai_sdk.mjs", "ai", "libraries.json"),
     Client("LangChain", "ask_by_langchain.py", "langchain-openai", "frameworks"),
-    Client("LangChain.js", "ask_by_langchain.mjs", "@langchain/openai"),
+    Client("LangChain.js", "ask_by_langchain.mjs", "@langchain/openai", "libraries.json"),
     Client("pydantic-ai", "ask_by_pydantic_ai.py", "pydantic-ai-slim", "frameworks"),
     Client("openai-agents", "ask_by_openai_agents.py", "openai-agents", "frameworks"),
     Client("instructor", "ask_by_instructor.py", "instructor", "libraries"),
@@ -60,4 +63,5 @@ CLIENTS: Final = (
     Client("litellm", "ask_by_litellm.py", "litellm", "libraries"),
     Client("`llm`", "ask_by_llm.py", "llm", "libraries"),
     Client("`huggingface_hub`", "ask_by_hub_chat.py", "huggingface-hub", "libraries"),
+    Client("opencode", "ask_by_opencode.mjs", "opencode-ai", "opencode.json", large=True),
 )

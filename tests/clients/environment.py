@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import ENVIRONMENTS, PACKAGE_JSON, Client, lock_of
+from tests.clients.clients import ENVIRONMENTS, MANIFESTS, Client, lock_of
 from tests.missing import skip_or_fail
 from tests.uv_command import ROOT, uv_command
 
@@ -22,23 +22,24 @@ INSTALL_SECONDS = 600.0
 def command_of(client: Client) -> list[str | Path]:
     """How to run the client's program, which is installed at the first use; URL, key and model follow."""
     program = Path(__file__).with_name(client.program)
-    if client.environment is None:
-        return ["node", _beside_its_modules(program)]
+    if client.environment in MANIFESTS:
+        return ["node", _beside_its_modules(program, program.with_name(client.environment))]
     lock = lock_of(client.environment)
     return [python_of(f"{client.environment}-{_digest(lock)}", ("-r", str(lock))), program]
 
 
 def resolve_newest() -> None:
-    """Resolve all versions anew: locks/ and package.json."""
+    """Resolve all versions anew: locks/ and the manifests of npm."""
     for name, packages in ENVIRONMENTS.items():
         _uv(
             *("pip", "compile", "--quiet", "--upgrade", "--no-header", "--no-annotate", "--universal"),
             *("--python-version", "3.11", "--output-file", str(lock_of(name)), "-"),
             given="\n".join(packages),
         )
-    described = json.loads(PACKAGE_JSON.read_text("utf-8"))
-    described["dependencies"] = {name: _npm("view", name, "version") for name in described["dependencies"]}
-    PACKAGE_JSON.write_text(json.dumps(described, indent=2) + "\n", "utf-8")
+    for manifest in map(Path(__file__).with_name, MANIFESTS):
+        described = json.loads(manifest.read_text("utf-8"))
+        described["dependencies"] = {name: _npm("view", name, "version") for name in described["dependencies"]}
+        manifest.write_text(json.dumps(described, indent=2) + "\n", "utf-8")
 
 
 def python_of(name: str, packages: Sequence[str]) -> Path:
@@ -59,13 +60,14 @@ def python_of(name: str, packages: Sequence[str]) -> Path:
     return home / "bin" / "python"
 
 
-def _beside_its_modules(program: Path) -> Path:
-    """The program in the folder of what package.json names: Node looks for modules beside the program."""
-    home = FOLDER / f"javascript-{_digest(PACKAGE_JSON)}"
+def _beside_its_modules(program: Path, manifest: Path) -> Path:
+    """The program in the folder of what a manifest names: Node looks for modules beside the program."""
+    home = FOLDER / f"npm-{_digest(manifest)}"
     home.mkdir(parents=True, exist_ok=True)
     with home.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for file in (PACKAGE_JSON, *program.parent.glob("*.mjs")):
+        shutil.copy(manifest, home / "package.json")
+        for file in program.parent.glob("*.mjs"):
             shutil.copy(file, home)
         if not (home / "installed").exists():
             _npm("install", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", str(home))

@@ -14,7 +14,7 @@ from tests.fakes.listening_openai import ListeningServer
 from tg_base.config import ApiKey, GatewayConfig
 from tg_flow.providers import open_provider
 
-ASK_SECONDS: Final = 240.0
+ASK_SECONDS: Final = 600.0
 TOKEN: Final = "right"
 LOCKED: Final = GatewayConfig(port=0, drain=0.05, keys=(ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest()),))
 MODEL: Final = ListeningServer.model

@@ -55,9 +55,12 @@ def _answer(asked: Asked, said: list[str]) -> Plan:
     if WHO in question:
         return _describe(asked)
     if WEATHER in question and asked.tools:
-        arguments = json.dumps({"city": "Paris"})
-        name = next((tool.name for tool in asked.tools if "weather" in tool.name), asked.tools[0].name)
-        return Plan(text=("I look. ",), calls=(PlannedCall(name, (arguments[:5], arguments[5:])),), finish="tool_calls")
+        # A coding agent has no such tool, but one that reads files.
+        (tool,) = [tool for tool in asked.tools if "weather" in tool.name or tool.name == "read"]
+        city = tool.name != "read"
+        arguments = json.dumps({"city": "Paris"} if city else {tool.parameters["required"][0]: "weather.txt"})
+        call = PlannedCall(tool.name, (arguments[:5], arguments[5:]))
+        return Plan(text=("I look. ",), calls=(call,), finish="tool_calls")
     if ASK_NAME in question:
         known = any(NAME in text for text in said[:-1])
         return Plan(text=("Your name ", "is Anna.") if known else ("I do not ", "know it."))
