@@ -14,19 +14,23 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--processes", type=int, default=2, help="side by side (default: %(default)s)")
-    parser.add_argument("--until", default="", help="stop at the first seed that breaks one of these promises")
-    parser.add_argument("--permits", action="store_true", help="what is asked of a model needs its caller's permit")
+    parser.add_argument(
+        "--until", default="", help="stop at the first seed that breaks one of these promises; any = any of them"
+    )
+    parser.add_argument(
+        "--worlds", choices=("any", "themed", "permits", "waiting"), default="any", help="of which kind"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="with --seed: everything that happens")
     arguments = parser.parse_args()
     pin_hashes()
     from tests.simulation.seeds import hunt, many, one  # noqa: PLC0415 - only with the hashes pinned
 
     if arguments.seed is not None:
-        return one(arguments.seed, verbose=arguments.verbose, permits=arguments.permits)
+        return one(arguments.seed, arguments.worlds, verbose=arguments.verbose)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.until:
-        return hunt(seeds, arguments.processes, frozenset(arguments.until.split(",")), permits=arguments.permits)
-    return many(seeds, arguments.processes, permits=arguments.permits)
+        return hunt(seeds, arguments.processes, arguments.worlds, frozenset(arguments.until.split(",")))
+    return many(seeds, arguments.processes, arguments.worlds)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.simulation.scenario import Fault, Trouble
+from tests.simulation.scenario_terms import Fault, Trouble
 from tests.simulation.simulated_broker import Message
 from tests.simulation.simulated_process import EPOCH, SimulatedProcess
 from tests.simulation.world import TOPICS, World
@@ -47,8 +47,7 @@ class Faults:
 
     def happen(self, trouble: Trouble) -> None:
         """Begin, and see to the end."""
-        processes = self._world.processes
-        process = processes[trouble.target % len(processes)]
+        process = self._world.target(trouble)
         self._simulator.note("FAULT", trouble.fault, process.name, f"{trouble.seconds:.3f}", f"{trouble.amount:.3f}")
         end = self._begin[trouble.fault](trouble, process)
         if end is not None:

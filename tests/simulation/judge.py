@@ -1,7 +1,9 @@
 """World -> violations: what must hold at any time, and what must hold again when everything has come to rest."""
 
 import asyncio
+from typing import cast
 
+from tests.simulation.excuses import Excuses
 from tests.simulation.ledger import Stream
 from tests.simulation.scripted_model import Generation
 from tests.simulation.simulated_loop import SimulatedTask
@@ -10,6 +12,14 @@ from tests.simulation.world import World
 
 END = 5.0
 """Seconds within which a stream ends after the last sign of life, or the last fault."""
+LEFT = 1.0
+"""Seconds within which a model stops after its caller has left, and after which a cancel that was lost is repeated."""
+WAY = 0.4
+"""Seconds that the message of it may take, from any distance of these worlds, and its processes to act on it."""
+BOUND = 1.2
+"""Seconds after which a gateway knows which process has begun a request."""
+MOST_LOST = 3
+"""Messages between two processes that may be lost without a cancel being lost for good."""
 SLACK = 0.6
 """Seconds that looking so rarely, and the way of a message, may add."""
 LOOK = 0.25
@@ -37,6 +47,7 @@ class Judge:
         self._world = world
         self._ledger = world.ledger
         self._scenario = world.scenario
+        self._excuses = Excuses(world)
         self._late: set[str] = set()
         self.over_at: float | None = None
         self.rest = CLOSED if world.simulator.random.random() < 0.05 else REST
@@ -106,6 +117,7 @@ class Judge:
         """At the end of a run in which nothing was broken so far."""
         for stream in self._ledger.streams.values():
             self._check_end(stream)
+            self._check_left(stream)
         if left := self._world.broker.left():
             self._ledger.broken("rest", f"messages are left in {left}")
         for process in self._world.processes:
@@ -120,6 +132,26 @@ class Judge:
         own_fault = script.fails or script.size or asked.timeout < 60 or asked.dawdles
         if untroubled and not well and not own_fault and not lost:
             self._ledger.broken("needless-error", f"{script.name} ended as {stream.ended}: {stream.message}")
+        elif not well and not own_fault and (promise := self._excuses.find_broken(stream)):
+            self._ledger.broken(promise, f"{script.name} ended as {stream.ended}: {stream.message}")
+
+    def _check_left(self, stream: Stream) -> None:
+        """Whoever leaves stops the model: within a second, and one more for each message that was lost meanwhile."""
+        if stream.ended not in {"left", "timeout"}:
+            return
+        for one in self._ledger.generations[stream.asked.script.name]:
+            process, until = cast("SimulatedProcess", one.process), one.alive_until
+            since = max(stream.ended_at, one.begun)
+            concerned = (stream.process, process, *self._world.helpers)
+            if not self._world.calm.holds(concerned, stream.ended_at, until, but=("weather",)):
+                continue
+            # Whose process has said long ago that it works on it is the one that is told.
+            bound = stream.ended_at - one.begun > BOUND
+            topics = (one.control,) if bound else (one.control, stream.inbox)
+            lost = self._world.lost(topics, stream.ended_at - LEFT, until)
+            if until - since > LEFT * (1 + lost) + WAY and lost <= MOST_LOST:
+                text = f"{one.script.name}g{one.number} went on for {until - since:.2f} s after its caller had left"
+                self._ledger.broken("leak", text)
 
     def _check_rest(self, process: SimulatedProcess) -> None:
         world = self._world
@@ -134,7 +166,7 @@ class Judge:
             left += [*host.running, *host.bodies._bodies]
             links = len([*host.links])
             left += [link.name for link in host.links if not link.idle]
-            if len(host.cancelled) > len(self._ledger.streams) * MOST_CANCELS:
+            if len(host.cancelled) > len(self._scenario.asked) * MOST_CANCELS:
                 left += [f"{len(host.cancelled)} cancelled keys"]
         if left:
             self._ledger.broken("rest", f"{process.name} still keeps {left}")

@@ -29,14 +29,12 @@ class Mutant:
         promises: which of the promises it breaks; any one of them counts.
         changes: how to bring it back.
         seed: of a world that found it.
-        options: of the simulation, without which no world shows it.
     """
 
     name: str
     promises: tuple[str, ...]
     changes: tuple[Change, ...]
     seed: int = 0
-    options: tuple[str, ...] = ()
 
 
 class OutOfStep(Exception):
@@ -74,7 +72,7 @@ def hunted(folder: Path, mutant: Mutant, seeds: int) -> str:
 def _hunted(folder: Path, mutant: Mutant, seeds: range) -> str:
     until = ",".join(mutant.promises)
     numbers = ["--first", str(seeds.start), "--seeds", str(len(seeds)), "--processes", str(min(len(seeds), 2))]
-    command = [sys.executable, "-m", "tests.simulation", *numbers, "--until", until, *mutant.options]
+    command = [sys.executable, "-m", "tests.simulation", *numbers, "--until", until]
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode in {0, 1}, done.stderr
@@ -82,31 +80,6 @@ def _hunted(folder: Path, mutant: Mutant, seeds: range) -> str:
 
 
 MUTANTS = (
-    Mutant(
-        "what one may have begun is begun by another",
-        ("begun-twice",),
-        (
-            Change(
-                "tg_base/client/requestor.py",
-                "if stream.begun or stream.deaths >= MAX_ATTEMPTS:",
-                "if stream.relayed or stream.deaths >= MAX_ATTEMPTS:",
-            ),
-        ),
-        seed=2,
-        options=("--permits",),
-    ),
-    Mutant(
-        "a link is closed by a coroutine that nobody awaits",
-        ("defect",),
-        (
-            Change(
-                "tg_base/server/link_pool.py",
-                "                del self._links[inbox]\n                await stack.aclose()\n",
-                "                del self._links[inbox]\n                stack.aclose()\n",
-            ),
-        ),
-        seed=2,
-    ),
     Mutant(
         "streams hang when their gateway was silent and returned",
         ("ends", "starves"),
@@ -189,18 +162,6 @@ MUTANTS = (
         ("ends", "starves"),
         (Change("tg_base/client/requestor.py", "if self._warm.is_over(stream, dead, self._clock()):", "if False:"),),
         seed=220,
-    ),
-    Mutant(
-        "cancels to the dead are kept for ever",
-        ("rest",),
-        (Change("tg_base/client/requestor.py", "            self._controls.sweep()\n", ""),),
-        seed=20,
-    ),
-    Mutant(
-        "an answer that is over the broker's limit stops its link",
-        ("rest", "ends"),
-        (Change("tg_base/protocol/link_sender.py", "except TooLarge:", "except ZeroDivisionError:"),),
-        seed=387,
     ),
     Mutant(
         "a processor whose clock is ahead drops everything",

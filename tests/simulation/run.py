@@ -14,7 +14,8 @@ import structlog
 from tests.simulation.faults import Faults
 from tests.simulation.judge import LOOK, Judge
 from tests.simulation.ledger import Violation
-from tests.simulation.scenario import Scenario, drawn
+from tests.simulation.scenario import drawn
+from tests.simulation.scenario_terms import Scenario, Worlds
 from tests.simulation.simulator import Endless, Simulator
 from tests.simulation.world import World
 from tg_base.telemetry.trace import Ids, set_source
@@ -30,6 +31,7 @@ class Outcome:
         ends: how its streams ended.
         seconds: of simulated time.
         steps: iterations of loops.
+        faults: what went wrong.
         trace: a hash of all that happened; empty where nobody listened.
     """
 
@@ -38,16 +40,33 @@ class Outcome:
     ends: tuple[str, ...]
     seconds: float
     steps: int
+    faults: str
     trace: str = ""
 
 
-def run(seed: int, *, permits: bool = False, listen: Callable[[str], None] | None = None) -> Outcome:
+def run(seed: int, worlds: Worlds = "any", *, listen: Callable[[str], None] | None = None) -> Outcome:
     """Run the scenario of a seed. With `listen`, every event is told, and their hash is part of the outcome."""
-    return run_scenario(seed, drawn(seed, permits=permits), listen=listen)
+    if worlds == "waiting":
+        # Here, since most runs do without a gateway, which takes longer to import than a hundred worlds to run.
+        from tests.simulation.waiting_world import drawn_waiting, make_waiting  # noqa: PLC0415
+
+        return run_scenario(seed, drawn_waiting(seed), make_waiting, listen=listen)
+    return run_scenario(seed, drawn(seed, worlds), listen=listen)
 
 
-def run_scenario(seed: int, scenario: Scenario, *, listen: Callable[[str], None] | None = None) -> Outcome:
-    """Run a scenario; the seed decides everything that it leaves open."""
+def _make(simulator: Simulator, scenario: Scenario) -> tuple[World, Judge]:
+    world = World(simulator, scenario)
+    return world, Judge(world)
+
+
+def run_scenario(
+    seed: int,
+    scenario: Scenario,
+    make: Callable[[Simulator, Scenario], tuple[World, Judge]] = _make,
+    *,
+    listen: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Run a scenario in a world that is made of it; the seed decides everything that it leaves open."""
     digest = hashlib.blake2b(digest_size=16)
 
     def trace(line: str) -> None:
@@ -55,8 +74,11 @@ def run_scenario(seed: int, scenario: Scenario, *, listen: Callable[[str], None]
         if listen is not None:
             listen(line)
 
+    if listen is not None:
+        listen(str(scenario))
     with _Quiet() as quiet:
-        outcome = _observed(Simulator(seed, trace=trace if listen is not None else None), scenario, quiet)
+        simulator = Simulator(seed, trace=trace if listen is not None else None)
+        outcome = _observed(simulator, *make(simulator, scenario), quiet)
         set_source(Ids())
         # Killed processes unwind here, and make garbage of their own. What is left would end outside, and be printed.
         while gc.collect():
@@ -64,10 +86,9 @@ def run_scenario(seed: int, scenario: Scenario, *, listen: Callable[[str], None]
     return outcome if listen is None else replace(outcome, seed=seed, trace=digest.hexdigest())
 
 
-def _observed(simulator: Simulator, scenario: Scenario, quiet: "_Quiet") -> Outcome:
-    world = World(simulator, scenario)
+def _observed(simulator: Simulator, world: World, judge: Judge, quiet: "_Quiet") -> Outcome:
     quiet.listen(world)
-    _live(world, scenario)
+    _live(world, judge)
     violations = tuple(world.ledger.violations)
     ends = tuple(str(stream.ended) for stream in world.ledger.streams.values())
     quiet.listen(None)
@@ -75,14 +96,15 @@ def _observed(simulator: Simulator, scenario: Scenario, quiet: "_Quiet") -> Outc
         process.kill()
     simulator.trace = None
     sys.set_asyncgen_hooks(None, None)
-    return Outcome(simulator.seed, violations, ends, simulator.now, simulator.steps)
+    faults = ", ".join(f"{one.fault} at {one.time:.1f} for {one.seconds:.1f} s" for one in world.scenario.troubles)
+    return Outcome(simulator.seed, violations, ends, simulator.now, simulator.steps, faults)
 
 
-def _live(world: World, scenario: Scenario) -> None:
-    simulator = world.simulator
+def _live(world: World, judge: Judge) -> None:
+    simulator, scenario = world.simulator, world.scenario
     weather = simulator.weather
     weather.latency, weather.jitter, weather.grid = scenario.latency, scenario.jitter, scenario.grid
-    judge, faults = Judge(world), Faults(world)
+    faults = Faults(world)
     for process in world.processes:
         simulator.at(simulator.random.random() * 0.3, process.start)
     for asked in scenario.asked:

@@ -1,32 +1,15 @@
 """Seed -> scenario: who takes part, what is asked, and what goes wrong."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
-from typing import Literal
 
+from tests.simulation.scenario_terms import Asked, Fault, Helper, Kind, Mood, Scenario, Trouble, Worlds
 from tests.simulation.scripted_model import Script
+from tests.simulation.themes import MODELS, THEMED, themed
 from tg_base.bus import MAX_MESSAGE_BYTES
 from tg_base.protocol import PART_BYTES
 
-Kind = Literal["streamed", "whole", "prompt", "agent"]
-Fault = Literal[
-    "pause",
-    "hold-in",
-    "hold-out",
-    "hold",
-    "kill",
-    "lose",
-    "stop",
-    "broker",
-    "reader",
-    "poison",
-    "slow",
-    "weather",
-    "refuse",
-]
-Mood = Literal["calm", "mild", "rough"]
 MOODS: tuple[Mood, ...] = ("calm", "mild", "rough")
-Helper = Literal["prompt", "agent"]
 FAULTS: dict[Fault, int] = {
     "pause": 6, "hold-in": 4, "hold-out": 4, "hold": 3, "kill": 4, "lose": 2, "stop": 2, "broker": 3, "reader": 2,
     "poison": 3, "slow": 2, "weather": 3, "refuse": 1,
@@ -40,94 +23,11 @@ MILD_AMOUNTS: dict[Fault, float] = {"weather": 0.01, "slow": 0.4}
 MIB = 1024 * 1024
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One request.
-
-    Attributes:
-        time: when it is asked.
-        gateway: by which of them.
-        flow: on which flow's queue.
-        leaves_after: records after which the caller leaves; None = it stays.
-        dawdles: seconds that it takes for each record.
-        timeout: seconds that it waits in all.
-        padding: characters by which the request is larger than it must be; with many of them it travels in parts.
-        cache_key: who has it begins alike.
-        permit: whether it begins only with its caller's permit, and so once at most.
-    """
-
-    time: float
-    gateway: int
-    flow: str
-    kind: Kind
-    script: Script
-    leaves_after: int | None = None
-    dawdles: float = 0.0
-    timeout: float = 60.0
-    padding: int = 0
-    cache_key: str | None = None
-    permit: bool = False
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """One thing that goes wrong.
-
-    Attributes:
-        time: when.
-        fault: what.
-        target: to which process, as a number that is taken modulo how many there are.
-        seconds: for how long.
-        amount: how much of it, from 0 to 1.
-    """
-
-    time: float
-    fault: Fault
-    target: int
-    seconds: float
-    amount: float
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """Everything that a seed decides before the world begins.
-
-    Attributes:
-        mood: calm = nothing goes wrong; mild = only what a stream must survive; rough = anything.
-        capacities: of each model process.
-        flows: whose queues each model process reads.
-        apart: whether it has a processor for each of them, which share its host; otherwise one for all.
-        step: seconds that one iteration of a loop takes: only then something can come between two of them.
-        skews: seconds by which each process's wall clock is ahead, gateways first.
-    """
-
-    mood: Mood
-    gateways: int
-    capacities: tuple[int, ...]
-    flows: tuple[str, ...]
-    apart: bool
-    helpers: tuple[Helper, ...]
-    skews: tuple[float, ...]
-    latency: float
-    jitter: float
-    grid: float
-    step: float
-    max_message: int
-    told_max_message: int
-    asked: tuple[Asked, ...]
-    troubles: tuple[Trouble, ...]
-
-    @property
-    def quiet(self) -> float:
-        """When the last fault has ended."""
-        return max((trouble.time + trouble.seconds for trouble in self.troubles), default=0.0)
-
-
-def drawn(seed: int, *, permits: bool = False) -> Scenario:
-    """The scenario of a seed; with `permits`, the same with one for each request to a model."""
+def drawn(seed: int, worlds: Worlds = "any") -> Scenario:
+    """The scenario of a seed in worlds of this kind."""
     sources = [Random(f"{what} {seed}") for what in ("scenario", "sizes", "processors", "keys")]
-    scenario = _Draw(*sources).scenario()
-    asked = (replace(each, permit=permits and each.kind in {"streamed", "whole"}) for each in scenario.asked)
+    scenario = themed(seed, 1.0 if worlds == "themed" else THEMED) or _Draw(*sources).scenario()
+    asked = (replace(each, permit=worlds == "permits" and each.kind in MODELS) for each in scenario.asked)
     return replace(scenario, asked=tuple(asked))
 
 

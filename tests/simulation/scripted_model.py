@@ -44,6 +44,11 @@ class Script:
     react: str = ""
 
     @property
+    def seconds(self) -> float:
+        """How long the whole answer takes, where nothing holds it up."""
+        return self.first + self.pace * max(self.tokens - 1, 0)
+
+    @property
     def line(self) -> str:
         """As it stands in a prompt."""
         return "SCRIPT " + " ".join(f"{name}={value}" for name, value in msgspec.to_builtins(self).items())
@@ -75,8 +80,10 @@ class Generation:
         process: who generates.
         turn: which of an agent's questions it answers.
         begun: when.
-        alive_until: it gives a sign of life until then, as long as nothing holds it up.
+        alive_until: it gives a sign of life until then, as long as nothing holds it up; once it is closed, when it was.
+        control: the topic on which its process hears of cancels.
         open: whether it goes on.
+        finished: whether it has said all that it had to say.
     """
 
     script: Script
@@ -85,7 +92,9 @@ class Generation:
     turn: str
     begun: float
     alive_until: float
+    control: str
     open: bool = True
+    finished: bool = False
 
 
 class ScriptedModel(LlmService):
@@ -126,6 +135,7 @@ class ScriptedModel(LlmService):
                     if script.fails and number >= script.tokens // 2:
                         raise Unavailable("the model fails, as it was told to")
                     yield LlmChunk(text=script.token(generation.number, number), out_token=1)
+            generation.finished = True
             yield LlmChunk(in_token=7, finish_reason="stop")
         finally:
             generation.open = False

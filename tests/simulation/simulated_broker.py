@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
 
+from tests.simulation.simulated_logs import SimulatedLogs
 from tests.simulation.simulated_wire import SimulatedWire
 from tests.simulation.simulator import Simulator
 
@@ -83,6 +84,8 @@ class SimulatedBroker:
         told_max_message: what its clients know of that.
         refused: topics that nobody may subscribe to.
         swallowed: called with a message that is handed to a process which is dead.
+        logs: topics that are logs.
+        dropped: topic and time of each message that was lost.
     """
 
     def __init__(self, simulator: Simulator, max_message: int, told_max_message: int) -> None:
@@ -91,6 +94,8 @@ class SimulatedBroker:
         self.told_max_message = told_max_message
         self.refused: set[str] = set()
         self.swallowed: Callable[[Message], None] = lambda message: None
+        self.logs = SimulatedLogs()
+        self.dropped: list[tuple[str, float]] = []
         self._simulator = simulator
         self._topics: dict[str, Topic] = {}
 
@@ -113,6 +118,7 @@ class SimulatedBroker:
         for seat in tuple(topic.alone):
             if not topic.persistent and weather.loss and random() < weather.loss:
                 self._simulator.note("broker", "drops", name)
+                self.dropped.append((name, self._simulator.now))
                 continue
             self._pass_on(seat, message)
             if weather.repetition and random() < weather.repetition:
@@ -167,11 +173,11 @@ class SimulatedBroker:
             group.waiting.remove(message)
         group.acknowledged.append((self._simulator.now, message))
 
-    def give_back(self, seat: Seat, message: Message) -> None:
-        """A consumer wants a message to go to somebody else, or to come again."""
+    def give_back(self, seat: Seat, message: Message, after: float = 0.0) -> None:
+        """A consumer wants a message to go to somebody else, or to come again; perhaps later."""
         if seat.held.pop(message.number, None) is not None:
             message.redelivered = True
-            self._simulator.after(GIVEN_BACK * self._simulator.random.random(), self._again, seat, message)
+            self._simulator.after(after + GIVEN_BACK * self._simulator.random.random(), self._again, seat, message)
 
     def _again(self, seat: Seat, message: Message) -> None:
         _, group = self._place(seat)
@@ -192,6 +198,7 @@ class SimulatedBroker:
         """Die: who is connected is not any more, and what was acknowledged in the last seconds comes again."""
         self._simulator.note("broker", "dies", forgets)
         self.up = False
+        self.logs.crash()
         since = self._simulator.now - forgets
         for topic in self._topics.values():
             for seat in (*topic.alone, *(seat for group in topic.groups.values() for seat in group.seats)):

@@ -3,12 +3,13 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from typing_extensions import override
 
 from tests.simulation.simulated_broker import Message, Seat, SimulatedBroker, name_is_persistent
+from tests.simulation.simulated_logs import LogReader
 from tg_base.bus import Bus, Delivery, Entry, LogWriter
 from tg_base.bus.core.wait_queue import WaitQueue
 from tg_schema import TgError
@@ -17,6 +18,8 @@ from tg_schema.errors import BadRequest, BusError, TooLarge
 if TYPE_CHECKING:
     from tests.simulation.simulated_process import SimulatedProcess
 
+T = TypeVar("T")
+
 SEND_TIMEOUT = 5.0
 """Seconds that a publish, or a call, waits for the broker's word."""
 LEAVE_TIMEOUT = 1.0
@@ -24,8 +27,6 @@ RESUBSCRIBE_SECONDS = 1.0
 """Seconds after which the client asks again where the broker refused a subscription that was open before."""
 GROUPING = 0.1
 """Seconds for which the client gathers acknowledgements."""
-
-_NO_LOGS = "this broker keeps no logs"
 
 
 class SimulatedBus(Bus):
@@ -44,6 +45,7 @@ class SimulatedBus(Bus):
         self._wire = process.wire
         self._broker = broker
         self._pending: dict[int, tuple[asyncio.Future[None], str, Message]] = {}
+        self._log_readers: list[LogReader] = []
         self._unsent: dict[int, tuple[Seat, Message]] = {}
         self._closed = False
 
@@ -80,7 +82,8 @@ class SimulatedBus(Bus):
             self._wire.inward.send(self._published, message.number)
             weather, random = self._simulator.weather, self._simulator.random.random
             if weather.repetition and random() < weather.repetition:
-                self._simulator.after(random(), self._broker.take, topic, message)
+                # Half of them so soon that their age does not tell.
+                self._simulator.after(random() ** 4, self._broker.take, topic, message)
 
     def _published(self, number: int) -> None:
         pending = self._pending.get(number)
@@ -89,23 +92,38 @@ class SimulatedBus(Bus):
 
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
-        raise BusError(_NO_LOGS)
+        self._check_open()
+        self._simulator.note(self._process.name, "appends", topic, properties, body)
+        return await self._call(SEND_TIMEOUT, lambda: self._broker.logs.append(topic, body, properties))
 
     @override
-    def open_log(self, topic: str) -> AbstractAsyncContextManager[LogWriter]:
-        raise BusError(_NO_LOGS)
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        self._check_open()
+        yield LogWriter(topic, self.append)
 
     @override
-    def follow(self, topic: str, after: str) -> AbstractAsyncContextManager[AsyncIterator[Entry]]:
-        raise BusError(_NO_LOGS)
+    @asynccontextmanager
+    async def follow(self, topic: str, after: str) -> AsyncIterator[AsyncIterator[Entry]]:
+        self._check_open()
+        reader = LogReader(self._wire, topic, after, self._process.touch)
+        self._log_readers.append(reader)
+        try:
+            await self._call(SEND_TIMEOUT, lambda: self._broker.logs.attach(reader))
+            yield reader
+        finally:
+            self._log_readers.remove(reader)
+            self._wire.outward.send(self._broker.logs.detach, reader)
 
     @override
     async def read(self, topic: str) -> tuple[Entry, ...]:
-        raise BusError(_NO_LOGS)
+        self._check_open()
+        return await self._call(SEND_TIMEOUT, lambda: self._broker.logs.read(topic))
 
     @override
     async def erase(self, topic: str) -> None:
-        raise BusError(_NO_LOGS)
+        self._check_open()
+        await self._call(SEND_TIMEOUT, lambda: self._broker.logs.erase(topic))
 
     @override
     @asynccontextmanager
@@ -134,22 +152,21 @@ class SimulatedBus(Bus):
                 with suppress(BusError):
                     await self._call(LEAVE_TIMEOUT, reader.detach)
 
-    async def _call(self, seconds: float, work: Callable[[], None]) -> None:
-        done: asyncio.Future[None] = self._loop.create_future()
+    async def _call(self, seconds: float, work: Callable[[], T]) -> T:
+        done: asyncio.Future[T] = self._loop.create_future()
         timer = self._loop.call_later(seconds, _fail, done)
 
-        def answer() -> None:
+        def answer(result: T) -> None:
             if not done.done():
-                done.set_result(None)
+                done.set_result(result)
 
         def ask() -> None:
             if self._broker.up:
-                work()
-                self._wire.inward.send(answer)
+                self._wire.inward.send(answer, work())
 
         self._wire.outward.send(ask)
         try:
-            await done
+            return await done
         finally:
             timer.cancel()
 
@@ -169,6 +186,8 @@ class SimulatedBus(Bus):
         """The broker is back: subscribe again, and send again what it has not confirmed."""
         for reader in self.readers:
             self._attach_again(reader)
+        for follower in self._log_readers:
+            self._wire.outward.send(self._broker.logs.attach, follower)
         for done, topic, message in tuple(self._pending.values()):
             if not done.done():
                 self._wire.outward.send(self._publish, topic, message)
@@ -311,10 +330,10 @@ class SimulatedDelivery:
             self._bus.acknowledge(self._seat, self._message)
 
     def nack(self, after: float = 0.0) -> None:
-        """Not for me; nobody simulates what comes later."""
+        """Not for me."""
         if not self._done:
             self._done = True
-            self._bus._wire.outward.send(self._bus._broker.give_back, self._seat, self._message)
+            self._bus._wire.outward.send(self._bus._broker.give_back, self._seat, self._message, after)
 
 
 def _fail(done: "asyncio.Future[Any]") -> None:

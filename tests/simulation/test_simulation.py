@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.mutants import MUTANTS, ROOT, Mutant, OutOfStep, hunted, planted
+from tests.simulation.pool_world import PoolWorld
 from tests.simulation.simulated_loop import SimulatedLoop
 from tests.simulation.simulator import Simulator
 
 SEEDS = 2000
-PERMIT_SEEDS = 200
+PERMIT_SEEDS = 150
+WAITING_SEEDS = 50
+POOL_SEEDS = 50
 MUTANT_SEEDS = 8000
 """A defect that none of these seeds finds is not found; the rarest takes one seed in about 700."""
 
@@ -35,10 +38,23 @@ def test_every_promise_holds_in_two_thousand_worlds() -> None:
 
 @pytest.mark.timeout(300)
 def test_what_needs_a_permit_begins_once_in_all_worlds() -> None:
-    done = simulate("--seeds", str(PERMIT_SEEDS), "--permits")
+    done = simulate("--seeds", str(PERMIT_SEEDS), "--worlds", "permits")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{PERMIT_SEEDS} seeds from 0, 0 failed" in done.stdout
     assert not done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_answers_that_wait_are_made_once_whoever_dies() -> None:
+    done = simulate("--seeds", str(WAITING_SEEDS), "--worlds", "waiting")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{WAITING_SEEDS} seeds from 0, 0 failed" in done.stdout
+    assert not done.stderr
+
+
+def test_nobody_waits_for_a_pool_beside_a_server_with_room() -> None:
+    broken = {seed: broken for seed in range(POOL_SEEDS) if (broken := PoolWorld(seed).run())}
+    assert not broken
 
 
 @pytest.mark.timeout(600)

@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
+from tests.simulation.calm import Calm
 from tests.simulation.echo_tool import EchoTool
 from tests.simulation.ledger import Ledger, Load, Stream
-from tests.simulation.scenario import Asked, Scenario
+from tests.simulation.scenario_terms import Asked, Scenario, Trouble
 from tests.simulation.scripted_model import Generation, Script, ScriptedModel
 from tests.simulation.simulated_broker import Message, SimulatedBroker
 from tests.simulation.simulated_bus import SimulatedBus
 from tests.simulation.simulated_process import SimulatedProcess
 from tests.simulation.simulator import Simulator
+from tests.simulation.wiretap import Wiretap
 from tg_base.client import BeginPermit, Client, Requestor
 from tg_base.config import AgentConfig, Config, PromptConfig, TextCompletionConfig
 from tg_base.config.model import PromptsConfig, TemplateConfig
@@ -80,6 +83,9 @@ class World:
         hosts: by process, of its present life.
         processors: by process, those of its present life.
         loads: by process and flow, how busy its model is.
+        calm: tells what goes wrong, and for whom.
+        wire: listens to what processes publish.
+        ended: which process ended when.
         disturbed_at: when a process has last begun or ended, or got its broker back.
     """
 
@@ -87,6 +93,8 @@ class World:
         self.simulator = simulator
         self.scenario = scenario
         self.ledger = Ledger(simulator)
+        self.calm = Calm(self)
+        self.wire = Wiretap(self)
         self.broker = SimulatedBroker(simulator, scenario.max_message, scenario.told_max_message)
         self.broker.swallowed = self._swallowed
         self.requestors: dict[SimulatedProcess, Requestor] = {}
@@ -95,6 +103,7 @@ class World:
         self.buses: dict[SimulatedProcess, SimulatedBus] = {}
         self.loads: dict[tuple[SimulatedProcess, str], Load] = {}
         self.tasks: dict[SimulatedProcess, int] = {}
+        self.ended: list[tuple[SimulatedProcess, float]] = []
         self.disturbed_at = 0.0
         skews = iter(scenario.skews)
         self.gateways = [self._process(f"gateway{i}", self._gateway, skews) for i in range(scenario.gateways)]
@@ -107,6 +116,14 @@ class World:
         """All of them."""
         return [*self.gateways, *self.models, *self.helpers]
 
+    def target(self, trouble: Trouble) -> SimulatedProcess:
+        """Whom a fault hits, unless it hits all."""
+        return self.processes[trouble.target % len(self.processes)]
+
+    def lost(self, topics: tuple[str, ...], since: float, until: float) -> int:
+        """How many messages of these topics the broker has dropped in that time."""
+        return sum(topic in topics and since <= time <= until for topic, time in self.broker.dropped)
+
     def _process(self, name: str, body: Callable[[SimulatedProcess], Awaitable[None]], skews: Any) -> SimulatedProcess:
         process = SimulatedProcess(self.simulator, name, body, next(skews))
         process.step_cost = self.scenario.step
@@ -117,7 +134,7 @@ class World:
 
     def _bus(self, process: SimulatedProcess) -> SimulatedBus:
         bus = self.buses[process] = SimulatedBus(process, self.broker)
-        bus.on_publish = self._published
+        bus.on_publish = partial(self.wire.published, process)
         process.loop.on_exception = lambda context: self.ledger.broken(
             "defect", f"{process.name}: {context.get('message')} {context.get('exception')!r}"
         )
@@ -155,11 +172,14 @@ class World:
         self.loads |= {(process, flow): load for flow in flows}
 
         def begin(script: Script, turn: str) -> Generation:
-            generation = self.ledger.begin(process, script, turn)
+            generation = self.ledger.begin(process, script, turn, TOPICS.control(self.hosts[process].name))
             stream = self.ledger.streams.get(script.name)
             load.began_at["a" if stream is None else stream.asked.flow] = self.simulator.now
             load.look(self.simulator.now)
             load.open.add(generation)
+            if len(load.open) > capacity:
+                self.ledger.broken("crowded", f"{process.name} works on {len(load.open)} with {capacity} slots")
+            self.wire.begun(generation)
             return generation
 
         return ScriptedModel(capacity, begin, self.simulator.clock)
@@ -206,9 +226,12 @@ class World:
 
     async def _call(self, process: SimulatedProcess, asked: Asked) -> None:
         client, request = self._request(self.requestors[process], asked)
-        stream = self.ledger.ask(asked, process)
+        stream = self.ledger.ask(asked, process, self.requestors[process]._inbox.topic)
         try:
-            how = await self._read(stream, client, request)
+            async with asyncio.timeout(asked.stays):
+                how = await self._read(stream, client, request)
+        except TimeoutError:
+            self.ledger.end(stream, "left")
         except TgError as error:
             self.ledger.end(stream, error.type, error.message)
         else:
@@ -246,10 +269,6 @@ class World:
                 request = TextCompletionRequest(padding, script, streaming=streaming, cache_key=cache_key)
                 return Client(requestor, route), request
 
-    def _published(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        if "link" in properties:
-            self.ledger.published_on_link(properties["link"], properties["seq"], body)
-
     def _swallowed(self, message: Message) -> None:
         for name, stream in self.ledger.streams.items():
             if f"name={name} ".encode() in self._request_body(message):
@@ -262,12 +281,13 @@ class World:
 
     def _died(self, process: SimulatedProcess) -> None:
         self.disturbed_at = self.simulator.now
+        self.ended.append((process, self.simulator.now))
         self.processors.pop(process, None)
         self.hosts.pop(process, None)
         self.requestors.pop(process, None)
         for generation in (one for many in self.ledger.generations.values() for one in many):
-            if generation.process is process:
-                generation.open = False
+            if generation.process is process and generation.open:
+                generation.open, generation.alive_until = False, self.simulator.now
         for stream in self.ledger.streams.values():
             if stream.process is process and stream.ended is None:
                 stream.ended, stream.ended_at = "dead", self.simulator.now

@@ -14,7 +14,7 @@ from tg_base.bus.pulsar.consumer import READER_QUEUE_MESSAGES
 from tg_base.client.response_stream import MAX_BUFFERED_BYTES
 from tg_base.llm.service import MAX_RETRY_PAUSE_SECONDS
 from tg_base.protocol import HeartbeatTiming
-from tg_base.protocol.link_sender import MAX_UNACKED_MESSAGES
+from tg_base.protocol.link_sender import MAX_UNACKED_BYTES, MAX_UNACKED_MESSAGES
 from tg_base.protocol.request_headers import FRESH_SECONDS
 from tg_gateway.access import Limits
 from tg_schema.pieces import MAX_EVENT_BYTES
@@ -35,6 +35,7 @@ FIGURES = [
             f"{READER_QUEUE_MESSAGES:,}"
         ),
     ),
+    (5, f"none leaves beside {MAX_UNACKED_BYTES // MIB} MiB of them"),
     (6, f"At most {MAX_BUFFERED_BYTES // MIB} MiB of a stream's records"),
     (6, f"{LIMITS.socket_bytes // MIB} MiB of all streams of one WebSocket"),
     (6, f"After {LIMITS.write:g} s without reading"),
