@@ -24,7 +24,7 @@ RENEW := other-python
 endif
 endif
 
-.PHONY: other-python help demo agent-demo serve test test-quick test-clients-all test-connected check figures bench soak wheels install lock clean
+.PHONY: other-python help demo agent-demo serve test test-quick test-clients-all test-connected check figures bench soak planted-faults wheels install lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -68,6 +68,9 @@ bench: $(VENV)/ready ## Measure the commands' first byte, and the pipeline again
 soak: $(VENV)/ready ## Run real processes under load and random faults: nothing lost, hung, wrong or growing (MINUTES=10)
 	@scripts/require java
 	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),10) $(ARGS)
+
+planted-faults: $(VENV)/ready ## Plant one fault after the other in a copy of the code: the simulation or a test finds each
+	$(BIN)/python -m tests.planted_faults $(ARGS)
 
 wheels: | $(UV) ## Build the wheels of all parts into dist/
 	$(UV) build -q --clear --wheel --all-packages --out-dir $(DIST)

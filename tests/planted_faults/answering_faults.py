@@ -1,0 +1,64 @@
+"""Planted faults beside the stream protocol: guard and answer builder, and the gateway's relay."""
+
+from typing import Final
+
+from tests.planted_faults.fault import Fault
+
+ANSWERING: Final = (
+    Fault(
+        "a stream without its end counts as complete",
+        "base/tg_base/llm/guard.py",
+        "    if not guard.finished:\n        raise IncompleteStream",
+        "    if False:\n        raise IncompleteStream",
+        found_by="tests/unit/test_stream_guard.py::test_a_stream_without_terminal_marker_is_incomplete",
+    ),
+    Fault(
+        "keep-alives without content restart the clock",
+        "base/tg_base/llm/guard.py",
+        "        elif chunk.text or chunk.has_content:\n            self._watch.saw_content = True\n",
+        "        else:\n            self._watch.saw_content = True\n",
+        found_by="tests/unit/test_stream_guard.py::test_each_clock_runs_out",
+    ),
+    Fault(
+        "text after the end is passed on",
+        "base/tg_base/llm/guard.py",
+        "            chunk = chunk.usage\n",
+        "            pass\n",
+        found_by="tests/flow/test_lying_providers.py::test_what_follows_the_end_makes_the_answer_neither_less_nor_more",
+    ),
+    Fault(
+        "tokens of a stream that was left are not counted",
+        "base/tg_base/llm/answer_builder.py",
+        "    finally:\n"
+        "        # Also for a cancelled or failed stream: the provider bills the tokens up to there.\n"
+        "        totals.report(model)\n",
+        "    except ZeroDivisionError:\n        totals.report(model)\n",
+        found_by="tests/flow/test_stream_protocol.py::test_tokens_are_counted_also_of_a_stream_that_was_left",
+    ),
+    Fault(
+        "a key's spending is not ended when its client leaves",
+        "gateway/tg_gateway/relay/relay.py",
+        "        try:\n"
+        "            await self._ask.__aexit__(kind, error, tb)\n"
+        "        finally:\n"
+        "            self._spending.__exit__(kind, error, tb)\n",
+        "        await self._ask.__aexit__(kind, error, tb)\n"
+        "        if error is None:\n"
+        "            self._spending.__exit__(kind, error, tb)\n",
+        found_by="tests/flow/test_key_limits.py::test_a_client_that_hangs_up_gives_its_stream_back",
+    ),
+    Fault(
+        "work goes on for a client that has left",
+        "gateway/tg_gateway/relay/relay.py",
+        "        try:\n"
+        "            await self._ask.__aexit__(kind, error, tb)\n"
+        "        finally:\n"
+        "            self._spending.__exit__(kind, error, tb)\n",
+        "        try:\n"
+        "            if error is None:\n"
+        "                await self._ask.__aexit__(kind, error, tb)\n"
+        "        finally:\n"
+        "            self._spending.__exit__(kind, error, tb)\n",
+        found_by="tests/flow/test_key_limits.py::test_a_client_that_hangs_up_gives_its_stream_back",
+    ),
+)

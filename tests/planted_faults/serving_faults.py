@@ -1,0 +1,260 @@
+"""Planted faults of the serving end: processor, links, slots, tombstones, clocks, drain, subscriptions, letters."""
+
+from typing import Final
+
+from tests.planted_faults.fault import Fault
+
+_SERVER: Final = "base/tg_base/server/"
+_PROTOCOL: Final = "base/tg_base/protocol/"
+
+SERVING: Final = (
+    Fault(
+        "expired requests are begun",
+        _PROTOCOL + "request_headers.py",
+        "        return self.remaining is not None and self.remaining <= 0\n",
+        "        return False\n",
+    ),
+    Fault(
+        "ended attempts are forgotten",
+        _SERVER + "processor.py",
+        "            self.host.ended.add(call.key, ENDED_SECONDS)\n",
+        "",
+    ),
+    Fault(
+        "cancelled attempts are forgotten",
+        _SERVER + "host.py",
+        "            self.cancelled.add(key, ttl)\n",
+        "            pass\n",
+    ),
+    Fault(
+        "the last chunk is lost on drain",
+        _SERVER + "link_pool.py",
+        "        flushes = [asyncio.create_task(link.flush()) for link, _ in self._links.values()]\n",
+        "        flushes: list[asyncio.Task[None]] = []\n",
+    ),
+    Fault(
+        "a flush does not wait for what is in flight",
+        _PROTOCOL + "link_sender.py",
+        "        for _ in range(MAX_IN_FLIGHT_MESSAGES):\n            await self._room.acquire()\n"
+        "        for _ in range(MAX_IN_FLIGHT_MESSAGES):\n            self._room.release()\n",
+        "",
+    ),
+    Fault(
+        "a drain waits for nobody",
+        _SERVER + "processor.py",
+        "            left = self.host.rest_of(self._grace)\n",
+        "            left = 0.0\n",
+    ),
+    Fault(
+        "what has begun is handed back",
+        _SERVER + "request_task.py",
+        "            if self._leaving and not begun:\n",
+        "            if self._leaving:\n",
+    ),
+    Fault(
+        "a draining processor announces that it takes requests",
+        _SERVER + "processor.py",
+        "            leaving=self._leaving or bool(self._subscriptions.failed) or self.host.has_failed_subscription,\n",
+        "            leaving=False,\n",
+        found_by="tests/flow/test_stream_protocol.py::test_a_drained_processor_tells_its_requestors",
+    ),
+    Fault(
+        "a link's window is eight times as large",
+        _PROTOCOL + "link_sender.py",
+        "MAX_UNACKED_MESSAGES = 256\n",
+        "MAX_UNACKED_MESSAGES = 2048\n",
+    ),
+    Fault(
+        "a link's window has no bound of bytes",
+        _PROTOCOL + "link_sender.py",
+        "        return len(self._unacked) >= MAX_UNACKED_MESSAGES or self._unacked_bytes >= MAX_UNACKED_BYTES\n",
+        "        return len(self._unacked) >= MAX_UNACKED_MESSAGES\n",
+    ),
+    Fault(
+        "what a requestor misses is not sent again",
+        _PROTOCOL + "link_sender.py",
+        "            self._resend_from = first if self._resend_from is None else min(first, self._resend_from)\n",
+        "",
+    ),
+    Fault(
+        "one message too many counts as acknowledged",
+        _PROTOCOL + "link_sender.py",
+        "        for seq in [seq for seq in self._unacked if seq <= ack.seq]:\n",
+        "        for seq in [seq for seq in self._unacked if seq <= ack.seq + 1]:\n",
+    ),
+    Fault(
+        "a link that begins anew keeps its name",
+        _PROTOCOL + "link_sender.py",
+        '        self.name = f"{self._processor}/{new_number()}"\n        self._epoch = 0\n',
+        "        self._epoch = 0\n",
+    ),
+    Fault(
+        "a link that begins anew forgets what was not acknowledged",
+        _PROTOCOL + "link_sender.py",
+        "        unacked = enumerate(self._unacked.values())\n",
+        "        unacked = enumerate(())\n",
+    ),
+    Fault(
+        "acknowledgements of an older epoch count",
+        _PROTOCOL + "link_sender.py",
+        "        return ack.epoch == self._epoch\n",
+        "        return True\n",
+    ),
+    Fault(
+        "what the bus does not take at once is dropped",
+        _PROTOCOL + "link_sender.py",
+        "                await asyncio.sleep(RETRY_SECONDS)\n        return None\n",
+        "                return None\n        return None\n",
+    ),
+    Fault(
+        "an error overtakes the text before it",
+        _PROTOCOL + "link_sender.py",
+        "        self._records.append(record)\n        if not self._waits:\n",
+        "        self._records.insert(0 if record.error is not None else len(self._records), record)\n"
+        "        if not self._waits:\n",
+    ),
+    Fault(
+        "generations of a dead requestor go on",
+        _SERVER + "host.py",
+        "            for key in self.links.silent(silence):\n",
+        "            for key in ():\n",
+    ),
+    Fault(
+        "an old request revives a dead requestor",
+        _SERVER + "link_pool.py",
+        "                link.received_at = -math.inf\n",
+        "                pass\n",
+        found_by="tests/unit/test_link_pool.py"
+        "::test_the_rest_of_a_queue_waits_no_longer_once_nobody_has_confirmed_its_beginning",
+    ),
+    Fault(
+        "a heartbeat is no sign of life",
+        _SERVER + "link_pool.py",
+        "        self.note_alive(heartbeat.inbox)\n        if heartbeat.reports:\n",
+        "        if heartbeat.reports:\n",
+    ),
+    Fault(
+        "a running request is begun once more by a copy of it",
+        _SERVER + "processor.py",
+        "        if not (call.expired or key in host.running or key in host.ended or key in host.cancelled):\n",
+        "        if not (call.expired or key in host.ended or key in host.cancelled):\n",
+    ),
+    Fault(
+        "what has waited for five seconds cannot be a redelivery",
+        _PROTOCOL + "request_headers.py",
+        "FRESH_SECONDS = 0.05\n",
+        "FRESH_SECONDS = 5.0\n",
+    ),
+    Fault(
+        "a suspended process begins what another one has",
+        _SERVER + "request_task.py",
+        "        return self._call.reply is not None and waited >= self._patience\n",
+        "        return False\n",
+        found_by="tests/unit/test_work.py::test_what_was_fresh_before_its_process_was_suspended_is_asked_about",
+    ),
+    Fault(
+        "what was sent past the queue begins unasked",
+        _PROTOCOL + "request_headers.py",
+        "queue=delivery.properties[QUEUE_PROPERTY], fresh=False)",
+        "queue=delivery.properties[QUEUE_PROPERTY])",
+    ),
+    Fault(
+        "one request more than slots",
+        _SERVER + "slots.py",
+        "        self._free = asyncio.Semaphore(capacity)\n",
+        "        self._free = asyncio.Semaphore(capacity + 1)\n",
+    ),
+    Fault(
+        "the end of a slot's reservation wakes nobody",
+        _SERVER + "slots.py",
+        "        if self._reserved.pop(slot, None) is not None:\n            self._unreserved.set()\n",
+        "        self._reserved.pop(slot, None)\n",
+    ),
+    Fault(
+        "a slot is kept by a request that was handed back",
+        _SERVER + "slots.py",
+        "        if self._taken:\n            self._taken = False\n            self._slots.release()\n",
+        "        if self._taken and kind is None:\n"
+        "            self._taken = False\n            self._slots.release()\n",
+    ),
+    Fault(
+        "a request for which no slot is free is dropped",
+        _SERVER + "request_task.py",
+        "        if not await self._slot.take():\n            responder.hand_back()\n            return None\n",
+        "        if not await self._slot.take():\n            return None\n",
+    ),
+    Fault(
+        "a lost part of a body is not asked for again",
+        _SERVER + "body_receiver.py",
+        "                async with asyncio.timeout(ASK_AGAIN_SECONDS):\n",
+        "                async with asyncio.timeout(None):\n",
+    ),
+    Fault(
+        "a part of a body that comes twice is there twice",
+        _SERVER + "body_receiver.py",
+        "        if self.size <= offset < self.size + WINDOW_BYTES and part:\n            self._early[offset] = part\n",
+        "        if offset <= self.size + WINDOW_BYTES and part:\n"
+        "            self._early[max(offset, self.size)] = part\n",
+        found_by="tests/flow/test_large_requests.py::test_a_part_that_is_lost_is_asked_for_again",
+    ),
+    Fault(
+        "tombstones are kept for ever",
+        _SERVER + "tombstones.py",
+        "        while self and next(iter(self.values())) < now:\n",
+        "        while self and next(iter(self.values())) < now - 3600:\n",
+        found_by="tests/unit/test_tombstones.py::test_each_copy_finds_an_attempt_until_its_time_is_over",
+    ),
+    Fault(
+        "the time of a suspended process goes on",
+        _PROTOCOL + "clocks.py",
+        "        self._overslept += max(self._time() - self._due, 0.0)\n",
+        "",
+        found_by="tests/unit/test_awake_clock.py"
+        "::test_what_comes_before_the_sleeper_wakes_has_the_time_at_which_he_should_have",
+    ),
+    Fault(
+        "a clock that was set is believed for a minute",
+        _PROTOCOL + "clocks.py",
+        "        if known is None or abs(age - known.lowest) > JUMP_SECONDS:\n",
+        "        if known is None:\n",
+        found_by="tests/unit/test_publisher_clocks.py::test_a_clock_that_was_set_shows_by_the_next_heartbeats",
+    ),
+    Fault(
+        "a message that cannot be read ends its reader",
+        _PROTOCOL + "subscriptions.py",
+        '            log.warning("message.refused", topic=topic, reason=error.message)\n',
+        '            log.warning("message.refused", topic=topic, reason=error.message)\n            return\n',
+    ),
+    Fault(
+        "a subscription that has ended is opened at once, for ever",
+        _PROTOCOL + "subscriptions.py",
+        "                pause = min(max(2 * pause, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)\n",
+        "",
+    ),
+    Fault(
+        "an unreadable request is acknowledged without a dead letter",
+        _SERVER + "processor.py",
+        "        if await self._publish_dead_letter(route, delivery.body, error.message):\n"
+        "            delivery.ack()\n",
+        "        if True:\n            delivery.ack()\n",
+        found_by="tests/flow/test_stream_protocol.py::test_poison_goes_to_the_dead_letters_and_its_sender_hears",
+    ),
+    Fault(
+        "a dead letter that is too large is lost",
+        _SERVER + "dead_letter.py",
+        '        except TooLarge:\n            await bus.publish(topic, b"", {"reason": reason})\n',
+        "        except TooLarge:\n            pass\n",
+    ),
+    Fault(
+        "a link is closed by a coroutine that nobody awaits",
+        _SERVER + "link_pool.py",
+        "                del self._links[inbox]\n                await stack.aclose()\n",
+        "                del self._links[inbox]\n                stack.aclose()\n",
+    ),
+    Fault(
+        "an answer that is over the broker's limit stops its link",
+        _PROTOCOL + "link_sender.py",
+        "            except TooLarge:\n",
+        "            except ZeroDivisionError:\n",
+    ),
+)

@@ -1,0 +1,34 @@
+"""The list of planted faults fits the code, without running any: `python -m tests.planted_faults` does that."""
+
+import ast
+import re
+
+import pytest
+
+from tests.planted_faults.fault import ROOT, Fault, Stale
+from tests.planted_faults.faults import FAULTS
+from tests.simulation.mutants import MUTANTS
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_fits_the_code(fault: Fault) -> None:
+    text = (ROOT / fault.file).read_text("utf-8")
+    assert ast.parse(fault.plant(text))
+    if "::" in fault.found_by:
+        file, name = re.sub(r"\[.*", "", fault.found_by).split("::")
+        assert re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text("utf-8"), re.MULTILINE)
+
+
+def test_there_are_many_and_each_has_a_name() -> None:
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 40
+
+
+def test_a_fault_that_is_stale_is_told() -> None:
+    with pytest.raises(Stale, match="this stands 0 times"):
+        FAULTS[0].plant("another text")
+
+
+def test_the_mutants_of_the_simulation_fit_the_code() -> None:
+    for change in (change for mutant in MUTANTS for change in mutant.changes):
+        folder = "flow" if change.file.startswith("tg_flow") else "base"
+        assert (ROOT / folder / change.file).read_text("utf-8").count(change.mended) == 1, change

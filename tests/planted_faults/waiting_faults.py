@@ -1,0 +1,69 @@
+"""Planted faults of what waits: answers that wait for room, and requests that wait for a server of a pool."""
+
+from typing import Final
+
+from tests.planted_faults.fault import POOLS, Fault
+
+_RELAY: Final = "gateway/tg_gateway/relay/"
+_INSTANCES: Final = "base/tg_base/instances/"
+
+WAITING: Final = (
+    Fault(
+        "an answer that waits is asked by whoever has its message",
+        _RELAY + "claim.py",
+        "        return self.running and self._log.taker == self.own\n",
+        "        return self.running\n",
+        worlds="waiting",
+    ),
+    Fault(
+        "a message of the band is acknowledged whatever became of it",
+        _RELAY + "band.py",
+        "            if ended:\n                self._bounds.forget(message.name)\n                delivery.ack()\n",
+        "            if True:\n                self._bounds.forget(message.name)\n                delivery.ack()\n",
+        worlds="waiting",
+    ),
+    Fault(
+        "a model is asked before the log says so",
+        _RELAY + "claim.py",
+        "        return await writer.note(label_claim(ASKED, self.own)) and await self._until_decided()\n",
+        "        return True\n",
+        worlds="waiting",
+    ),
+    Fault(
+        "a gateway that leaves keeps the messages of the band",
+        _RELAY + "band.py",
+        "                except asyncio.CancelledError:\n"
+        "                    self._deliveries.pop(message.name).nack()\n                    raise\n",
+        "                except asyncio.CancelledError:\n"
+        "                    self._deliveries.pop(message.name).ack()\n                    raise\n",
+        worlds="waiting",
+    ),
+    Fault(
+        "a server gets one request more than it may have",
+        _INSTANCES + "flow_control.py",
+        "if self._scheduler.server(each).requests < most]",
+        "if self._scheduler.server(each).requests <= most]",
+        found_by=POOLS,
+    ),
+    Fault(
+        "who waited behind one that leaves is not looked at",
+        _INSTANCES + "flow_control.py",
+        "            queue.remove(waiting)\n            self._drop_if_empty(pool, queue)\n",
+        "            self._drop_if_empty(pool, queue)\n",
+        found_by=POOLS,
+    ),
+    Fault(
+        "the end of a request wakes nobody",
+        _INSTANCES + "flow_control.py",
+        "        self.attainment.finished(placement, usage, now)\n        self.changed()\n",
+        "        self.attainment.finished(placement, usage, now)\n",
+        found_by=POOLS,
+    ),
+    Fault(
+        "a server that was given to one who leaves stays counted",
+        _INSTANCES + "flow_control.py",
+        "            waiting.made.placement.finish(None, now)\n",
+        "            pass\n",
+        found_by=POOLS,
+    ),
+)
