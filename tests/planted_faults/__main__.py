@@ -22,6 +22,8 @@ PACKAGES: Final = ("schema/tg_schema", "base/tg_base", "flow/tg_flow", "gateway/
 SEEDS: Final = 2000
 """Worlds that the simulation looks at, at most; most faults show in one of the first hundred."""
 THEMED_SEEDS: Final = 200
+TEST_SECONDS: Final = "60"
+"""After which a test that hangs has found what it looks for."""
 FAILED: Final = 1
 """What the simulation and pytest exit with where something is broken."""
 _FOUND: Final = re.compile(r"^seed \d+: [\w-]+.*", re.MULTILINE)
@@ -87,7 +89,11 @@ def _simulate(fault: Fault, folder: Path, seeds: range) -> str:
 
 def _test(fault: Fault, folder: Path) -> str:
     """The test, where it fails; empty = it does not."""
-    return fault.found_by if _run(folder, ROOT, "pytest", "-x", "-q", "-m", "not connected", fault.found_by) else ""
+    return (
+        fault.found_by
+        if _run(folder, ROOT, "pytest", "-x", "-q", "--timeout", TEST_SECONDS, "-m", "not connected", fault.found_by)
+        else ""
+    )
 
 
 def _run(folder: Path, where: Path, *module: str) -> str:

@@ -139,6 +139,7 @@ REQUESTING: Final = (
         _CLIENT + "membership.py",
         "        return listened > self._timing.dead_after and not self.serving(queue)\n",
         "        return False\n",
+        found_by="tests/flow/test_stream_protocol.py::test_nobody_serves",
     ),
     Fault(
         "what has ended counts as unanswered for ever",
@@ -159,6 +160,7 @@ REQUESTING: Final = (
         _CLIENT + "requestor.py",
         "        if stream.fetched:\n            self._bodies.stop(stream.id)\n",
         "",
+        found_by="tests/flow/test_large_requests.py::test_a_request_that_is_left_while_parts_are_sent_is_not_begun",
     ),
     Fault(
         "a slow reader's stream is not bounded",

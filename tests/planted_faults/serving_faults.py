@@ -38,6 +38,7 @@ SERVING: Final = (
         "        for _ in range(MAX_IN_FLIGHT_MESSAGES):\n            await self._room.acquire()\n"
         "        for _ in range(MAX_IN_FLIGHT_MESSAGES):\n            self._room.release()\n",
         "",
+        found_by="tests/unit/test_link.py::test_what_is_flushed_the_bus_has_taken",
     ),
     Fault(
         "a drain waits for nobody",
@@ -69,6 +70,7 @@ SERVING: Final = (
         _PROTOCOL + "link_sender.py",
         "        return len(self._unacked) >= MAX_UNACKED_MESSAGES or self._unacked_bytes >= MAX_UNACKED_BYTES\n",
         "        return len(self._unacked) >= MAX_UNACKED_MESSAGES\n",
+        found_by="tests/unit/test_link.py::test_what_is_not_acknowledged_is_bounded_in_messages_and_in_bytes",
     ),
     Fault(
         "what a requestor misses is not sent again",
@@ -81,37 +83,27 @@ SERVING: Final = (
         _PROTOCOL + "link_sender.py",
         "        for seq in [seq for seq in self._unacked if seq <= ack.seq]:\n",
         "        for seq in [seq for seq in self._unacked if seq <= ack.seq + 1]:\n",
+        found_by="tests/unit/test_link.py::test_a_reader_that_has_forgotten_gets_what_it_has_not_acknowledged",
     ),
     Fault(
         "a link that begins anew keeps its name",
         _PROTOCOL + "link_sender.py",
         '        self.name = f"{self._processor}/{new_number()}"\n        self._epoch = 0\n',
         "        self._epoch = 0\n",
+        found_by="tests/unit/test_link.py::test_a_reader_that_has_forgotten_gets_what_it_has_not_acknowledged",
     ),
     Fault(
         "a link that begins anew forgets what was not acknowledged",
         _PROTOCOL + "link_sender.py",
         "        unacked = enumerate(self._unacked.values())\n",
         "        unacked = enumerate(())\n",
-    ),
-    Fault(
-        "acknowledgements of an older epoch count",
-        _PROTOCOL + "link_sender.py",
-        "        return ack.epoch == self._epoch\n",
-        "        return True\n",
+        found_by="tests/unit/test_link.py::test_a_reader_that_has_forgotten_gets_what_it_has_not_acknowledged",
     ),
     Fault(
         "what the bus does not take at once is dropped",
         _PROTOCOL + "link_sender.py",
         "                await asyncio.sleep(RETRY_SECONDS)\n        return None\n",
         "                return None\n        return None\n",
-    ),
-    Fault(
-        "an error overtakes the text before it",
-        _PROTOCOL + "link_sender.py",
-        "        self._records.append(record)\n        if not self._waits:\n",
-        "        self._records.insert(0 if record.error is not None else len(self._records), record)\n"
-        "        if not self._waits:\n",
     ),
     Fault(
         "generations of a dead requestor go on",
@@ -165,12 +157,6 @@ SERVING: Final = (
         "        self._free = asyncio.Semaphore(capacity + 1)\n",
     ),
     Fault(
-        "the end of a slot's reservation wakes nobody",
-        _SERVER + "slots.py",
-        "        if self._reserved.pop(slot, None) is not None:\n            self._unreserved.set()\n",
-        "        self._reserved.pop(slot, None)\n",
-    ),
-    Fault(
         "a slot is kept by a request that was handed back",
         _SERVER + "slots.py",
         "        if self._taken:\n            self._taken = False\n            self._slots.release()\n",
@@ -188,6 +174,7 @@ SERVING: Final = (
         _SERVER + "body_receiver.py",
         "                async with asyncio.timeout(ASK_AGAIN_SECONDS):\n",
         "                async with asyncio.timeout(None):\n",
+        found_by="tests/flow/test_large_requests.py::test_a_part_that_is_lost_is_asked_for_again",
     ),
     Fault(
         "a part of a body that comes twice is there twice",
@@ -195,7 +182,7 @@ SERVING: Final = (
         "        if self.size <= offset < self.size + WINDOW_BYTES and part:\n            self._early[offset] = part\n",
         "        if offset <= self.size + WINDOW_BYTES and part:\n"
         "            self._early[max(offset, self.size)] = part\n",
-        found_by="tests/flow/test_large_requests.py::test_a_part_that_is_lost_is_asked_for_again",
+        found_by="tests/unit/test_body_receiver.py::test_parts_that_come_late_or_twice_are_there_once",
     ),
     Fault(
         "tombstones are kept for ever",

@@ -42,6 +42,9 @@ class Excuses:
             return None if self._drained(stream, troubles, begun) else "drain"
         if stream.shown:
             return None if begun else "needless-error"
+        if begun and any(trouble.fault == "hold-in" for trouble in troubles):
+            # A process that hears nothing takes its requestor for dead, and its word of that still arrives.
+            return None
         # Of two processes, one is enough to answer; it had time to begin only where nobody else died over it.
         return None if len(troubles) >= DEATHS or touched >= {*world.models} else "retried"
 

@@ -108,10 +108,11 @@ def _forgetting(random: Random) -> Scenario:
 
 
 def _repeating(random: Random) -> Scenario:
-    """The broker hands out a second copy of many requests, most of which end at once."""
-    asked = [
-        _asked(random, number, random.uniform(2.0, 6.0), first=random.choice((0.0, 0.0, 0.2))) for number in range(20)
-    ]
+    """The broker hands out a second copy of many requests, whose answers end at once."""
+    asked = []
+    for number in range(40):
+        one = _asked(random, number, random.uniform(2.0, 6.0), first=0.0)
+        asked.append(replace(one, script=replace(one.script, tokens=random.choice((1, 3)), pace=0.001)))
     return _world(random, random.choice(((8,), (8,), (4, 4))), asked, (Trouble(1.0, "weather", 0, 8.0, 0.0),), far=0.0)
 
 

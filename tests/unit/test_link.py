@@ -146,3 +146,23 @@ async def test_what_the_broker_does_not_take_ends_its_own_stream_alone() -> None
         assert answers[KEY.stream].error == Error("too-large", "the answer holds a record that is too large to travel")
         link.acknowledge(Ack(1, link.state.sent))
         assert link._unacked_bytes == 0
+
+
+async def test_what_is_not_acknowledged_is_bounded_in_messages_and_in_bytes() -> None:
+    async with linked(256) as (link, deliveries, _):
+        await LinkStream(link, KEY, 5.0).send(TextCompletionResponse(response="one more"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert link.state.sent == 255
+        link.acknowledge(Ack(1, 0))
+        assert text(await anext(deliveries)) == "one more"
+    async with linked(0) as (link, deliveries, _):
+        stream = LinkStream(link, KEY, 5.0)
+        record = TextCompletionResponse(response="x" * 1024 * 1024)
+        for _ in range(16):
+            await stream.send(record)
+            await anext(deliveries)
+        await stream.send(record)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert link.state.sent == 15
