@@ -93,6 +93,12 @@ class Silent(LlmService):
         yield LlmChunk()
 
 
+async def until_nobody_serves(requestor: Requestor, queue: str) -> float:
+    """Wait until no processor of a queue is counted on; when that was."""
+    await until(lambda: not requestor.presence.serving(queue))
+    return asyncio.get_running_loop().time()
+
+
 @pytest.mark.parametrize("drain", [0, 25])
 @pytest.mark.parametrize("service", ["text-completion", "prompt"])
 @in_virtual_time
@@ -113,7 +119,10 @@ async def test_what_runs_gets_the_configured_time_to_finish(tmp_path: Path, serv
         async with TextCompletionKind().serve(context), PromptKind().serve(context):
             asking = asyncio.create_task(Client(requestor, route).call(request))
             await until(lambda: any(presence.in_flight for presence in requestor.presence))
+            counted = asyncio.create_task(until_nobody_serves(requestor, route.request))
             left_at = time()
+        # Announced at once, while what runs goes on.
+        assert (await counted) - left_at <= 1
         # The last second is for what is still to be told.
         assert drain <= time() - left_at <= drain + 1
         with pytest.raises(Unavailable, match="shuts down"):

@@ -156,13 +156,6 @@ REQUESTING: Final = (
         found_by="tests/flow/test_warm_processes.py::test_what_the_warm_process_has_no_slot_for_is_queued",
     ),
     Fault(
-        "the rest of a body is sent although its caller has left",
-        _CLIENT + "requestor.py",
-        "        if stream.fetched:\n            self._bodies.stop(stream.id)\n",
-        "",
-        found_by="tests/flow/test_large_requests.py::test_a_request_that_is_left_while_parts_are_sent_is_not_begun",
-    ),
-    Fault(
         "a slow reader's stream is not bounded",
         _CLIENT + "response_stream.py",
         "        if self._size > MAX_BUFFERED_BYTES and len(self._frames) > 1:\n",

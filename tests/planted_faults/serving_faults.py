@@ -57,7 +57,7 @@ SERVING: Final = (
         _SERVER + "processor.py",
         "            leaving=self._leaving or bool(self._subscriptions.failed) or self.host.has_failed_subscription,\n",
         "            leaving=False,\n",
-        found_by="tests/flow/test_stream_protocol.py::test_a_drained_processor_tells_its_requestors",
+        found_by="tests/flow/test_processors.py::test_what_runs_gets_the_configured_time_to_finish",
     ),
     Fault(
         "a link's window is eight times as large",
@@ -98,12 +98,6 @@ SERVING: Final = (
         "        unacked = enumerate(self._unacked.values())\n",
         "        unacked = enumerate(())\n",
         found_by="tests/unit/test_link.py::test_a_reader_that_has_forgotten_gets_what_it_has_not_acknowledged",
-    ),
-    Fault(
-        "what the bus does not take at once is dropped",
-        _PROTOCOL + "link_sender.py",
-        "                await asyncio.sleep(RETRY_SECONDS)\n        return None\n",
-        "                return None\n        return None\n",
     ),
     Fault(
         "generations of a dead requestor go on",
@@ -149,6 +143,7 @@ SERVING: Final = (
         _PROTOCOL + "request_headers.py",
         "queue=delivery.properties[QUEUE_PROPERTY], fresh=False)",
         "queue=delivery.properties[QUEUE_PROPERTY])",
+        found_by="tests/flow/test_warm_processes.py::test_the_slot_of_an_answer_that_has_ended_is_free_at_once",
     ),
     Fault(
         "one request more than slots",
@@ -157,11 +152,10 @@ SERVING: Final = (
         "        self._free = asyncio.Semaphore(capacity + 1)\n",
     ),
     Fault(
-        "a slot is kept by a request that was handed back",
+        "a slot is not given back",
         _SERVER + "slots.py",
-        "        if self._taken:\n            self._taken = False\n            self._slots.release()\n",
-        "        if self._taken and kind is None:\n"
         "            self._taken = False\n            self._slots.release()\n",
+        "            self._taken = False\n",
     ),
     Fault(
         "a request for which no slot is free is dropped",
@@ -213,12 +207,6 @@ SERVING: Final = (
         '            log.warning("message.refused", topic=topic, reason=error.message)\n            return\n',
     ),
     Fault(
-        "a subscription that has ended is opened at once, for ever",
-        _PROTOCOL + "subscriptions.py",
-        "                pause = min(max(2 * pause, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)\n",
-        "",
-    ),
-    Fault(
         "an unreadable request is acknowledged without a dead letter",
         _SERVER + "processor.py",
         "        if await self._publish_dead_letter(route, delivery.body, error.message):\n"
@@ -231,6 +219,7 @@ SERVING: Final = (
         _SERVER + "dead_letter.py",
         '        except TooLarge:\n            await bus.publish(topic, b"", {"reason": reason})\n',
         "        except TooLarge:\n            pass\n",
+        found_by="tests/unit/test_dead_letter.py::test_a_letter_that_is_too_large_has_its_reason_alone",
     ),
     Fault(
         "a link is closed by a coroutine that nobody awaits",

@@ -20,6 +20,9 @@ from tests.simulation.simulator import Endless, Simulator
 from tests.simulation.world import World
 from tg_base.telemetry.trace import Ids, set_source
 
+Make = Callable[[Simulator, Scenario], tuple[World, Judge]]
+"""Makes the world of a scenario, and who looks at it."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -62,7 +65,7 @@ def _make(simulator: Simulator, scenario: Scenario) -> tuple[World, Judge]:
 def run_scenario(
     seed: int,
     scenario: Scenario,
-    make: Callable[[Simulator, Scenario], tuple[World, Judge]] = _make,
+    make: Make = _make,
     *,
     listen: Callable[[str], None] | None = None,
 ) -> Outcome:
@@ -77,8 +80,8 @@ def run_scenario(
     if listen is not None:
         listen(str(scenario))
     with _Quiet() as quiet:
-        simulator = Simulator(seed, trace=trace if listen is not None else None)
-        outcome = _observed(simulator, *make(simulator, scenario), quiet)
+        # Nothing here keeps the world: what it leaves behind is looked for below.
+        outcome = _observed(Simulator(seed, trace=trace if listen is not None else None), scenario, make, quiet)
         set_source(Ids())
         # Killed processes unwind here, and make garbage of their own. What is left would end outside, and be printed.
         while gc.collect():
@@ -86,7 +89,8 @@ def run_scenario(
     return outcome if listen is None else replace(outcome, seed=seed, trace=digest.hexdigest())
 
 
-def _observed(simulator: Simulator, world: World, judge: Judge, quiet: "_Quiet") -> Outcome:
+def _observed(simulator: Simulator, scenario: Scenario, make: Make, quiet: "_Quiet") -> Outcome:
+    world, judge = make(simulator, scenario)
     quiet.listen(world)
     _live(world, judge)
     violations = tuple(world.ledger.violations)

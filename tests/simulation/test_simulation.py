@@ -17,7 +17,7 @@ from tests.simulation.simulator import Simulator
 
 SEEDS = 2000
 PERMIT_SEEDS = 150
-WAITING_SEEDS = 50
+WAITING_SEEDS = 30
 POOL_SEEDS = 50
 MUTANT_SEEDS = 8000
 """A defect that none of these seeds finds is not found; the rarest takes one seed in about 700."""
