@@ -55,8 +55,8 @@ SERVING: Final = (
     Fault(
         "a draining processor announces that it takes requests",
         _SERVER + "processor.py",
-        "            leaving=self._leaving or bool(self._subscriptions.failed) or self.host.has_failed_subscription,\n",
-        "            leaving=False,\n",
+        "            leaving=self._leaving or is_deaf or",
+        "            leaving=is_deaf or",
         found_by="tests/flow/test_processors.py::test_what_runs_gets_the_configured_time_to_finish",
     ),
     Fault(
@@ -216,7 +216,7 @@ SERVING: Final = (
     ),
     Fault(
         "a dead letter that is too large is lost",
-        _SERVER + "dead_letter.py",
+        _PROTOCOL + "dead_letter.py",
         '        except TooLarge:\n            await bus.publish(topic, b"", {"reason": reason})\n',
         "        except TooLarge:\n            pass\n",
         found_by="tests/unit/test_dead_letter.py::test_a_letter_that_is_too_large_has_its_reason_alone",

@@ -99,6 +99,8 @@ MUTANTS = (
             Change(
                 "tg_base/server/processor.py",
                 "            await self._slots.wait(route)\n"
+                "            if descriptors.short:\n"
+                "                await descriptors.until_enough()\n"
                 "            delivery = await anext(requests)\n"
                 "            slot, call = self._slots.slot(route), self._call_of(delivery)\n",
                 "            slot = self._slots.slot(route)\n"

@@ -2,7 +2,7 @@
 
 from tests.fakes.network_bus import NetworkBus
 from tg_base.bus.memory import MemoryBus
-from tg_base.server.dead_letter import publish_dead_letter
+from tg_base.protocol import publish_dead_letter
 from tg_schema.topics import Topics
 
 QUEUE = "persistent://public/default/queue"
