@@ -58,7 +58,7 @@ def check_details(answer: dict[str, Any]) -> None:
     """Those of a whole answer with everything."""
     details = answer["details"]
     assert answer["generated_text"] == TEXT
-    assert (details["finish_reason"], details["generated_tokens"], details["seed"]) == ("eos_token", 5, None)
+    assert (details["finish_reason"], details["generated_tokens"], details["seed"]) == ("eos_token", 6, None)
     wanted = [*zip(IDS, PIECES, [False] * 5, strict=True), (2, SPECIAL, True)]
     assert texts(details["tokens"]) == wanted
     assert all(token["logprob"] < 0 for token in details["tokens"])
@@ -84,7 +84,7 @@ def check_events(events: Sequence[dict[str, Any]]) -> None:
     assert last["generated_text"] == TEXT
     assert {event["generated_text"] for event in events[:-1]} == {None}
     details = last["details"]
-    assert (details["finish_reason"], details["generated_tokens"], details["seed"]) == ("eos_token", 5, 7)
+    assert (details["finish_reason"], details["generated_tokens"], details["seed"]) == ("eos_token", 6, 7)
 
 
 async def test_text_generation() -> None:
