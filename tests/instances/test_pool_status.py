@@ -178,8 +178,8 @@ RENAMED = {
 OTHERS = {
     "inference_pool_ready_pods", "inference_pool_per_pod_queue_size", "tg_pool_adapter_picks_total",
     "tg_pool_adapters_loaded", "tg_pool_adapter_slots", "tg_pool_adapter_servers", "tg_pool_requests",
-    "tg_route_requests_total", "tg_route_requests_within_objective_total", "tg_route_objective_share",
-    "tg_route_attainment_ratio",
+    "tg_pool_prefixes_exact", "tg_route_requests_total", "tg_route_requests_within_objective_total",
+    "tg_route_objective_share", "tg_route_attainment_ratio",
 }  # fmt: skip
 
 

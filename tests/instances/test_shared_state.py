@@ -164,6 +164,18 @@ def test_a_newcomer_learns_what_is_in_flight_and_what_servers_have() -> None:
     assert newest == oldest
 
 
+def test_a_newcomer_learns_what_servers_told() -> None:
+    """Which it may not have heard itself, if servers keep too few events."""
+    old, new = Picker(1), Picker(2)
+    prefixes = old.scheduler.server(ENDPOINTS[0]).prefixes
+    for block in (7, 8, 9, 17, 18):
+        prefixes.tell(block, block - 1)
+    old.pick(request("x", tokens=320, blocks=(7, 8, 9, 10)), 0.0, at=0)
+    settle([old, new], 0.0)
+    assert new.scheduler.server(ENDPOINTS[0]).prefixes.match(Fingerprint((7, 8, 9, 10, 11))) == 4
+    assert new.scheduler.server(ENDPOINTS[0]).prefixes.match(Fingerprint((17, 18, 19))) == 2
+
+
 def test_who_is_alone_tells_only_that_it_is_there_until_another_one_comes() -> None:
     first, newcomer = Picker(1), Picker(2)
     now = settle([first], 0.0)

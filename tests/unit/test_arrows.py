@@ -212,6 +212,7 @@ PAST_THE_FACE = {
     "tg_base.pools.pool_watcher": "as above",
     "tg_base.pools.followed_pools": "as above",
     "tg_base.pools.placement_exchange": "as above",
+    "tg_base.pools.kv_subscriber": "needs pyzmq, which is optional",
     "tg_base.pools.adapter_loader": "needs the HTTP answers of tg_base.llm, which nothing else of the face does",
     "tg_base.pools.scraper": "needs aiohttp, which is optional, and the HTTP connections of tg_base.llm",
     "tg_flow.llama.provider": "imports llama.cpp, which is optional; the other files are its own business",

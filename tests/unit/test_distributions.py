@@ -21,6 +21,7 @@ EXTRAS = {
     "tg_base.bus.pulsar": "pulsar",
     "tg_base.llm.http": "http",
     "tg_base.llm.gemini": "http",
+    "tg_base.pools.kv_subscriber": "pools",
     "tg_base.pools.yaml_document": "pools",
     "tg_base.server.process": "uvloop",
     "tg_flow.agent.tools.http_tool": "http",
@@ -50,6 +51,7 @@ NAMES = {
     "pulsar": "pulsar-client",
     "tg_client": "tokengrid-cli",
     "yaml": "pyyaml",
+    "zmq": "pyzmq",
 }
 """Imports that are not called as their distribution."""
 INSIDE = {

@@ -6,9 +6,12 @@ from typing import Any
 
 import structlog
 
+from tests.fakes.kv_publisher import kv_publisher
 from tests.unit.test_config_edits import replace, seen
+from tests.until import until
 from tg_base.instances import Scheduler
 from tg_base.pools.followed_pools import FollowedPools
+from tg_base.pools.kv_subscriber import KvEventOptions
 from tg_base.pools.pool_watcher import PoolSources, PoolWatcher
 
 BUSY = "TEXT named_metrics.num_requests_waiting=7"
@@ -16,6 +19,20 @@ BUSY = "TEXT named_metrics.num_requests_waiting=7"
 
 def endpoint_file(*ports: int) -> str:
     return "endpoints:\n" + "".join(f"- {{name: s{port}, address: 127.0.0.1, port: '{port}'}}\n" for port in ports)
+
+
+async def test_events_of_a_server_count_while_it_is_in_the_pool(tmp_path: Path) -> None:
+    async with kv_publisher() as server:
+        file, scheduler = tmp_path / "endpoints.yaml", Scheduler()
+        file.write_text(endpoint_file(1, 2), "utf-8")
+        watcher = PoolWatcher(PoolSources(endpoint_files=(file,)), poll=0.01)
+        options = KvEventOptions(port=server.port, replay_port=server.replay_port)
+        async with FollowedPools(watcher, scheduler, None, options) as pools:
+            await server.tell(server.stored(range(640)))
+            await until(lambda: all(len(scheduler.server(each).prefixes) == 10 for each in pools.view.endpoints))
+            replace(file, endpoint_file(1))
+            await until(lambda: server.followers == 1)
+            assert [len(each.prefixes) for each in scheduler.servers] == [10]
 
 
 async def test_a_late_answer_of_a_server_that_left_brings_nothing_of_it_back(tmp_path: Path) -> None:

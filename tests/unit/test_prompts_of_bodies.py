@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tg_base.instances import fingerprint_tokens
 from tg_base.pools import MAX_PREFIX_CHARACTERS, Prompt, PromptFields, read_prompt
 from tg_base.pools.prompt import MAX_LEADING_TURNS, MAX_PARSED_BYTES, MAX_PLAIN_BYTES
 
@@ -122,7 +123,10 @@ def test_a_turn_that_cannot_be_read_does_not_change_those_before(body: dict[str,
         ({"input": "Hi"}, "\x1euser\x1fHi"),
         ({"messages": [{"role": "user", "content": "Hi"}]}, "\x1euser\x1fHi"),
         ({"prompt": "Hi"}, "\x1eprompt\x1fHi"),
-        ({"prompt": [1, 2]}, "\x1eprompt\x1f[1,2]"),
+        ({"prompt": [1, 2]}, ""),
+        ({"prompt": [1, -2]}, "\x1eprompt\x1f[1,-2]"),
+        ({"prompt": [[1, 2]]}, "\x1eprompt\x1f[[1,2]]"),
+        ({"prompt": ["a", "b"]}, '\x1eprompt\x1f["a","b"]'),
         # A later text of the system is read where it stands.
         (
             {"messages": [{"role": "user", "content": "system"}, {"role": "system", "content": "b"}]},
@@ -139,6 +143,16 @@ def test_a_turn_that_cannot_be_read_does_not_change_those_before(body: dict[str,
 def test_what_is_read_of_a_body(body: dict[str, Any], text: str | None) -> None:
     found = read(body)
     assert text is None or found.text == text
+
+
+def test_a_prompt_in_token_ids_is_found_by_them_and_kept_apart_by_its_salt() -> None:
+    ids = [*range(200), 2**32 - 1]
+    assert read({"prompt": ids, "cache_salt": 5}) == Prompt("", 4 * 201, tuple(ids))
+    assert read({"prompt": ids}).tokens == 201
+    plain, mine = read({"prompt": ids}), read({"prompt": ids, "cache_salt": "mine"})
+    assert plain.fingerprint("model", None) == plain.fingerprint("other", None) == fingerprint_tokens(ids)
+    assert mine.fingerprint("model", "x") == fingerprint_tokens(ids, "x\0mine")
+    assert len(read({"prompt": [7] * 140_000}).fingerprint("", None).blocks) == 2048
 
 
 def test_of_a_long_prompt_the_beginning_is_read() -> None:
@@ -186,7 +200,7 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(["tools", "system", "instructions", "messages", "input", "prompt"]), JSON))
 def test_any_shape_is_read(body: dict[str, Any]) -> None:
     found = read(body)
-    assert found.characters == len(found.text)
+    assert found.characters == (len(found.text) if found.ids is None else 4 * len(found.ids))
 
 
 @pytest.mark.parametrize("field", ["messages", "system"])

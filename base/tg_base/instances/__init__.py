@@ -10,9 +10,11 @@ from tg_base.instances.fingerprint import (
     fingerprint_prompt,
     fingerprint_text,
     fingerprint_tokens,
+    salt_tokens,
 )
 from tg_base.instances.flow_control import FlowControl
 from tg_base.instances.instance_request import InstanceRequest, InstanceUsage, Objective
+from tg_base.instances.kv_blocks import KvBlocks
 from tg_base.instances.load_report import AdapterReport, LoadReport, Residency
 from tg_base.instances.pick import Pick, Rejection
 from tg_base.instances.placement import Placement
@@ -28,8 +30,8 @@ from tg_base.instances.waiting import Waiting
 __all__ = [
     "ADMISSIONS", "CHARACTERS_PER_TOKEN", "DEFAULT_POLICY", "DEFAULT_TIMING", "NO_FINGERPRINT", "POLICIES",
     "AdapterReport", "Attained", "Attainment", "BandLimits", "Choice", "Endpoint", "Fingerprint",
-    "FlowControl", "InstanceRequest", "InstanceUsage", "LoadReport", "Objective", "Pick", "Placement", "Policy",
-    "QueueLimits", "Refusal", "Rejection", "Residency", "RouteAttainment", "Scheduler", "ServerState", "SharedState",
-    "SharingTiming", "Situation", "Waiting", "fingerprint_prompt", "fingerprint_text", "fingerprint_tokens",
-    "saturation",
+    "FlowControl", "InstanceRequest", "InstanceUsage", "KvBlocks", "LoadReport", "Objective", "Pick", "Placement",
+    "Policy", "QueueLimits", "Refusal", "Rejection", "Residency", "RouteAttainment", "Scheduler", "ServerState",
+    "SharedState", "SharingTiming", "Situation", "Waiting", "fingerprint_prompt", "fingerprint_text",
+    "fingerprint_tokens", "salt_tokens", "saturation",
 ]  # fmt: skip

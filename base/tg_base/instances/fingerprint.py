@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 BLOCK_TOKENS = 64
 """Tokens in a block. Two prompts share as many blocks as they begin with in common."""
+BLOCK_BYTES = 4 * BLOCK_TOKENS
+"""Of a block of token ids."""
 CHARACTERS_PER_TOKEN = 4
 """What a token counts where only text is known."""
 HASH_BITS = 60
@@ -47,8 +49,39 @@ def fingerprint_tokens(tokens: Sequence[int], salt: str = "") -> Fingerprint:
         tokens: the prompt.
         salt: what else the cached values depend on: the model and the adapter.
     """
-    data = array("I", tokens)
-    return _chain(_split(data.tobytes(), BLOCK_TOKENS * data.itemsize), salt)
+    blocks: list[int] = []
+    last = chain_root(salt)
+    for (block,) in _split(pack_tokens(tokens), BLOCK_BYTES):
+        last = chain_tokens(last, block)
+        blocks.append(last)
+    return Fingerprint(tuple(blocks))
+
+
+def salt_tokens(adapter: str | None, salt: str) -> str:
+    """The salt of a prompt in token ids. A server has one model, which need not be told apart.
+
+    Args:
+        adapter: None = none.
+        salt: by which a caller's prompts are kept apart from those of others; "" = they are not.
+    """
+    return f"{adapter or ''}\0{salt}" if salt else adapter or ""
+
+
+def pack_tokens(tokens: Sequence[int]) -> bytes:
+    """Token ids in four bytes each.
+
+    Raises:
+        OverflowError: one is below 0 or above 2**32 - 1.
+    """
+    return array("I", tokens).tobytes()
+
+
+def chain_tokens(before: int, block: bytes) -> int:
+    """The hash of BLOCK_BYTES of token ids, by that of all before them.
+
+    Nothing but this number is needed to go on: a server tells the blocks of a prompt one by one, and of many prompts.
+    """
+    return int.from_bytes(_shorten(sha256(before.to_bytes(8, "little") + block).digest()), "little")
 
 
 def fingerprint_text(text: str, salt: str = "") -> Fingerprint:
@@ -91,6 +124,12 @@ def _chain(blocks: Iterable[tuple[bytes]], salt: str) -> Fingerprint:
     digests = [digest() for _ in starmap(hasher.update, blocks)]
     # Seven bytes and a zero are a number of eight bytes.
     return Fingerprint(unpack(f"<{len(digests)}Q", b"\0".join([*map(_shorten, digests), b""])))
+
+
+@lru_cache(MAX_SALTS)
+def chain_root(salt: str) -> int:
+    """What the first block of a prompt in token ids is chained to."""
+    return int.from_bytes(_shorten(_begin(salt).digest()), "little")
 
 
 @lru_cache(MAX_SALTS)

@@ -101,7 +101,7 @@ def _candidates(situation: Situation) -> Sequence[ServerState]:
         found += [server for server in by_load if server.has_spare_slot][:MAX_CANDIDATES]
     if blocks:
         first = blocks[0]
-        found += [server for server in by_load if first in server.prefixes.blocks][:MAX_CANDIDATES]
+        found += [server for server in by_load if server.prefixes.knows(first)][:MAX_CANDIDATES]
     return list(dict.fromkeys(found))
 
 

@@ -36,7 +36,7 @@ class ServerState:
         has_spare_slot: whether one more adapter may run beside those of requests placed here; see `has_free_slot`.
         cache_tokens: that its KV cache holds; None = never told.
         adapters: those that the server probably has loaded.
-        prefixes: blocks that it probably has cached.
+        prefixes: blocks that it has cached, probably or as it tells.
         active: beginnings of prompts that are in use.
         speed: learnt from its answers.
         report: what it told last; None = nothing, or too long ago.

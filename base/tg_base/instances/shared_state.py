@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
 from tg_base.instances.delta import (
     MAX_DELTA_BYTES,
@@ -210,7 +209,7 @@ class SharedState:
         for address, block in [*self._answers][:MAX_ANSWERS]:
             del self._answers[address, block]
             server = self._server(address)
-            if server is not None and block in server.prefixes.blocks:
+            if server is not None and server.prefixes.knows(block):
                 _, blocks = server.prefixes.chain(block)
                 yield Known(self._origin, address, [], [(None, pack_blocks(blocks))])
         # One server at a time: a pick may come between two of them.
@@ -308,10 +307,11 @@ class SharedState:
 
 def _chains(server: ServerState, most: int) -> list[tuple[int | None, bytes]]:
     """The newest blocks. Those at the end of a prompt are older than those before them, so each is told once."""
-    known = server.prefixes.blocks
+    prefixes = server.prefixes
+    known = [*reversed(prefixes.told), *prefixes.blocks]
     sent: set[int] = set()
     chains: list[tuple[int | None, bytes]] = []
-    for block in list(islice(known, max(len(known) - most, 0), None)):
+    for block in known[-most:]:
         if block not in sent:
             last, blocks = server.prefixes.chain(block, sent)
             sent.update(blocks)

@@ -38,7 +38,9 @@ class ServerStatus(Struct, frozen=True):
         adapter_slots: adapters that it takes.
         adapters: the last used ones, at most MAX_ADAPTERS_SHOWN.
         adapters_loaded: how many it probably has loaded.
-        cached_blocks: blocks of prompts that it probably has cached.
+        cached_blocks: blocks of prompts that it has cached.
+        cache_source: `exact` = it tells all that it has, `partial` = some of what it told was missed, `believed` = by
+            our own placements.
         output_token_seconds: from a token of an answer to the next, as learnt.
     """
 
@@ -58,6 +60,7 @@ class ServerStatus(Struct, frozen=True):
     adapters: tuple[AdapterStatus, ...]
     adapters_loaded: int
     cached_blocks: int
+    cache_source: Literal["believed", "partial", "exact"]
     output_token_seconds: float
 
 

@@ -92,6 +92,8 @@ def server_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:
     yield make_gauge("tg_pool_adapters_loaded", "Adapters that a server probably has loaded", labels, loaded)
     slots = [(key, float(state.adapters.slots)) for key, state in servers if state.adapters.slots is not None]
     yield make_gauge("tg_pool_adapter_slots", "Adapters that a server takes, as it tells", labels, slots)
+    exact = [(key, float(state.prefixes.source == "exact")) for key, state in servers]
+    yield make_gauge("tg_pool_prefixes_exact", "Whether a server tells all that it has cached", labels, exact)
     blocks = [((), float(sum(len(state.prefixes) for _, state in servers)))]
     name = "prefix_indexer_size"
     yield from make_gauges(name, f"{EXTENSION}_{name}", "Blocks of prompts that are remembered", (), blocks)

@@ -65,6 +65,7 @@ def _read_server(state: ServerState, problem: str, is_unreachable: bool, now: fl
         _read_adapters(state, now),
         len(state.adapters),
         len(state.prefixes),
+        state.prefixes.source,
         round(state.speed.output_token_seconds, 6),
     )
 

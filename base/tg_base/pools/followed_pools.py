@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, AsyncExitStack
 from typing_extensions import override
 
 from tg_base.instances import Endpoint, Scheduler
+from tg_base.pools.kv_subscriber import KvEventOptions, KvSubscriber
 from tg_base.pools.load_header import merge_reports, read_load_header
 from tg_base.pools.pool_view import PoolView
 from tg_base.pools.pool_watcher import Follower, PoolWatcher
@@ -21,19 +22,29 @@ class FollowedPools(Entered):
         watcher: the pools.
         scheduler: is told.
         scrape: how the servers' pages of load are read; None = they are not.
+        kv_events: where the servers tell of their KV caches; None = nobody listens.
     """
 
-    def __init__(self, watcher: PoolWatcher, scheduler: Scheduler, scrape: ScrapeOptions | None) -> None:
+    def __init__(
+        self,
+        watcher: PoolWatcher,
+        scheduler: Scheduler,
+        scrape: ScrapeOptions | None,
+        kv_events: KvEventOptions | None = None,
+    ) -> None:
         super().__init__()
         self._watcher = watcher
         self._scheduler = scheduler
         self._scraper = None if scrape is None else Scraper(scheduler.observe, scrape, self._welcome)
+        self._subscriber = None if kv_events is None else KvSubscriber(scheduler, kv_events)
         self._known: dict[str, Endpoint] = {}
 
     @override
     async def _start(self, stack: AsyncExitStack) -> None:
         if self._scraper is not None:
             await stack.enter_async_context(self._scraper)
+        if self._subscriber is not None:
+            await stack.enter_async_context(self._subscriber)
         # Followed before the watcher runs, so that no view is missed.
         stack.enter_context(self._watcher.follow(self._follow))
         await stack.enter_async_context(self._watcher)
@@ -84,3 +95,5 @@ class FollowedPools(Entered):
         self._scheduler.retain(view.endpoints)
         if self._scraper is not None:
             self._scraper.update(view.endpoints)
+        if self._subscriber is not None:
+            self._subscriber.update(view.endpoints)

@@ -5,17 +5,26 @@ prompt, so everybody who shares placements must write it alike: the tools, the s
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
-from tg_base.instances import CHARACTERS_PER_TOKEN
+from tg_base.instances import (
+    CHARACTERS_PER_TOKEN,
+    Fingerprint,
+    fingerprint_prompt,
+    fingerprint_tokens,
+    salt_tokens,
+)
 from tg_schema.codec import decode_json
 
 MAX_PREFIX_CHARACTERS: Final = 512 * 1024
 """Of a prompt by which a server is found: 131,072 tokens. The hashes of 32 MiB would hold the event loop for half a
 second."""
+
+MAX_PREFIX_TOKENS: Final = MAX_PREFIX_CHARACTERS // CHARACTERS_PER_TOKEN
+"""The same, of a prompt in token ids."""
 
 MAX_PARSED_BYTES: Final = 4 * 1024 * 1024
 """Of a field, and of a turn. A larger one is taken as it was written."""
@@ -40,6 +49,7 @@ Part = tuple[str, str]
 """Who speaks, or what it is, and its text."""
 
 _ABSENT = Raw()
+_IDS = msgspec.json.Decoder(list[Annotated[int, Meta(ge=0, lt=2**32)]])
 _LIST = msgspec.json.Decoder(list[Raw])
 _VALUE = msgspec.json.Decoder()
 _NO_VALUES = bytes(set(range(256)) - set(b",[{"))
@@ -55,7 +65,7 @@ _PART, _SPOKEN, _IMAGE = "\x1e", "\x1f", "\x1d"
 
 
 class PromptFields(Struct):
-    """The fields of a body that make its prompt, as they were written."""
+    """The fields of a body that make its prompt, as they were written, and the one that says whose it is."""
 
     tools: Raw = _ABSENT
     system: Raw = _ABSENT
@@ -63,6 +73,7 @@ class PromptFields(Struct):
     messages: Raw = _ABSENT
     input: Raw = _ABSENT
     prompt: Raw = _ABSENT
+    cache_salt: Raw = _ABSENT
 
 
 class Turn(Protocol):
@@ -93,15 +104,25 @@ class Prompt(Struct, frozen=True):
     Attributes:
         text: its first MAX_PREFIX_CHARACTERS.
         characters: of all of it; of what `text` leaves out, bytes of its JSON are counted.
+        ids: its first MAX_PREFIX_TOKENS, if it is given in token ids; then `text` is empty.
+        salt: by which its server keeps it apart from those of other callers, if `ids` are given; "" = it does not.
     """
 
     text: str
     characters: int
+    ids: tuple[int, ...] | None = None
+    salt: str = ""
 
     @property
     def tokens(self) -> int:
         """An estimate: only servers can count them."""
         return self.characters // CHARACTERS_PER_TOKEN
+
+    def fingerprint(self, model: str, adapter: str | None) -> Fingerprint:
+        """By which servers that have its beginning are found, for a model and an adapter. All pickers must use it."""
+        if self.ids is None:
+            return fingerprint_prompt(self.text, model, adapter)
+        return fingerprint_tokens(self.ids, salt_tokens(adapter, self.salt))
 
 
 def read_prompt(fields: PromptFields) -> Prompt:
@@ -113,6 +134,9 @@ def read_prompt(fields: PromptFields) -> Prompt:
     plain = _read_plain(fields)
     if plain is not None:
         return plain
+    ids = _read_ids(fields)
+    if ids is not None:
+        return ids
     try:
         return _read(fields, MAX_WHOLE_BYTES)
     except RecursionError:
@@ -143,6 +167,21 @@ def _read_plain(fields: PromptFields) -> Prompt | None:
         return read_turns(_PLAIN.decode(fields.messages))
     except _UNREADABLE:
         return None
+
+
+def _read_ids(fields: PromptFields) -> Prompt | None:
+    """The prompt of a completion in token ids; None: it is something else."""
+    is_alone = fields.messages is fields.input is _ABSENT
+    if not is_alone or bytes(memoryview(fields.prompt)[:1]) != b"[" or not _is_readable(fields.prompt):
+        return None
+    try:
+        ids = _IDS.decode(fields.prompt)
+    except _UNREADABLE:
+        return None
+    salt = _decode(fields.cache_salt) if memoryview(fields.cache_salt) else ""
+    return Prompt(
+        "", len(ids) * CHARACTERS_PER_TOKEN, tuple(ids[:MAX_PREFIX_TOKENS]), salt if isinstance(salt, str) else ""
+    )
 
 
 def _read(fields: PromptFields, whole_bytes: int) -> Prompt:

@@ -14,7 +14,6 @@ from tg_base.instances import (
     Pick,
     Rejection,
     Waiting,
-    fingerprint_prompt,
 )
 from tg_base.pool_status import PoolBoard, RequestFacts
 from tg_base.pools import Destination, Dispatcher, PoolView, Promise, find_goal
@@ -208,7 +207,7 @@ def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destinati
         model=base,
         adapter=destination.adapter,
         prompt_tokens=wanted.prompt.tokens,
-        prefix=fingerprint_prompt(wanted.prompt.text, destination.model, destination.adapter),
+        prefix=wanted.prompt.fingerprint(destination.model, destination.adapter),
         priority=destination.priority,
         objective=_objective(asked, destination.promises),
         max_tokens=wanted.max_tokens,

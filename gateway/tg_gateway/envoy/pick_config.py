@@ -10,6 +10,7 @@ from tg_base.config import BusConfig, advise, read_table
 from tg_base.instances import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
 from tg_base.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both, split_address
 from tg_base.pools.adapter_loader import check_source
+from tg_base.pools.kv_subscriber import KvEventOptions
 from tg_base.pools.pool_watcher import PoolSources
 from tg_base.pools.scraper import ScrapeOptions
 from tg_schema.errors import BadRequest
@@ -36,6 +37,7 @@ class PickConfig(Struct, frozen=True):
         adapter_source: where the adapters of routes are for the servers, with {adapter} for the name; a server that a
             request for one is sent to is told to load it first. "" = it is not.
         scrape: how their load is read.
+        kv_events: where they tell what they have cached; None = nobody listens.
         bus: over which pickers and pools tell each other what they place; None = this one stands alone.
         waiting: how many requests wait while all servers are busy, and how long.
     """
@@ -55,6 +57,7 @@ class PickConfig(Struct, frozen=True):
     models: tuple[str, ...] = ()
     adapter_source: str = ""
     scrape: ScrapeOptions = ScrapeOptions()
+    kv_events: KvEventOptions | None = None
     bus: BusConfig | None = None
     waiting: QueueLimits = QueueLimits()
 

@@ -44,7 +44,7 @@ async def run_picker(
     async with AsyncExitStack() as stack:
         watcher = await asyncio.to_thread(PoolWatcher, config.make_sources(file.parent))
         scheduler = Scheduler(config.policy, config.admission)
-        pools = await stack.enter_async_context(FollowedPools(watcher, scheduler, config.scrape))
+        pools = await stack.enter_async_context(FollowedPools(watcher, scheduler, config.scrape, config.kv_events))
         if config.bus is not None:
             shared = await stack.enter_async_context(open_bus(config.bus.url, config.bus.options))
             topic = Topics(config.bus.namespace).placements

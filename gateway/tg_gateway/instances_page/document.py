@@ -102,7 +102,7 @@ def _show_server(server: ServerStatus) -> Sequence[str]:
         _number(server.running),
         _NOTHING if server.kv_usage is None else f"{server.kv_usage:.0%}",
         _show_adapters(server),
-        str(server.cached_blocks),
+        f"{server.cached_blocks}, {server.cache_source}",
         _ago(server.report_age_seconds),
     )
 

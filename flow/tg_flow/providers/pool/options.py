@@ -10,6 +10,7 @@ from tg_base.instances import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
 from tg_base.llm import Endpoint
 from tg_base.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both
 from tg_base.pools.adapter_loader import check_source
+from tg_base.pools.kv_subscriber import KvEventOptions
 from tg_base.pools.pool_watcher import PoolSources
 from tg_base.pools.scraper import ScrapeOptions, check_path
 from tg_flow.providers.openai import OpenAiOptions
@@ -38,6 +39,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         https: whether the servers speak TLS.
         scrape: how the load of the servers is read.
         scraped: false = by our own count alone.
+        kv_events: where the servers tell what they have cached; None = nobody listens.
         hedge: the share of requests that may be asked of a second server, if the first one is slow to begin; 0 = none.
         explain: whether each request is a line of the log, with its server and the reasons.
         waiting: how many requests wait while all servers are busy, and how long.
@@ -61,6 +63,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
     https: bool = False
     scrape: ScrapeOptions = ScrapeOptions()
     scraped: bool = True
+    kv_events: KvEventOptions | None = None
     hedge: Annotated[float, msgspec.Meta(ge=0, le=MAX_HEDGED_SHARE)] = 0.0
     explain: bool = False
     waiting: QueueLimits = QueueLimits()

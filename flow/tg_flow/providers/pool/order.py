@@ -6,7 +6,7 @@ import msgspec
 import structlog
 from msgspec import Struct, field
 
-from tg_base.instances import Endpoint, InstanceRequest, fingerprint_prompt
+from tg_base.instances import Endpoint, InstanceRequest
 from tg_base.pool_status import RequestFacts, RequestRecord, explain
 from tg_base.pools import Destination, Prompt
 from tg_base.telemetry import trace
@@ -93,7 +93,7 @@ def describe(request: TextCompletionRequest, place: Place, prompt: Prompt) -> In
         model=place.base,
         adapter=to.adapter,
         prompt_tokens=prompt.tokens,
-        prefix=fingerprint_prompt(prompt.text, to.model, to.adapter),
+        prefix=prompt.fingerprint(to.model, to.adapter),
         priority=min(to.priority, SHEDDABLE_PRIORITY) if request.sheddable else to.priority,
         objective=place.objective,
         max_tokens=request.sampling.max_tokens if request.sampling else None,

@@ -74,7 +74,7 @@ class Pool(ChatCompletions[PoolOptions]):
         self._random = Random()  # noqa: S311 - it chooses between weights and ties
         self._scheduler = Scheduler(options.policy, options.admission, random=self._random)
         scrape = options.scrape if options.scraped else None
-        self._pools = None if watcher is None else FollowedPools(watcher, self._scheduler, scrape)
+        self._pools = None if watcher is None else FollowedPools(watcher, self._scheduler, scrape, options.kv_events)
         self._dispatcher = Dispatcher(self._scheduler, options.waiting, self._now)
         self._board = PoolBoard(
             model,
