@@ -12,9 +12,10 @@ import structlog
 from tests.fakes.model_server import ModelServer, PageFault
 from tests.fakes.model_server_pages import Load, sglang_page, triton_page, vllm_page
 from tests.observed_calls import observe_calls
+from tests.until import until
 from tg_base.instances import Endpoint, LoadReport
 from tg_base.pools import read_page
-from tg_base.pools.scraper import MAX_INLINE_BYTES, ScrapeOptions, Scraper
+from tg_base.pools.scraper import MAX_INLINE_BYTES, REFUSED_BACKOFF_SECONDS, ScrapeOptions, Scraper
 
 PATIENT = ScrapeOptions(interval=0.005, timeout=20)
 
@@ -86,11 +87,17 @@ async def test_a_server_that_fails_tells_nothing_and_holds_up_no_other(
     timeout = 1 if fault in {PageFault.SILENCE, PageFault.STALL} else 20
     first.page = other.page = vllm_page(Load(1))
     logs: list[MutableMapping[str, Any]]
-    returned: list[Endpoint] = []
+    returned: dict[str, bool] = {}
     with structlog.testing.capture_logs() as logs:
         # One place: a server that hangs has to give it back.
         options = ScrapeOptions(interval=0.005, timeout=timeout, concurrency=1)
-        async with Scraper(told, options, returned.append) as scraper:
+
+        def welcome(endpoint: Endpoint, report: LoadReport | None, refused: bool) -> None:
+            assert report is not None
+            assert report.queued == 5
+            returned[endpoint.address] = refused
+
+        async with Scraper(told, options, welcome) as scraper:
             scraper.update(endpoints(first, other))
             await told.queued(first, 1)
             first.fault = fault
@@ -102,10 +109,10 @@ async def test_a_server_that_fails_tells_nothing_and_holds_up_no_other(
             assert list(scraper.failing) == [first.address]
             assert "defect" not in scraper.failing[first.address]
             away = scraper.unreachable
-            assert returned == []
+            assert returned == {}
             first.fault, first.page = PageFault.NONE, vllm_page(Load(5))
             await told.queued(first, 5)
-            assert {each.address for each in returned} == away
+            assert returned == dict.fromkeys(away, fault in {PageFault.ABORT, PageFault.HEADERS})
             assert scraper.failing == {}
     events = [(each["event"], each["server"]) for each in logs if each["server"] == "server-0"]
     assert events == [("scrape.failed", "server-0"), ("scrape.recovered", "server-0")]
@@ -133,6 +140,13 @@ async def test_a_server_that_is_gone_or_left_the_pool(servers: list[ModelServer]
         scraper.update([])
         scraper.update(endpoints(first))
         await told.queued(first, 9)
+
+
+async def test_a_server_where_nobody_listens_is_soon_looked_at_again() -> None:
+    async with Scraper(Reports(), ScrapeOptions(interval=REFUSED_BACKOFF_SECONDS)) as scraper:
+        scraper.update([Endpoint("127.0.0.1:1", "gone")])
+        await until(lambda: scraper.failing and scraper._due)
+        assert scraper._due[0][0] - asyncio.get_running_loop().time() <= REFUSED_BACKOFF_SECONDS
 
 
 async def test_closing_waits_for_nobody(servers: list[ModelServer]) -> None:

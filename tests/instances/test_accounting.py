@@ -11,6 +11,7 @@ from tests.instances.cases import endpoint, request
 from tg_base.instances import (
     POLICIES,
     AdapterReport,
+    Fingerprint,
     InstanceRequest,
     InstanceUsage,
     LoadReport,
@@ -156,6 +157,39 @@ def test_a_server_that_left_and_was_told_of_late_is_forgotten_at_the_next_change
     assert isinstance(pick, Pick)
     pick.placement.finish(None, 1.0)
     assert scheduler.server(ENDPOINTS[0]).report is None
+
+
+def test_a_restart_that_is_seen_late_leaves_what_the_new_process_has_told() -> None:
+    state = ServerState(ENDPOINTS[0])
+    state.prefixes.add(Fingerprint((1, 2)))
+    state.prefixes.tell(3, 0)
+    state.restart()
+    assert [state.prefixes.knows(block) for block in (1, 2, 3)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("starts", "forgets"),
+    [
+        ([5.0, 6.0], True),
+        ([5.0, None, 6.0], True),
+        ([5.0, 5.0], False),
+        ([None, 5.0], False),
+        # Two processes behind one address, and a clock that was set back.
+        ([5.0, 4.0, 5.0, 4.0], False),
+    ],
+)
+def test_a_server_that_tells_a_later_start_has_lost_what_it_had(starts: list[float | None], forgets: bool) -> None:
+    scheduler, lost = Scheduler("round-robin"), ENDPOINTS[0]
+    scheduler.observe(lost, LoadReport(0.0, started_at=starts[0]))
+    pick = scheduler.pick(request("x", blocks=(1, 2)), (lost,), 0.0)
+    assert isinstance(pick, Pick)
+    scheduler.forget_adapter(lost, "y", 0.0)
+    for at, started_at in enumerate(starts[1:], 1):
+        scheduler.observe(lost, LoadReport(float(at), started_at=started_at))
+    state = scheduler.server(lost)
+    assert (len(state.adapters), len(state.prefixes)) == ((0, 0) if forgets else (1, 2))
+    assert len(scheduler.missing.without(ENDPOINTS, "y")) == (3 if forgets else 2)
+    assert (state.requests, state.report is not None) == (1, True)
 
 
 @pytest.mark.parametrize("told", [-5, 10**9, 10**400], ids=["negative", "many", "no float"])

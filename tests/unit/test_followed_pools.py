@@ -9,7 +9,7 @@ import structlog
 from tests.fakes.kv_publisher import kv_publisher
 from tests.unit.test_config_edits import replace, seen
 from tests.until import until
-from tg_base.instances import Scheduler
+from tg_base.instances import LoadReport, Scheduler
 from tg_base.pools.followed_pools import FollowedPools
 from tg_base.pools.kv_subscriber import KvEventOptions
 from tg_base.pools.pool_watcher import PoolSources, PoolWatcher
@@ -56,7 +56,19 @@ async def test_a_late_answer_of_a_server_that_left_brings_nothing_of_it_back(tmp
             scheduler.forget_adapter(stays, "x", 1.0)
             assert scheduler.missing.without((stays, leaves), "x") == [leaves]
             # It was away, and has come back.
-            pools._welcome(stays)
+            pools._welcome(stays, None, False)
             assert scheduler.missing.without((stays, leaves), "x") == (stays, leaves)
             pools.read_load(stays, "no load", 2.0)
+            # It was a restart unless only the way to it broke: nobody took connections, and no equal start is told.
+            scheduler.observe(stays, LoadReport(2.0, started_at=5.0))
+            for report, refused, has in (
+                (LoadReport(3.0, started_at=5.0), True, True),
+                (None, False, True),
+                (LoadReport(3.0, started_at=4.0), True, False),
+                (LoadReport(3.0), True, False),
+                (None, True, False),
+            ):
+                scheduler.server(stays).adapters.use("x", 1.0, {})
+                pools._welcome(stays, report, refused)
+                assert bool(len(scheduler.server(stays).adapters)) is has, report
             assert pools.unreachable == frozenset()

@@ -112,6 +112,9 @@ PAGES = [
     ("vllm", b"vllm:kv_cache_usage_perc 55.0\n", None),
     ("vllm", b"vllm:kv_cache_usage_perc -0.1\n", None),
     ("vllm", b"", None),
+    ("vllm", b"vllm:num_requests_waiting 2\nprocess_start_time_seconds 1.7e9\n", LoadReport(0, 2, started_at=1.7e9)),
+    ("vllm", b"vllm:num_requests_waiting 2\nprocess_start_time_seconds NaN\n", LoadReport(0, 2)),
+    ("vllm", b"process_start_time_seconds 1.7e9\n", None),
 ]
 
 

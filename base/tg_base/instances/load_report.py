@@ -38,6 +38,7 @@ class LoadReport(Struct, frozen=True):
         blocks: blocks of the KV cache.
         adapters: None = the server tells nothing of adapters.
         queued_by_adapter: requests that wait, by adapter; None = not told.
+        started_at: when the server's process began, on the server's own clock; None = not told.
         kept_at: the `read_at` of the oldest part, if the report was merged of several; None = all is of `read_at`.
     """
 
@@ -49,4 +50,5 @@ class LoadReport(Struct, frozen=True):
     blocks: int | None = None
     adapters: AdapterReport | None = None
     queued_by_adapter: dict[str, int] | None = None
+    started_at: float | None = None
     kept_at: float | None = None

@@ -140,9 +140,14 @@ class Scheduler:
         return predict_first_token(server, self._situation(request, (server,), now))
 
     def observe(self, endpoint: Endpoint, report: LoadReport) -> None:
-        """Take what a server tells. An older report than the last one is ignored."""
+        """Take what a server tells. An older report than the last one is ignored; a later start is a restart."""
         server = self.server(endpoint)
         if server.report is None or report.read_at >= server.report.read_at:
+            if (began := report.started_at) is not None:
+                # Only a later start counts: processes that share an address take turns in telling theirs.
+                if server.started_at is not None and began > server.started_at:
+                    self.restarted(endpoint)
+                server.started_at = max(began, server.started_at or began)
             server.observe(report)
             if (adapters := report.adapters) is not None:
                 names = (*adapters.active, *(adapters.resident or ()))

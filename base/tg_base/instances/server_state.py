@@ -41,6 +41,7 @@ class ServerState:
         speed: learnt from its answers.
         report: what it told last; None = nothing, or too long ago.
         is_stale: it told something, but too long ago.
+        started_at: when its process began, as it told last; None = never told.
     """
 
     __slots__ = (
@@ -67,6 +68,7 @@ class ServerState:
         "requests",
         "room_tokens",
         "speed",
+        "started_at",
         "uncached_tokens",
         "unstarted",
     )
@@ -86,6 +88,7 @@ class ServerState:
         self.speed = ServerSpeed()
         self.report: LoadReport | None = None
         self.is_stale = False
+        self.started_at: float | None = None
         self._unseen_since = 0.0
         self.cache_tokens: int | None = None
         self._reported_tokens: float | None = None
@@ -280,7 +283,8 @@ class ServerState:
         self.adapters.clear()
         self.ready_at.clear()
         self.loads_end_at = 0.0
-        self.prefixes.clear()
+        # What it tells of its cache tells too that another process does, perhaps before this was seen.
+        self.prefixes.blocks.clear()
 
     def _count_sent_back(self, report: LoadReport) -> float:
         """Tokens of requests that wait for room and are not ours without a first token; each as many as a running one.

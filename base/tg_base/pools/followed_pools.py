@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, AsyncExitStack
 
 from typing_extensions import override
 
-from tg_base.instances import Endpoint, Scheduler
+from tg_base.instances import Endpoint, LoadReport, Scheduler
 from tg_base.pools.kv_subscriber import KvEventOptions, KvSubscriber
 from tg_base.pools.load_header import merge_reports, read_load_header
 from tg_base.pools.pool_view import PoolView
@@ -86,9 +86,13 @@ class FollowedPools(Entered):
             last = self._scheduler.server(endpoint).report
             self._scheduler.observe(endpoint, merge_reports(last, report))
 
-    def _welcome(self, endpoint: Endpoint) -> None:
+    def _welcome(self, endpoint: Endpoint, report: LoadReport | None, refused: bool) -> None:
         # Where nobody answered, a request for an adapter may have failed for that alone.
         self._scheduler.missing.forget(endpoint.address)
+        began = None if report is None else report.started_at
+        # Where nobody took connections and no time is told, it was most likely the end of a process.
+        if refused and (began is None or began != self._scheduler.server(endpoint).started_at):
+            self._scheduler.restarted(endpoint)
 
     def _follow(self, view: PoolView) -> None:
         self._known = {endpoint.address: endpoint for endpoint in view.endpoints}

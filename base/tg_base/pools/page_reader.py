@@ -1,6 +1,9 @@
 """A scraped page -> what the server tells of its load."""
 
 import math
+from typing import Final
+
+import msgspec
 
 from tg_base.instances import AdapterReport, LoadReport, Residency
 from tg_base.pools.metrics_page import Labels, MetricsPage
@@ -11,6 +14,9 @@ MAX_COUNT = 10_000_000
 
 MAX_ADAPTERS = 10_000
 """Adapters of one server; a page with more is a lie."""
+
+_STARTED: Final = Metric("process_start_time_seconds")
+"""Of Prometheus' client libraries, on the page of every kind of server."""
 
 
 class _LieError(Exception):
@@ -37,7 +43,7 @@ def read_page(page: bytes, kind: str, now: float) -> LoadReport | None:
         except _LieError:
             return None
         if report != LoadReport(now):
-            return report
+            return msgspec.structs.replace(report, started_at=_find_start(read))
     return None
 
 
@@ -65,6 +71,11 @@ def _read(page: MetricsPage, kind: ServerKind, now: float) -> LoadReport:
         _adapters(page, kind),
         _queued_by_adapter(page, kind),
     )
+
+
+def _find_start(page: MetricsPage) -> float | None:
+    # Of several processes that are told, the youngest may have lost something.
+    return max((value for _, value in page.find(_STARTED) if math.isfinite(value)), default=None)
 
 
 def _values(page: MetricsPage, metrics: tuple[Metric, ...]) -> list[float]:

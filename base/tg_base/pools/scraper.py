@@ -35,8 +35,12 @@ MAX_SCRAPES_PER_SECOND = 200.0
 MAX_BACKOFF_SECONDS = 5.0
 """Longest pause before another look at a server that fails."""
 
-Returned = Callable[[Endpoint], None]
-"""Told, on the loop, that a server can be reached again. It must not fail and must not wait."""
+REFUSED_BACKOFF_SECONDS = 0.25
+"""The same at one where nobody takes a connection: it costs next to nothing, and requests may wait for its return."""
+
+Returned = Callable[[Endpoint, LoadReport | None, bool], None]
+"""Told, on the loop, that a server can be reached again: its report, if its page can be read, and whether nobody took
+connections before. It must not fail and must not wait."""
 
 Observer = Callable[[Endpoint, LoadReport], None]
 """Told each report, on the loop; for instance `Scheduler.observe`. It must not fail and must not wait."""
@@ -97,6 +101,7 @@ class _Target:
     failures: int = 0
     reason: str = ""
     is_reachable: bool = True
+    is_refusing: bool = False
 
 
 class Scraper(Entered):
@@ -201,7 +206,8 @@ class Scraper(Entered):
             self._free.release()
         pause = self._interval(len(self._targets))
         if target.failures:
-            pause = min(pause * 2.0 ** min(target.failures, 16), max(MAX_BACKOFF_SECONDS, pause))
+            longest = REFUSED_BACKOFF_SECONDS if target.is_refusing else MAX_BACKOFF_SECONDS
+            pause = min(pause * 2.0 ** min(target.failures, 16), max(longest, pause))
         # A look that takes longer than the interval is followed by another one at once, but not by a burst.
         self._plan(target, max(began + pause, loop.time()))
 
@@ -250,20 +256,22 @@ class Scraper(Entered):
         target.reason = error.message
         # A server without such a page answers all the same.
         self._set_reachable(target, not isinstance(error, Unavailable | Timeout))
+        target.is_refusing = isinstance(error, Unavailable)
 
     def _succeed(self, target: _Target, report: LoadReport) -> None:
         if target.failures:
             log.info("scrape.recovered", server=target.endpoint.name, address=target.endpoint.address)
         target.failures, target.reason = 0, ""
-        self._set_reachable(target, True)
+        self._set_reachable(target, True, report)
+        target.is_refusing = False
         if self._targets.get(target.endpoint.address) is target:
             self._observe(target.endpoint, report)
 
-    def _set_reachable(self, target: _Target, is_reachable: bool) -> None:
+    def _set_reachable(self, target: _Target, is_reachable: bool, report: LoadReport | None = None) -> None:
         if target.is_reachable != is_reachable:
             target.is_reachable = is_reachable
             if is_reachable and self._returned is not None:
-                self._returned(target.endpoint)
+                self._returned(target.endpoint, report, target.is_refusing)
             self._find_unreachable()
 
     def _find_unreachable(self) -> None:
