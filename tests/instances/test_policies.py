@@ -17,7 +17,7 @@ from tg_base.instances import (
     Situation,
 )
 
-BASE, X = request(), request("x")
+BASE, X, Y = request(), request("x"), request("y")
 
 
 LOW = request("x", priority=-1)
@@ -83,6 +83,9 @@ SEED = [
     ("base model", BASE, "b", [server("a", pending(0, "xy")), server("b", pending(9, "x"))]),
     ("by own count if nothing is told", X, "b", [server("a"), server("b", None, X)]),
     ("own count at the threshold", X, "a", [server("a"), server("b", None, X, X, X, X, X)]),
+    ("what runs is not pending", X, "b", [server("a"), server("b", told(0), X, X, X, X, X)]),
+    ("nor is what waits for another one", X, "b", [server("a"), server("b", told(6), X, Y, Y)]),
+    ("its share of what waits", X, "a", [server("a"), server("b", told(10), X, Y)]),
 ]
 
 

@@ -33,8 +33,8 @@ class SeedPolicy:
 
 
 def _pending(server: ServerState, adapter: str) -> int:
-    """Requests of the adapter that wait, as told; else our own that are in flight."""
+    """Requests of the adapter that wait, as told; else its share of ours there, of all that wait."""
     report = server.report
     if report is None or report.queued_by_adapter is None:
-        return server.adapter_requests.get(adapter, 0)
+        return round(server.queued * server.adapter_requests.get(adapter, 0) / max(server.requests, 1))
     return report.queued_by_adapter.get(adapter, 0)
