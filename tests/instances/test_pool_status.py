@@ -141,6 +141,7 @@ def test_requests_are_counted_under_the_published_names_and_the_older_ones(shown
     assert found[f"llm_d_epp_info{{{build}}}"] == found[f"inference_extension_info{{{build}}}"] == 1
     assert found["tg_route_requests_total{route=assistant,objective=TimeToFirstToken}"] == 2
     assert found["tg_route_requests_within_objective_total{route=assistant,objective=TimeToFirstToken}"] == 1
+    assert found["tg_route_requests_total{route=assistant,objective=}"] == 2
     running.end(None, shown.now)
     assert shown.series()["llm_d_epp_request_running{model_name=sentiment}"] == 0
 
@@ -373,6 +374,20 @@ def test_a_route_whose_requests_are_all_refused_is_shown(shown: Shown) -> None:
     shown.board.record(facts(), request(), Rejection("saturated", 429), 0.0)
     assert [(each.requests, each.kept_share) for each in read_status(shown.boards).routes] == [(0, None)] * 2
     assert shown.series()["tg_route_requests_total{route=assistant,objective=TimeToFirstToken}"] == 0
+
+
+def test_a_route_that_promises_nothing_is_told_too_and_before_its_first_answer() -> None:
+    cases = {name: UseCase(name, (("p", 1),)) for name in ("plain", "unused")}
+    shown = Shown()
+    shown.pools = ShownPool(PoolView(Catalogue({"p": Pool("p", {}, ())}, cases), {"p": SERVERS}))
+    shown.board = PoolBoard("b", "random", shown.scheduler, shown.pools, lambda: 0.0, totals=shown.totals)
+    shown.answer(RequestFacts("r-1", "plain", Destination("p", "plain", route="plain"), 900, 2), 2.0, 1.0)
+    with shown.boards.show(shown.board):
+        found = shown.series()
+    told = {name: number for name, number in found.items() if name.startswith("tg_route")}
+    assert told == {
+        f"tg_route_requests_total{{objective=,route={name}}}": at for name, at in (("plain", 1), ("unused", 0))
+    }
 
 
 def test_a_record_costs_a_pick_few_calls(shown: Shown) -> None:

@@ -118,8 +118,12 @@ class BoardCollector(Collector):
     def _routes(self) -> Iterator[Metric]:
         routes = self._totals.routes.items()
         labels = ("route", "objective")
-        answered = [(key, count.requests) for key, count in routes]
-        yield make_counter("tg_route_requests", "Answers of a route that promises something", labels, answered)
+        cases = (case for board in self._boards() for case in board.pools.view.catalogue.cases.values())
+        names = dict.fromkeys((*(case.route for case in cases), *self._totals.answers))
+        answered = [((name, ""), self._totals.answers[name]) for name in names]
+        answered += [(key, count.requests) for key, count in routes]
+        text = "Answers of a route; with an objective, those that could be judged by it"
+        yield make_counter("tg_route_requests", text, labels, answered)
         kept = [(key, count.kept) for key, count in routes]
         yield make_counter("tg_route_requests_within_objective", "Those of them that kept it", labels, kept)
         shares = [(key, count.promise.share) for key, count in routes]

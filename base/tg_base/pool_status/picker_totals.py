@@ -58,6 +58,7 @@ class PickerTotals:
         picks: attempts to place a request, by outcome, server and port.
         adapters: picks for an adapter that was loaded there, and that had to be loaded; by pool and adapter.
         routes: by route and kind of promise.
+        answers: by route.
         queued: how long requests waited for a server, by priority, outcome and pool.
         pick_seconds, hit_ratios, hit_bytes, request_bytes: distributions.
     """
@@ -72,6 +73,7 @@ class PickerTotals:
         self.picks: dict[tuple[str, str, str], int] = {}
         self.adapters: dict[tuple[str, str], list[int]] = {}
         self.routes: dict[tuple[str, str], RouteCount] = {}
+        self.answers: Counter[str] = Counter()
         self.queued: dict[tuple[str, str, str], Cells] = {}
         self.pick_seconds = Cells(PICK_SECONDS)
         self.hit_ratios = Cells(HIT_RATIOS)
@@ -141,7 +143,8 @@ class PickerTotals:
         for series, some in answered.items():
             series.observe(some)
             for record in some:
-                if (destination := record.facts.destination) is not None and destination.promises:
+                if (destination := record.facts.destination) is not None and destination.route:
+                    self.answers[destination.route] += 1
                     self._judge_all(record, destination)
 
     def _judge_all(self, record: RequestRecord, destination: Destination) -> None:

@@ -89,7 +89,7 @@ class RouteObjective(Node, frozen=True):
 
 
 class RouteMetrics(Node, frozen=True):
-    """How the servers of a route tell their load."""
+    """How a route's metrics are told: `/metrics` has them, and no other format."""
 
     format: Literal["Prometheus"] = "Prometheus"
 
