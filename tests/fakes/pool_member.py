@@ -17,6 +17,7 @@ class PoolMember:
         port: where it listens.
         asked: the bodies that came, decoded.
         headers: the headers that came with them.
+        says_model: whether a stream tells who answers.
         load: sent as the ORCA header, if set.
         status: of the next answers.
         adapters: that it has, which `load_lora_adapter` adds to; None = it answers for any model, and loads none.
@@ -30,6 +31,7 @@ class PoolMember:
         self.port = 0
         self.asked: list[dict[str, object]] = []
         self.headers: list[dict[str, str]] = []
+        self.says_model = True
         self.load = ""
         self.status = 200
         self.adapters: set[str] | None = None
@@ -84,7 +86,9 @@ class PoolMember:
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream"})
         await response.prepare(request)
-        base = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": body.get("model")}
+        base = {"id": "1", "object": "chat.completion.chunk", "created": 1}
+        if self.says_model:
+            base["model"] = body.get("model")
         try:
             for text in ("I ", "am ", str(self.port)):
                 choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}

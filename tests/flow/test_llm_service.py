@@ -83,8 +83,8 @@ async def test_streaming_gives_the_pieces_and_the_usage_last() -> None:
     assert service.supports_streaming()
     assert await ask(service) == [
         TextCompletionResponse(response="Hel", model="big-1"),
-        TextCompletionResponse(response="", reasoning="hm", model="scripted"),
-        TextCompletionResponse(response="lo", tokens=(Token(1, "lo"),), model="scripted"),
+        TextCompletionResponse(response="", reasoning="hm", model="big-1"),
+        TextCompletionResponse(response="lo", tokens=(Token(1, "lo"),), model="big-1"),
         TextCompletionResponse(
             response="", in_token=7, out_token=7, model="big-1", finish_reason="stop", end_of_stream=True
         ),

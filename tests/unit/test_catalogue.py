@@ -50,6 +50,16 @@ def test_names_of_nobody(name: str) -> None:
         catalogue().find_model(name)
 
 
+def test_what_leads_to_adapters_alone_lists_them_and_not_its_model() -> None:
+    presence = Presence("p", ("q/other",), 1, 0, ("big:8b",), adapters={"mine": "/mine"}, adapters_only=True)
+    known = Catalogue(ROUTES, lambda queue: [presence] if queue == "q/other" else [], ALIASES)
+    assert (known.models(), [each.name for each in known.adapters()]) == (("old", "tuned"), ["mine"])
+    for name in ("mine", "big:8b:mine", "tuned"):
+        assert known.find_model(name).adapter == "mine"
+    with pytest.raises(NotFound, match="there are: small, old, mine, gpt, tuned"):
+        known.find_model("none")
+
+
 def test_a_long_name_is_not_repeated_whole() -> None:
     with pytest.raises(NotFound) as refused:
         catalogue().find_model("x" * 1000)

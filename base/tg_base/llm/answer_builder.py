@@ -107,7 +107,7 @@ class AnswerBuilder:
     )  # fmt: skip
 
     def __init__(self, request: TextCompletionRequest, plan: GenerationPlan, form: AnswerForm | None) -> None:
-        self.totals = Totals(request.model)
+        self.totals = Totals(request.adapter or request.model)
         self.on_record: PassRecordOn | None = None
         self.streams_ends = bool(request.streaming) and form is None
         self._streaming = bool(request.streaming)
@@ -195,7 +195,7 @@ class Totals:
     """What a stream's chunks add up to, without their content.
 
     Attributes:
-        asked: the model's name in the request.
+        asked: the name of the adapter or model in the request.
         endings: how each answer ended, by its `index`.
         last: the answer that ended last.
     """
@@ -243,7 +243,7 @@ class Totals:
             reasoning=chunk.reasoning,
             tokens=chunk.tokens,
             tool_calls=chunk.tool_calls,
-            model=chunk.model or self.asked,
+            model=chunk.model or self.model or self.asked,
             signature=chunk.signature,
             prompt_tokens=chunk.prompt_tokens,
         )

@@ -190,6 +190,7 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
         request_bytes: size of the largest request that it fetches in parts; 0 = it takes no such request.
         loading: whether a request waits until its model is loaded.
         adapters: the LoRA adapters that can be asked for, and where each is from.
+        adapters_only: whether a request must name one of them, since nothing leads to the model alone.
         number: which announcement of its process this is; -1 = not the record of a process.
         base: the number of the announcement that this one adds to. A reader needs `base` or a later one to know the
             whole state. -1 = this one has the whole state.
@@ -219,6 +220,7 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
     services: tuple["Presence", ...] = ()
     gone: tuple[str, ...] = ()
     birth: str = ""
+    adapters_only: bool = False
 
     def over_below(self, inbox: str) -> int:
         """`LinkReport.over_below`, as the record of a single processor has it."""

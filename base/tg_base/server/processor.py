@@ -99,9 +99,8 @@ class Processor:
         self._reused = ReusedIds(bus)
         self._leaving = False
         self._reading = asyncio.Lock()
-        self._seconds = 0.0
+        self._seconds = self._waited = 0.0
         self._taken = self._direct = 0
-        self._waited = 0.0
         self._active = ACTIVE_STREAMS.labels(service.spec.name)
         self._queue_wait = QUEUE_WAIT_SECONDS.labels(service.spec.name)
 
@@ -397,4 +396,5 @@ class Processor:
             request_bytes=MAX_REQUEST_BYTES,
             loading=self._service.loading,
             adapters=dict(self._service.adapters),
+            adapters_only=self._service.adapters_only,
         )

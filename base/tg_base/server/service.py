@@ -46,6 +46,11 @@ class Service(ABC, Generic[Req, Resp]):
         """The LoRA adapters that can be asked for now, and where each is from; announced with its presence."""
         return MappingProxyType({})
 
+    @property
+    def adapters_only(self) -> bool:
+        """Whether nothing leads to the model alone, so that a request must name an adapter; announced as well."""
+        return False
+
     @abstractmethod
     def on_request(self, request: Req) -> AsyncGenerator[Resp, None]:
         """Yield the responses; the last one has `last` set.

@@ -126,8 +126,10 @@ class Catalogue:
             return self.find_model(None)
         if found is None:
             short = name[:MAX_NAME_CHARACTERS]
-            known = dict.fromkeys(model for route in self._completions for model in self._models_of(route))
-            listed = ", ".join([*known, *self._aliases][:MAX_LISTED_MODELS])
+            asked = [route for route in self._completions if not self._has_adapters_only(route)]
+            known = dict.fromkeys(model for route in asked for model in self._models_of(route))
+            adapters = dict.fromkeys(name for route in self._completions for name in self._adapters_of(route))
+            listed = ", ".join([*(known | adapters), *self._aliases][:MAX_LISTED_MODELS])
             raise NotFound(f"there is no model {short!r}; there are: {listed or 'none'}")
         return found
 
@@ -153,11 +155,7 @@ class Catalogue:
 
     def models(self) -> tuple[str, ...]:
         """The names that can be asked now: models with a live processor, then their aliases; each once."""
-        live = dict.fromkeys(
-            model for route in self._completions if self._is_served(route) for model in self._models_of(route)
-        )
-        aliases = (alias for alias in self._aliases if (found := self._resolve(alias)) and found.model in live)
-        return tuple(dict.fromkeys((*live, *aliases)))
+        return tuple(self.find_served())
 
     def adapters(self) -> tuple[FoundAdapter, ...]:
         """The LoRA adapters of live models that can be asked for by name alone, unless a model has the same name."""
@@ -175,12 +173,12 @@ class Catalogue:
         found: dict[str, FoundModel] = {}
         for route in filter(self._is_served, self._completions):
             for model in self._models_of(route):
-                if model not in found:
+                if model not in found and not self._has_adapters_only(route):
                     found[model] = self._find(route, model)
         live = frozenset(found)
         for alias in self._aliases:
             meant = self._resolve(alias)
-            if meant is not None and meant.model in live:
+            if meant is not None and (meant.model in live or (meant.adapter and self._is_served(meant.route))):
                 found.setdefault(alias, meant)
         return found
 
@@ -242,6 +240,9 @@ class Catalogue:
         """The models that processors announce; before the first announcement, the model of the configuration."""
         announced = tuple(dict.fromkeys(model for each in self._serving(route.request) for model in each.models))
         return announced or ((route.model,) if route.model else ())
+
+    def _has_adapters_only(self, route: Route[Any, Any]) -> bool:
+        return any(each.adapters_only for each in self._serving(route.request))
 
     def _is_served(self, route: Route[Any, Any]) -> bool:
         """A plain peer announces nothing: it is taken to be there."""

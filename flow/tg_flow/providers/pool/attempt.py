@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from tg_base.instances import InstanceUsage, Placement
 from tg_base.llm import LlmChunk, PassOn
 from tg_base.pool_status import ANSWERED, LEFT, RequestRecord
@@ -16,6 +18,7 @@ class Attempt:
         placement: of the request on the server.
         record: of the same.
         now: the clock of both, in seconds.
+        model: the server was asked for.
 
     Attributes:
         on_chunk: gets the chunks that come while the server is waited for; None = who waits does.
@@ -24,15 +27,16 @@ class Attempt:
     """
 
     __slots__ = (
-        "_cached", "_held", "_is_whole", "_now", "_placement", "_prompt", "_record", "_tokens", "has_begun", "on_chunk",
-        "outcome",
+        "_cached", "_held", "_is_whole", "_model", "_now", "_placement", "_prompt", "_record", "_tokens", "has_begun",
+        "on_chunk", "outcome",
     )  # fmt: skip
 
-    def __init__(self, placement: Placement, record: RequestRecord, now: Callable[[], float]) -> None:
+    def __init__(self, placement: Placement, record: RequestRecord, now: Callable[[], float], model: str) -> None:
         self.on_chunk: PassOn | None = None
         self._placement = placement
         self._record = record
         self._now = now
+        self._model = model
         self._prompt = self._cached = self._tokens = 0
         self._held: list[LlmChunk] = []
         self.has_begun = self._is_whole = False
@@ -46,7 +50,7 @@ class Attempt:
         self._held.append(chunk)
         if not (chunk.text or chunk.has_content or chunk.finish_reason is not None):
             return ()
-        held, self._held, self.has_begun = self._held, [], True
+        held, self._held, self.has_begun = say_model(self._held, self._model), [], True
         return held
 
     def see(self, chunk: LlmChunk) -> None:
@@ -89,3 +93,9 @@ class Attempt:
         usage = InstanceUsage.reported(self._prompt or None, self._cached or None, self._tokens or None)
         self._placement.finish(usage, now)
         self._record.end(usage, now, self.outcome)
+
+
+def say_model(begun: list[LlmChunk], model: str) -> list[LlmChunk]:
+    """The beginning of an answer, which says who answers, also of a server that does not."""
+    begun[0] = begun[0] if begun[0].model else msgspec.structs.replace(begun[0], model=model)
+    return begun

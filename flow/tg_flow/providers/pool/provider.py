@@ -33,7 +33,7 @@ from tg_base.pools.placement_exchange import PlacementExchange
 from tg_base.pools.pool_watcher import PoolWatcher
 from tg_base.telemetry import trace
 from tg_flow.providers.openai import ChatCompletions, have_text_alone, is_bare
-from tg_flow.providers.pool.attempt import Attempt
+from tg_flow.providers.pool.attempt import Attempt, say_model
 from tg_flow.providers.pool.connection import PoolConnection
 from tg_flow.providers.pool.failures import choose_failure, describe_missing, refuse
 from tg_flow.providers.pool.hedging import NOT_BEGUN, Hedging, begin_either, hedged
@@ -126,6 +126,15 @@ class Pool(ChatCompletions[PoolOptions]):
         found = (name for name in catalogue.models if name not in {self.model, self.upstream_model})
         names = islice(found, MAX_ANNOUNCED)
         return {name: self._loader.find_source(name) if name in loaded else name for name in names}
+
+    @property
+    @override
+    def adapters_only(self) -> bool:
+        try:
+            self._places.find(self.view, None)
+        except NotFound:
+            return True
+        return False
 
     @property
     def failing(self) -> dict[str, str]:
@@ -244,7 +253,7 @@ class Pool(ChatCompletions[PoolOptions]):
                     self._hedging.learn(order.route, now - pick.placement.picked_at)
                     if second is not None:
                         settle(order, record, won=rest is first, now=now)
-                    for chunk in held:
+                    for chunk in say_model(held, order.place.model):
                         yield chunk
                     on_chunk: PassOn | None = None
                     with suppress(StopAsyncIteration):
@@ -330,7 +339,7 @@ class Pool(ChatCompletions[PoolOptions]):
         """The chunks of one server's answer, and who is to see each of them and to be told the end."""
         self._log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
         chunks = self.stream_answer(order.request, lambda connection: self._ask(connection, order, pick))
-        return chunks, Attempt(pick.placement, record, self._now)
+        return chunks, Attempt(pick.placement, record, self._now, order.place.model)
 
     def _note_failure(self, error: TgError, pick: Pick, order: Order, attempt: Attempt) -> None:
         now = attempt.fail(error)

@@ -73,15 +73,25 @@ class AnswerShape(ABC):
     Args:
         model: its name, as the client said it.
         now: when it was asked.
+        own: the same model's own name; an answer of another one, such as an adapter, says that one's.
     """
 
     _text: bytes
     """What a piece with nothing but text has before it."""
     _text_end: bytes
 
-    def __init__(self, model: str, now: datetime | None = None) -> None:
-        asked = (now or datetime.now(UTC)).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        self._head = encode(_Head(model, asked))[:-1]
+    def __init__(self, model: str, now: datetime | None = None, own: str | None = None) -> None:
+        self._own = own
+        self._asked = (now or datetime.now(UTC)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        self._write_head(model)
+
+    def name(self, model: str | None) -> None:
+        """Let the pieces say who answers."""
+        if model and model != self._own:
+            self._write_head(model)
+
+    def _write_head(self, model: str) -> None:
+        self._head = encode(_Head(model, self._asked))[:-1]
         self._text_head = self._head + self._text
 
     def write_text(self, text: str) -> bytes:

@@ -74,6 +74,7 @@ class AnswerLineWriter(Writer[TextCompletionResponse]):
         logprobs = _read_logprobs(record.tokens)
         if not self._begun and (record.response or record.reasoning or record.tool_calls or logprobs):
             self._begun = True
+            self._shape.name(record.model)
             self._watch.begin()
         if not (record.response or record.reasoning or calls or logprobs):
             return b""
@@ -110,6 +111,7 @@ class AnswerBodyWriter(WholeWriter[TextCompletionResponse]):
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
         calls = ToolCalls()
         answered: list[AnsweredCall] = []
+        self._shape.name(records[0].model)
         for record in records:
             self._ending.add(record)
             answered += calls.add(record.tool_calls)

@@ -57,7 +57,7 @@ def _parse_chat(call: Call) -> Ask | Answer:
     watch = Stopwatch()
     body = decode(ChatBody, call.body)
     found = find_model(call, body.model)
-    shape = ChatShape(body.model or "")
+    shape = ChatShape(body.model or "", own=found.model)
     ignored = _show_ignored(call, ChatBody)
     if not body.messages:
         return _load(call, found, shape, ignored)
@@ -68,7 +68,7 @@ def _parse_generate(call: Call) -> Ask | Answer:
     watch = Stopwatch()
     body = decode(GenerateBody, call.body)
     found = find_model(call, body.model)
-    shape = GenerateShape(body.model or "")
+    shape = GenerateShape(body.model or "", own=found.model)
     ignored = _show_ignored(call, GenerateBody)
     if not (body.prompt or body.images or body.suffix):
         return _load(call, found, shape, ignored)

@@ -25,7 +25,7 @@ class ChatStreamWriter(ChunkWriter):
     """The chunks of a chat.
 
     Args:
-        model: the name that every chunk says.
+        model: the name that chunks say until a record tells who answers.
         n: answers that were asked for.
         include_usage: as `ChunkWriter`.
         style: whose clients they are for.
@@ -41,16 +41,14 @@ class ChatStreamWriter(ChunkWriter):
         style: AnswerStyle = OPENAI_STYLE,
         name: str | None = None,
     ) -> None:
-        head = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,%b"choices":[' % (
+        before = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":' % (
             encode(name or _new_id()),
             time.time(),
-            encode(model),
-            b'"system_fingerprint":"",' if style.complete else b"",
         )
-        super().__init__(head, style, include_usage=include_usage)
-        role = b'"role":"assistant",' if style.complete else b""
+        after = b',%b"choices":[' % (b'"system_fingerprint":"",' if style.complete else b"")
+        self._role = b'"role":"assistant",' if style.complete else b""
         self._choices = {index: StreamedChoice(index) for index in range(n)}
-        self._text_heads = {index: _TEXT_HEAD % (self._head, index, role) for index in range(n)}
+        super().__init__(before, model, after, style, include_usage=include_usage)
         self._text_tail = _TEXT_TAIL % self._tail
 
     @override
@@ -62,9 +60,16 @@ class ChatStreamWriter(ChunkWriter):
         if choice.started and is_text_alone(record):
             choice.begin_text()
             return b"%b%b%b" % (self._text_heads[record.index], encode(record.response), self._text_tail)
+        if record.model and not self._is_named:
+            self._name(record.model)
         self._usage.add(record)
         opened = b"" if choice.started or len(self._choices) == 1 else self._open()
         return opened + self._frame(choice.write(record))
+
+    @override
+    def _name(self, model: str) -> None:
+        super()._name(model)
+        self._text_heads = {index: _TEXT_HEAD % (self._head, index, self._role) for index in self._choices}
 
     def _open(self) -> bytes:
         """The roles of all choices, in order: the SDKs put a choice at the place at which it comes first."""
@@ -83,7 +88,7 @@ class ChatBodyWriter(WholeWriter[TextCompletionResponse]):
     """The whole answer in one body.
 
     Args:
-        model: the name that it says.
+        model: the name that it says unless a record tells who answered.
         n: answers that were asked for.
         name: the id that it says; None = a new one.
     """
@@ -102,8 +107,9 @@ class ChatBodyWriter(WholeWriter[TextCompletionResponse]):
             if record.index >= self._n:
                 raise too_many()
         choices = make_choices(records, self._n)
+        model = records[0].model or self._model
         return encode(
-            ChatCompletion(self._name, "chat.completion", int(time.time()), self._model, "", choices, usage.usage())
+            ChatCompletion(self._name, "chat.completion", int(time.time()), model, "", choices, usage.usage())
         )
 
 

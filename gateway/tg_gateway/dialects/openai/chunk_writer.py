@@ -22,15 +22,19 @@ class ChunkWriter(Writer[TextCompletionResponse]):
     An SDK takes every orderly end for a whole answer, so after a failure the connection is cut.
 
     Args:
-        head: how every chunk begins, until its choices.
+        before: how every chunk begins, until the model's name.
+        model: the name that chunks say until a record tells who answers.
+        after: what follows the name, until the choices.
         include_usage: whether the last chunk has no choice but the usage, and every other one `"usage":null`.
         style: whose clients they are for.
     """
 
     cut_after_failure = True
 
-    def __init__(self, head: bytes, style: AnswerStyle, *, include_usage: bool) -> None:
-        self._head = head
+    def __init__(self, before: bytes, model: str, after: bytes, style: AnswerStyle, *, include_usage: bool) -> None:
+        self._around = (before, after)
+        self._name(model)
+        self._is_named = False
         self._tail = b'],"usage":null}\n\n' if include_usage or style.complete else b"]}\n\n"
         self._style = style
         self._include_usage = include_usage
@@ -39,6 +43,11 @@ class ChunkWriter(Writer[TextCompletionResponse]):
     @abstractmethod
     def finish(self) -> Iterable[bytes]:
         """The events that end all choices."""
+
+    def _name(self, model: str) -> None:
+        """Let the chunks say who answers. It may be another one than was asked for, such as one version of several."""
+        self._is_named = True
+        self._head = encode(model).join(self._around)
 
     @override
     def end(self) -> bytes:

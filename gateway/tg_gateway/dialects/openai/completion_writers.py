@@ -25,7 +25,7 @@ class CompletionStreamWriter(ChunkWriter):
     """The chunks of a completion.
 
     Args:
-        model: the name that every chunk says.
+        model: the name that chunks say until a record tells who answers.
         answers: the number of choices: prompts times `n`.
         include_usage: as `ChunkWriter`.
         scored: the prompts, if they are scored and nothing is generated.
@@ -43,13 +43,12 @@ class CompletionStreamWriter(ChunkWriter):
         style: AnswerStyle = OPENAI_STYLE,
         name: str | None = None,
     ) -> None:
-        head = b'data: {"id":%b,"object":%b,"created":%d,"model":%b,"choices":[' % (
+        before = b'data: {"id":%b,"object":%b,"created":%d,"model":' % (
             encode(name or _new_id()),
             encode(TEXT_COMPLETION),
             time.time(),
-            encode(model),
         )
-        super().__init__(head, style, include_usage=include_usage)
+        super().__init__(before, model, b',"choices":[', style, include_usage=include_usage)
         self._scored = ScoredPrompts(scored) if scored else None
         self._last_reason = _guess(scored)
         self._choices = [_StreamedChoice(index) for index in range(answers)]
@@ -58,6 +57,8 @@ class CompletionStreamWriter(ChunkWriter):
     def write(self, record: TextCompletionResponse) -> bytes:
         if record.index >= len(self._choices):
             raise too_many()
+        if record.model and not self._is_named:
+            self._name(record.model)
         # Nearly every record: its bytes are put together without an object for them.
         if is_text_alone(record) and not record.prompt_tokens:
             return _TEXT_CHUNK % (self._head, record.index, encode(record.response), self._tail)
@@ -78,7 +79,7 @@ class CompletionBodyWriter(WholeWriter[TextCompletionResponse]):
     """The whole answer in one body.
 
     Args:
-        model: the name that it says.
+        model: the name that it says unless a record tells who answered.
         answers: the number of choices: prompts times `n`.
         scored: the prompts, if they are scored and nothing is generated.
         name: the id that it says; None = a new one.
@@ -103,10 +104,9 @@ class CompletionBodyWriter(WholeWriter[TextCompletionResponse]):
             if record.index >= self._answers:
                 raise too_many()
             pieces[record.index].append(record if self._scored is None else self._scored.add_text(record))
+        model = records[0].model or self._model
         choices = tuple(_make_choice(index, piece, self._last_reason) for index, piece in enumerate(pieces))
-        return encode(
-            TextCompletion(self._name, TEXT_COMPLETION, int(time.time()), self._model, choices, usage.usage())
-        )
+        return encode(TextCompletion(self._name, TEXT_COMPLETION, int(time.time()), model, choices, usage.usage()))
 
 
 class _StreamedChoice:

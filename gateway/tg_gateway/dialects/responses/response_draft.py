@@ -68,7 +68,7 @@ class ResponseDraft:
 
     Args:
         request: what was asked.
-        model: the name of the model that answers.
+        model: the name that it says until a record tells who answers.
         born: the first `Birth` of a response that has waited; None = the response is new.
 
     Attributes:
@@ -115,6 +115,8 @@ class ResponseDraft:
     def add(self, record: TextCompletionResponse) -> Iterator[Event]:
         """The events of one more record. Raises as `OutputDraft.add`."""
         self._usage.add(record)
+        if record.model and record.model != self.response.model:
+            self.response = msgspec.structs.replace(self.response, model=record.model)
         self._finish_reason = record.finish_reason or self._finish_reason
         return self.output.add(record)
 

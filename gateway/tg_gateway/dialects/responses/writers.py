@@ -48,7 +48,9 @@ class EventWriter(Writer[TextCompletionResponse]):
     def write(self, record: TextCompletionResponse) -> Output:
         if self._message is not None and is_text_alone(record):
             return self._write_text(self._message, record.response or "")
-        data = append_output(self._begin(), self._encode(self._draft.add(record)))
+        # The first events say already who answers.
+        events = self._draft.add(record)
+        data = append_output(self._begin(), self._encode(events))
         self._message = self._draft.output.open_message
         if self._message is not None:
             # Without `""}`: the text of each record goes there.
