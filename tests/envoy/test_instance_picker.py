@@ -58,7 +58,7 @@ def picker(
         clock,
         board=PoolBoard("p", "", scheduler, ShownPool(view), clock, totals=PoolBoards(CollectorRegistry()).totals),
         read_load=lambda *_: None,
-        unreachable=lambda: unreachable,
+        find_eligible=lambda servers: [each for each in servers if each.address not in unreachable] or servers,
         fallbacks=2,
     )
 

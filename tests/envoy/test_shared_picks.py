@@ -9,6 +9,7 @@ import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as wire
 
 from tests.envoy.test_exchange import headers
+from tests.fakes.model_server import ModelServer
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import open_bus
 from tg_base.instances.delta import Batch, Snapshot, decode_delta
@@ -17,7 +18,7 @@ from tg_schema.topics import Topics
 
 FILE = """\
 listen = "127.0.0.1:0"
-endpoints = ["127.0.0.1:1"]
+endpoints = ["{}"]
 [bus]
 url = "pulsar://127.0.0.1:1"
 namespace = "tg/flow"
@@ -27,8 +28,9 @@ namespace = "tg/flow"
 @pytest.mark.connected
 async def test_what_one_picks_is_told_to_the_other(pulsar: PulsarServer, tmp_path: Path) -> None:
     file = tmp_path / "pick.toml"
-    file.write_text(FILE, "utf-8")
     async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(ModelServer.running())
+        file.write_text(FILE.format(server.address), "utf-8")
         bus = await stack.enter_async_context(open_bus(pulsar.service_url))
         heard = await stack.enter_async_context(bus.subscribe(Topics("tg/flow").placements, None))
 

@@ -30,11 +30,13 @@ class World:
 
     members: tuple[Endpoint, ...] = SERVERS
     order: list[str] = field(default_factory=list)
+    max_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         clock = asyncio.get_running_loop().time
         self.scheduler = Scheduler(random=Random(0))
-        self.dispatcher = Dispatcher(self.scheduler, QueueLimits(max_waiting=3, max_requests=1), clock)
+        limits = QueueLimits(max_waiting=3, max_requests=1, max_seconds=self.max_seconds)
+        self.dispatcher = Dispatcher(self.scheduler, limits, clock)
         totals = PoolBoards(CollectorRegistry()).totals
         board = PoolBoard("p", "", self.scheduler, ShownPool(self.view()), clock, totals=totals)
         self.picker = InstancePicker(self.dispatcher, self.view, clock, board=board, read_load=lambda *_: None)
@@ -112,12 +114,13 @@ async def test_a_higher_band_takes_the_place_of_a_lower_one() -> None:
         task.cancel()
 
 
-async def test_a_pool_that_empties_is_503_for_those_that_wait() -> None:
-    world = World()
+async def test_a_pool_that_empties_holds_those_that_wait_and_then_is_503() -> None:
+    world = World(max_seconds=0.2)
     running = [await world.ask("low"), await world.ask("low")]
     (waits,) = await world.asked("low")
     world.members = ()
     world.scheduler.retain(())
+    assert world.waiting == {0: 1}
     _, response = await waits
     status, told, _ = refusal(response)
     assert (status, told["x-llm-d-request-dropped-reason"]) == (503, "rejected-no-endpoints")

@@ -106,14 +106,14 @@ class PoolMember:
 
 
 @asynccontextmanager
-async def pool_member() -> AsyncIterator[PoolMember]:
+async def pool_member(port: int = 0) -> AsyncIterator[PoolMember]:
     """Serve until the block is left. A client that leaves cancels its answer, as uvicorn does."""
     member = PoolMember()
     app = web.Application(client_max_size=BODY_BYTES)
     app.router.add_route("*", "/{path:.*}", member.answer)
     runner = web.AppRunner(app, handler_cancellation=True)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", port)
     await site.start()
     member.port = runner.addresses[0][1]
     try:

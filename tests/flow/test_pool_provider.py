@@ -11,6 +11,7 @@ import pytest
 import structlog
 
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
+from tests.fakes.pool_member import pool_member
 from tests.unit.test_config_edits import replace, seen
 from tests.unit.test_pool_resources import OBJECTIVE, POOL, REWRITE, ROUTE
 from tests.until import until
@@ -363,6 +364,37 @@ async def test_a_server_whose_page_nobody_answers_is_left_out(
         assert [await text(pool) for _ in range(3)] == ["Hello €!"] * 3
     chats = [each for each in servers[0].exchanges[asked:] if each.path.endswith("completions")]
     assert chats == []
+
+
+async def test_requests_wait_for_the_first_server_of_an_empty_pool(
+    servers: list[OpenAiServer], open_pool: OpenPool, tmp_path: Path
+) -> None:
+    resources, file = tmp_path / "pools.yaml", tmp_path / "endpoints.yaml"
+    resources.write_text(POOL)
+    file.write_text("endpoints: []")
+    pool = await open_pool(endpoint_files=[str(file)], resources=[str(resources)])
+    asked = asyncio.create_task(text(pool))
+    await waiting_in(pool, 1)
+    host, port = address(servers[0]).split(":")
+    replace(file, f"endpoints: [{{name: a, address: {host}, port: '{port}', labels: {{app: vllm}}}}]")
+    assert await asked == "Hello €!"
+
+
+async def test_requests_wait_while_no_server_takes_connections(open_pool: OpenPool) -> None:
+    async with pool_member() as gone:
+        pass
+    scrape = {"interval": 0.005}
+    pool = await open_pool(endpoints=[gone.address], scraped=True, scrape=scrape, waiting={"max_seconds": 20})
+    await until(lambda: pool.unreachable)
+    asked = asyncio.create_task(text(pool))
+    await waiting_in(pool, 1)
+    async with pool_member(gone.port):
+        assert await asked == f"I am {gone.port}"
+    await until(lambda: pool.unreachable)
+    short = await open_pool(endpoints=[gone.address], scraped=True, scrape=scrape, waiting={"max_seconds": 0.05})
+    await until(lambda: short.unreachable)
+    with pytest.raises(Unavailable, match="the pool has no server"):
+        await text(short)
 
 
 async def test_what_may_be_refused_is_while_others_wait(servers: list[OpenAiServer], open_pool: OpenPool) -> None:

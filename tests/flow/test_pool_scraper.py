@@ -109,6 +109,7 @@ async def test_a_server_that_fails_tells_nothing_and_holds_up_no_other(
             assert list(scraper.failing) == [first.address]
             assert "defect" not in scraper.failing[first.address]
             away = scraper.unreachable
+            assert scraper.refusing == (away if fault in {PageFault.ABORT, PageFault.HEADERS} else set())
             assert returned == {}
             first.fault, first.page = PageFault.NONE, vllm_page(Load(5))
             await told.queued(first, 5)

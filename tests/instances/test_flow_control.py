@@ -49,15 +49,27 @@ def test_who_may_not_wait_is_told_why() -> None:
     ]
 
 
-def test_an_empty_pool_is_503_at_once_and_for_those_that_wait() -> None:
-    world = World()
-    for name in ("r1", "r2", "w"):
-        world.ask(name)
-    world.pool = ()
-    world.ask("late")
-    assert world.refused == ["late 503 no-endpoints"]
+def test_requests_wait_for_the_first_server_of_an_empty_pool() -> None:
+    world = World(QueueLimits(max_requests=1, max_seconds=5.0), pool=())
+    world.ask("shed", -1)
+    world.ask("first")
+    world.now = 1.0
+    world.ask("high", 9)
     world.control.serve(world.now)
-    assert world.refused[1:] == ["w 503 no-endpoints"]
+    assert world.control.waiting == {"p": {9: 1, 0: 1}}
+    world.pool = POOL[:1]
+    world.control.serve(world.now)
+    assert world.order == ["high"]
+    world.pool = ()
+    world.now = 5.0
+    world.control.serve(world.now)
+    assert world.refused == ["shed 503 no-endpoints", "first 503 no-endpoints"]
+
+
+def test_none_waits_for_a_server_where_none_may() -> None:
+    world = World(QueueLimits(0), pool=())
+    world.ask("r")
+    assert world.refused == ["r 503 no-endpoints"]
 
 
 def test_nobody_is_placed_after_he_has_waited_long_enough() -> None:

@@ -83,7 +83,12 @@ async def test_a_change_of_the_pool_wakes() -> None:
     assert await decided(waits) == "picked"
     pool.members = ()
     pool.scheduler.retain(())
-    assert await decided(other) == "no-endpoints"
+    late = pool.ask()
+    await asyncio.sleep(0)
+    assert pool.waiting == [(0, 2)]
+    pool.members = tuple(map(endpoint, "cd"))
+    pool.scheduler.retain(pool.members)
+    assert [await decided(each) for each in (other, late)] == ["picked"] * 2
 
 
 async def test_without_any_event_a_wait_ends() -> None:

@@ -181,8 +181,10 @@ async def test_an_edit_of_any_file_is_followed_and_a_wrong_one_refused_as_a_whol
                 assert await told.next() is watcher.view
                 assert (await seen(logs, "pools.in_force"))["recovered"]
                 replace(endpoints, LLM_D.replace("vllm", "other"))
-                refused = await seen(logs, "pools.refused")
-                assert refused["reason"].endswith("label one or select others: there are app: other, zone: x")
+                empty = await seen(logs, "pools.empty")
+                assert empty["reason"].endswith("label one or select others: there are app: other, zone: x")
+                view = await told.next()
+                assert view.endpoints == ()
                 endpoints.unlink()
                 assert "is not there; name an existing endpoint file" in (await seen(logs, "pools.refused"))["reason"]
                 assert watcher.view == view
@@ -194,9 +196,15 @@ async def test_an_edit_of_any_file_is_followed_and_a_wrong_one_refused_as_a_whol
                 assert catalogue.resolve("sentiment", Random(0)) is None
 
 
-def test_a_pool_without_endpoints_is_refused_at_the_start(files: tuple[Path, Path]) -> None:
-    with pytest.raises(BadRequest, match="no endpoint has the labels app: vllm"):
-        PoolWatcher(PoolSources(resources=files[:1]))
+def test_a_pool_without_endpoints_is_told_and_waits_for_them(files: tuple[Path, Path]) -> None:
+    with structlog.testing.capture_logs() as logs:
+        assert PoolWatcher(PoolSources(resources=files[:1])).view.members == {"assistant": ()}
+    [empty] = logs
+    assert (empty["event"], empty["log_level"]) == ("pools.empty", "warning")
+    assert "line 8, column 5: no endpoint has the labels app: vllm; label one or select others" in empty["reason"]
+
+
+def test_what_cannot_be_a_pool_is_refused_at_the_start(files: tuple[Path, Path]) -> None:
     files[0].write_text("", "utf-8")
     with pytest.raises(BadRequest, match="line 1: there is no InferencePool in the resources; add one"):
         PoolWatcher(PoolSources(resources=files[:1], endpoint_files=files[1:]))

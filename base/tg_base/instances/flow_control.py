@@ -120,7 +120,7 @@ class FlowControl:
             queue = RequestQueue(self._limits)
         displaced = queue.add(waiting)
         if displaced is None:
-            self._settle(waiting, Rejection(self._full_reason(request), 429, self._retry_after(queue, now)), now)
+            self._settle(waiting, self._refuse_full(waiting, queue, now), now)
             return waiting
         self._queues[pool] = queue
         for each in displaced:
@@ -235,11 +235,14 @@ class FlowControl:
         elif made.may_wait:
             self.attainment.refused(request, now)
 
-    def _full_reason(self, request: InstanceRequest) -> RejectionReason:
+    def _refuse_full(self, waiting: Waiting, queue: RequestQueue, now: float) -> Rejection:
         """Where nothing of this priority may wait, the reason is what it would wait for."""
-        if self._limits.band(request.priority)[0]:
-            return "queue-full"
-        return "saturated" if request.objective is None else "objective-out-of-reach"
+        reason: RejectionReason = "queue-full"
+        if not self._limits.band(waiting.priority)[0]:
+            if not waiting.endpoints():
+                return _empty()
+            reason = "saturated" if waiting.request.objective is None else "objective-out-of-reach"
+        return Rejection(reason, 429, self._retry_after(queue, now))
 
     def _refuse(self, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float) -> Rejection | None:
         """Refuse what no wait would help; None = it may wait."""
@@ -303,8 +306,8 @@ def _empty() -> Rejection:
 
 
 def _waits(rejection: Rejection) -> bool:
-    """Whether a refusal of the scheduler ends by itself. One by the admission rule is the operator's wish."""
-    return rejection.reason == "objective-out-of-reach"
+    """Whether a refusal of the scheduler ends by itself: servers start too. One by the admission rule is a wish."""
+    return rejection.reason in {"objective-out-of-reach", "no-endpoints"}
 
 
 def _serving(request: InstanceRequest, endpoints: Sequence[Endpoint]) -> list[Endpoint]:

@@ -1,6 +1,6 @@
 """Resources -> the catalogue, or an error about what does not fit together, with file, line and column."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar, cast
 
@@ -40,15 +40,12 @@ def build_catalogue(resources: Iterable[Resource[Spec]]) -> Catalogue:
     return builder.catalogue
 
 
-def check_endpoints(resources: Iterable[Resource[Spec]], labelled: Sequence[Mapping[str, str]]) -> None:
-    """Refuse a pool without endpoints.
+def find_empty(resources: Iterable[Resource[Spec]], labelled: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """A sentence for each pool without endpoints: it may wait for its first server, or select wrong labels.
 
     Args:
         resources: what a catalogue is made of.
         labelled: the labels of each host that a source may bring, also while a name in DNS has no address.
-
-    Raises:
-        BadRequest: a pool selects none of them.
     """
     there = dict.fromkeys(f"{key}: {value}" for labels in labelled for key, value in labels.items())
     advice = f"there are {', '.join(list(there)[:10])}" if there else "no endpoint has labels"
@@ -57,7 +54,7 @@ def check_endpoints(resources: Iterable[Resource[Spec]], labelled: Sequence[Mapp
         if not any(pool.selects(labels) for labels in labelled):
             wanted = ", ".join(f"{key}: {value}" for key, value in pool.labels.items())
             sentence = f"no endpoint has the labels {wanted}; label one or select others: {advice}"
-            raise resource.fault(sentence, "spec", "selector", "matchLabels")
+            yield resource.fault(sentence, "spec", "selector", "matchLabels").message
 
 
 def check_protocols(resources: Iterable[Resource[Spec]]) -> None:

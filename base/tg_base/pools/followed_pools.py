@@ -1,5 +1,6 @@
 """Pools as they change, and servers' loads -> scheduler: what a picker and a pool provider have in common."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 
 from typing_extensions import override
@@ -67,6 +68,14 @@ class FollowedPools(Entered):
     def unreachable(self) -> frozenset[str]:
         """The addresses that could not be reached when their load was looked at last."""
         return frozenset() if self._scraper is None else self._scraper.unreachable
+
+    def find_eligible(self, endpoints: Sequence[Endpoint]) -> Sequence[Endpoint]:
+        """The servers that can be reached; if none can, those that take connections, be it that they hang."""
+        scraper = self._scraper
+        if scraper is None or not scraper.unreachable:
+            return endpoints
+        reachable = [each for each in endpoints if each.address not in scraper.unreachable]
+        return reachable or [each for each in endpoints if each.address not in scraper.refusing]
 
     @property
     def failing(self) -> dict[str, str]:

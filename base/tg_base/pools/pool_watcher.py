@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from tg_base.config import Findings
 from tg_base.pools.catalogue import Catalogue, Pool
-from tg_base.pools.catalogue_builder import build_catalogue, check_endpoints, check_protocols
+from tg_base.pools.catalogue_builder import build_catalogue, check_protocols, find_empty
 from tg_base.pools.dns_name import RESOLVE_SECONDS, DnsName
 from tg_base.pools.endpoint_file import read_endpoint_file
 from tg_base.pools.host import Host
@@ -88,7 +88,7 @@ class PoolWatcher(Watcher[Follower]):
         view: the pools now.
 
     Raises:
-        BadRequest: a file cannot be read or is wrong, or a pool selects no endpoint.
+        BadRequest: a file cannot be read or is wrong.
     """
 
     def __init__(self, sources: PoolSources, *, poll: float = POLL_SECONDS, resolve: float = RESOLVE_SECONDS) -> None:
@@ -196,7 +196,8 @@ def _read(sources: PoolSources) -> _Files:
         named = ", ".join(map(str, sources.resources))
         raise BadRequest(f"{named}, line 1: there is no InferencePool in the resources; add one")
     expected = (*hosts, *(name.host for name in sources.all_names))
-    check_endpoints(resources, [host.labels for host in expected])
+    for sentence in find_empty(resources, [host.labels for host in expected]):
+        log.warning("pools.empty", reason=sentence)
     if sources.tables:
         catalogue = make_catalogue(sources.tables)
     elif not sources.resources:

@@ -127,7 +127,7 @@ class Scraper(Entered):
         self._due: list[tuple[float, int, _Target]] = []
         # Equal times are told apart by a number, since targets have no order.
         self._numbers = count()
-        self._unreachable: frozenset[str] = frozenset()
+        self._unreachable = self._refusing = frozenset[str]()
         self._changed = asyncio.Event()
         self._free = asyncio.Semaphore(self._options.concurrency)
 
@@ -163,6 +163,11 @@ class Scraper(Entered):
     def unreachable(self) -> frozenset[str]:
         """The addresses at which nobody took the last connection, or nobody answered on it."""
         return self._unreachable
+
+    @property
+    def refusing(self) -> frozenset[str]:
+        """Those of them where nobody took it: to ask them is of no use until they take one again."""
+        return self._refusing
 
     def _interval(self, servers: int) -> float:
         return max(self._options.interval, servers / MAX_SCRAPES_PER_SECOND)
@@ -255,25 +260,27 @@ class Scraper(Entered):
         target.failures += 1
         target.reason = error.message
         # A server without such a page answers all the same.
-        self._set_reachable(target, not isinstance(error, Unavailable | Timeout))
-        target.is_refusing = isinstance(error, Unavailable)
+        refuses = isinstance(error, Unavailable)
+        self._set_reachable(target, not (refuses or isinstance(error, Timeout)), refuses=refuses)
 
     def _succeed(self, target: _Target, report: LoadReport) -> None:
         if target.failures:
             log.info("scrape.recovered", server=target.endpoint.name, address=target.endpoint.address)
         target.failures, target.reason = 0, ""
         self._set_reachable(target, True, report)
-        target.is_refusing = False
         if self._targets.get(target.endpoint.address) is target:
             self._observe(target.endpoint, report)
 
-    def _set_reachable(self, target: _Target, is_reachable: bool, report: LoadReport | None = None) -> None:
-        if target.is_reachable != is_reachable:
-            target.is_reachable = is_reachable
+    def _set_reachable(
+        self, target: _Target, is_reachable: bool, report: LoadReport | None = None, *, refuses: bool = False
+    ) -> None:
+        if (target.is_reachable, target.is_refusing) != (is_reachable, refuses):
             if is_reachable and self._returned is not None:
                 self._returned(target.endpoint, report, target.is_refusing)
+            target.is_reachable, target.is_refusing = is_reachable, refuses
             self._find_unreachable()
 
     def _find_unreachable(self) -> None:
         # Each request asks for them, and they seldom change.
         self._unreachable = frozenset(address for address, target in self._targets.items() if not target.is_reachable)
+        self._refusing = frozenset(address for address, target in self._targets.items() if target.is_refusing)

@@ -1,6 +1,6 @@
 """Asked -> scheduler -> decision: from a request's body and headers to the model server that runs it."""
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from time import perf_counter
 
@@ -31,6 +31,7 @@ DEFAULT_FLOW = "default-flow"
 MAX_LOGGED = 100
 """Characters of a client's text in the log or in an error."""
 
+FindEligible = Callable[[Sequence[Endpoint]], Sequence[Endpoint]]
 AdapterLoad = Callable[[Endpoint, str], Awaitable[None]]
 """Returns once a server has an adapter, or does not load it. It does not fail."""
 
@@ -64,8 +65,8 @@ class InstancePicker:
         board: is told every decision, for the page and the metrics.
         read_load: takes the load headers of responses.
         load: makes a server load an adapter of a route that it may lack.
-        unreachable: the addresses that nobody can reach now. They are picked only if there is no other: a dead server
-            has the least to do, so that it would attract every request.
+        find_eligible: leaves out servers that nobody can reach now: a dead one has the least to do, so that it would
+            attract every request.
         fallbacks: endpoints named beside the picked one.
         takes_list: whether Envoy's cluster takes them as one list; one of kind `ORIGINAL_DST` answers 503 to it.
     """
@@ -79,7 +80,7 @@ class InstancePicker:
         board: PoolBoard,
         read_load: LoadReader,
         load: AdapterLoad | None = None,
-        unreachable: Callable[[], Container[str]] = tuple,
+        find_eligible: FindEligible = tuple,
         fallbacks: int = 0,
         takes_list: bool = True,
     ) -> None:
@@ -90,7 +91,7 @@ class InstancePicker:
         self._board = board
         self._read_load = read_load
         self._load = load
-        self._unreachable = unreachable
+        self._find_eligible = find_eligible
         self._fallbacks = fallbacks
         self._takes_list = takes_list
         # Bound once: a line that the level leaves out then costs next to nothing.
@@ -127,10 +128,10 @@ class InstancePicker:
     async def _place(
         self, asked: Asked, facts: RequestFacts, request: InstanceRequest, body: bytes | None
     ) -> Directed | Refused:
-        eligible = _Eligible(self._view, facts.destination, asked.subset, self._unreachable)
+        eligible = _Eligible(self._view, facts.destination, asked.subset, self._find_eligible)
         arrived_at, began = self._clock(), perf_counter()
-        if facts.destination is None:
-            # It costs a server next to nothing, so that it need not wait for room.
+        if facts.destination is None or (asked.subset is not None and not eligible()):
+            # It costs a server next to nothing, so that it need not wait for room; or no server that comes may have it.
             pick = self._dispatcher.scheduler.pick(request, eligible(), arrived_at)
             seconds = perf_counter() - began
         else:
@@ -184,20 +185,20 @@ class _Eligible:
         view: Callable[[], PoolView],
         destination: Destination | None,
         subset: frozenset[str] | None,
-        unreachable: Callable[[], Container[str]],
+        find_eligible: FindEligible,
     ) -> None:
         self._view = view
         self._pool = None if destination is None else destination.pool
         self._subset = subset
-        self._unreachable = unreachable
+        self._find_eligible = find_eligible
         self.found = self.left_out = 0
 
     def __call__(self) -> Sequence[Endpoint]:
-        view, subset, unreachable = self._view(), self._subset, self._unreachable()
+        view, subset = self._view(), self._subset
         members = view.endpoints if self._pool is None else view.members.get(self._pool, ())
         # The scheduler knows an unchanged tuple again, and then looks at no server's models.
         allowed = members if subset is None else [each for each in members if each.address in subset]
-        eligible = [each for each in allowed if each.address not in unreachable] or allowed if unreachable else allowed
+        eligible = self._find_eligible(allowed)
         self.found, self.left_out = len(eligible), len(allowed) - len(eligible)
         return eligible
 

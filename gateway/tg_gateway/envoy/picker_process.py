@@ -71,7 +71,7 @@ async def run_picker(
             board=board,
             read_load=lambda endpoint, told: pools.read_load(endpoint, told, clock()),
             load=lambda endpoint, adapter: loader.load(endpoint, adapter, post),
-            unreachable=lambda: pools.unreachable,
+            find_eligible=pools.find_eligible,
             fallbacks=config.fallbacks,
             takes_list=config.cluster == "override_host",
         )

@@ -73,8 +73,10 @@ class Pool(ChatCompletions[PoolOptions]):
         self._now = _stand_still if watcher is None else asyncio.get_running_loop().time
         self._random = Random()  # noqa: S311 - it chooses between weights and ties
         self._scheduler = Scheduler(options.policy, options.admission, random=self._random)
-        scrape = options.scrape if options.scraped else None
-        self._pools = None if watcher is None else FollowedPools(watcher, self._scheduler, scrape, options.kv_events)
+        # The page is at the same address, which speaks TLS or does not.
+        scrape = msgspec.structs.replace(options.scrape, tls=options.https or options.scrape.tls)
+        followed = scrape if options.scraped else None
+        self._pools = None if watcher is None else FollowedPools(watcher, self._scheduler, followed, options.kv_events)
         self._dispatcher = Dispatcher(self._scheduler, options.waiting, self._now)
         self._board = PoolBoard(
             model,
@@ -360,17 +362,15 @@ class Pool(ChatCompletions[PoolOptions]):
         return answer
 
     def _find_left(self, order: Order) -> Sequence[Endpoint]:
-        """The servers of the pool now that were not asked; without those that nobody can reach, if there are others."""
+        """The servers of the pool now that were not asked; without those that nobody can reach."""
         pools = self._pools
         if pools is None:
             return ()
-        members, unreachable = pools.view.members.get(order.place.pool, ()), pools.unreachable
-        if not unreachable and not order.tried:
-            # The pool's own tuple, of which the scheduler knows by the last request what is to be known.
-            order.left, order.unreachable = members, 0
-            return members
-        eligible = [endpoint for endpoint in members if endpoint.address not in unreachable] or members
-        order.left = [endpoint for endpoint in eligible if endpoint.address not in order.tried]
+        members = pools.view.members.get(order.place.pool, ())
+        # Mostly the pool's own tuple, of which the scheduler knows by the last request what is to be known.
+        order.left = eligible = pools.find_eligible(members)
+        if order.tried:
+            order.left = [endpoint for endpoint in eligible if endpoint.address not in order.tried]
         order.unreachable = len(members) - len(eligible)
         return order.left
 
