@@ -24,6 +24,7 @@ from tg_base.instances import (
 )
 from tg_base.pool_status import PoolBoard, PoolBoards
 from tg_base.pools import Catalogue, Dispatcher, Pool, PoolView, Promise, UseCase, find_goal
+from tg_base.pools.catalogue import FailurePolicy
 from tg_gateway.envoy.asked import Asked
 from tg_gateway.envoy.decision import Directed, Refused
 from tg_gateway.envoy.exchange import Exchange
@@ -103,6 +104,13 @@ async def test_a_server_that_nobody_can_reach_is_picked_only_if_there_is_no_othe
     alone = await asked.decide(Asked({}, BODY, frozenset([SERVERS[0].address])))
     assert isinstance(alone, Directed)
     assert alone.addresses == (SERVERS[0].address,)
+
+
+async def test_a_route_may_say_how_many_servers_are_named() -> None:
+    case = UseCase("r", (("p", 1),), failure=FailurePolicy(max_attempts=2))
+    directed = await picker(Scheduler(), cases={"m": case}).decide(Asked({}, BODY))
+    assert isinstance(directed, Directed)
+    assert len(directed.addresses) == 2
 
 
 async def test_fallbacks_are_of_the_subset_as_well() -> None:

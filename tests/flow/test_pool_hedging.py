@@ -5,11 +5,12 @@ from collections.abc import AsyncGenerator, MutableMapping
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
-from tests.flow.test_pool_provider import DOWN, MODEL, REQUEST, OpenPool, counted, open_pool, servers, text
+from tests.flow.test_pool_provider import DOWN, MODEL, REQUEST, OpenPool, address, counted, open_pool, servers, text
 from tg_base.llm import LlmChunk, PassOn
 from tg_base.pool_status import BOARDS, RequestRecord, read_status
 from tg_flow.providers.pool import Pool
@@ -52,6 +53,25 @@ async def test_the_second_server_answers_where_the_first_one_is_slow(servers: li
     [line] = [each for each in logs if each["event"] == "pool.request"]
     assert (line["model"], line["attempts"], line["outcome"]) == (MODEL, 2, "answered")
     assert "say hello" not in str(line)
+
+
+async def test_a_route_may_say_when_a_second_server_is_asked(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
+    policies = {MODEL: {"hedging_delay": 0.001}, "once": {"hedging_delay": 0.001, "max_attempts": 1}}
+    places = [address(each) for each in servers]
+    tables = [{"name": each, "endpoints": places, "models": [each], "failure": policies[each]} for each in policies]
+    pool = await open_pool(endpoints=[], pools=tables, policy="round-robin")
+    servers[0].play(STALLED)
+    assert await text(pool) == "Hello €!"
+    assert [each.outcome for each in last_records(pool)] == ["another server was faster", "answered"]
+    assert counted(pool) == [0, 0]
+    # As many servers as its route allows.
+    for server in servers:
+        server.model = "once"
+        server.play(DOWN)
+    before = sum(len(each.exchanges) for each in servers)
+    with pytest.raises(Unavailable, match="status 503"):
+        await text(pool, msgspec.structs.replace(REQUEST, adapter="once"))
+    assert sum(len(each.exchanges) for each in servers) == before + 1
 
 
 async def test_a_client_that_leaves_leaves_both(servers: list[OpenAiServer], pool: Pool) -> None:

@@ -49,8 +49,8 @@ async def test_servers_may_know_the_configured_model_by_a_name_of_their_own(memb
     assert [body["model"] for body in members[0].asked] == ["meta/llama"]
 
 
-ASKED = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
-DOORS = [
+ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+DOORS: list[tuple[str, dict[str, Any]]] = [
     ("v1/chat/completions", ASKED),
     ("v1/responses", {"input": "hi"}),
     ("v1/messages", ASKED),

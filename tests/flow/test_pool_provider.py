@@ -118,6 +118,18 @@ async def test_no_server_is_asked_twice(servers: list[OpenAiServer], open_pool: 
     assert counted(pool) == [0, 0]
 
 
+async def test_a_route_may_say_how_many_servers_are_asked(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
+    places = [address(server) for server in servers]
+    table = {"name": "once", "endpoints": places, "models": [MODEL], "failure": {"max_attempts": 1}}
+    pool = await open_pool(endpoints=[], pools=[table])
+    for server in servers:
+        server.play(DOWN)
+    with pytest.raises(Unavailable, match="status 503"):
+        await text(pool)
+    assert sorted(len(server.exchanges) for server in servers) == [0, 1]
+    assert counted(pool) == [0, 0]
+
+
 async def test_a_server_that_is_gone(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
     pool = await open_pool(endpoints=[DEAD, address(servers[0])], policy="round-robin")
     assert [await text(pool) for _ in range(3)] == ["Hello €!"] * 3
@@ -274,7 +286,7 @@ async def test_an_adapter_that_a_server_lacks_is_asked_of_another(
     with pytest.raises(Unavailable):
         await text(pool, asked)
     nobody = TextCompletionRequest(prompt="say hello", adapter="nobody")
-    with pytest.raises(NotFound, match=r"no server of the pool .* has the adapter 'nobody'"):
+    with pytest.raises(NotFound, match=r"no server of the pool .* that was asked has the adapter 'nobody'"):
         await text(pool, nobody)
 
 

@@ -85,6 +85,15 @@ def test_nobody_is_placed_after_he_has_waited_long_enough() -> None:
     assert world.order == ["r1", "r2", "w2"]
 
 
+def test_a_request_may_wait_shorter_than_the_others() -> None:
+    world = World(QueueLimits(max_requests=1, max_seconds=5.0))
+    for name, most in (("r1", None), ("r2", None), ("short", 1.0), ("long", 60.0)):
+        world.ask(name, max_wait=most)
+    for world.now in (1.0, 5.0):
+        world.control.serve(world.now)
+    assert world.refused == ["short 429 expired", "long 429 expired"]
+
+
 def test_a_client_that_leaves_gives_its_place_back() -> None:
     world = World(QueueLimits(1, max_requests=1))
     for name in ("r1", "r2"):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts import crds
-from tg_base.pools.catalogue import Catalogue, Destination, Promise
+from tg_base.pools.catalogue import Catalogue, Destination, FailurePolicy, Promise
 from tg_base.pools.catalogue_builder import build_catalogue, find_empty
 from tg_base.pools.duration import parse_duration
 from tg_base.pools.resource import parse_resources, read_resources
@@ -116,6 +116,15 @@ def test_the_example_of_the_proposal() -> None:
     promises = (Promise("OutputTokenLatency", 2.0, 0.99),)
     found = catalogue(POOL, ROUTE).resolve("sentiment", Random(0))
     assert found == Destination("assistant", "sentiment", "sentiment", 100, promises, "assistant")
+
+
+POLICY = "    failurePolicy: {maxAttempts: 3, hedgingDelay: 500ms, maxWait: 1m}\n"
+
+
+def test_a_route_may_say_what_becomes_of_its_failures() -> None:
+    found = catalogue(POOL, ROUTE + POLICY).resolve("sentiment", Random(0))
+    assert found is not None
+    assert found.failure == FailurePolicy(3, 0.5, 60.0)
 
 
 def test_all_kinds_in_one_file() -> None:
@@ -259,6 +268,20 @@ FAULTS = [
     (route("2s", "0"), 29, 9, "latency.value must be text, not a whole number"),
     (route("2s", "-1"), 29, 9, "latency.value must be text, not a whole number"),
     (route("Prometheus", "StatsD"), 34, 7, 'spec.adapter.metrics.format must be one of "Prometheus"'),
+    (
+        (POOL, ROUTE + POLICY.replace("500ms", "0s")),
+        35,
+        37,
+        'hedgingDelay must be a duration above 0 such as 2s, 500ms or 1m30s, not "0s"',
+    ),
+    ((POOL, ROUTE + POLICY.replace("1m", "-1s")), 35, 58, "maxWait must be a duration above 0 such as 2s, 500ms or "),
+    (
+        (POOL, ROUTE + POLICY.replace("3", "0")),
+        35,
+        21,
+        "spec.adapter.failurePolicy.maxAttempts must be a whole number",
+    ),
+    ((POOL, ROUTE + POLICY.replace("maxWait", "wait")), 35, 58, 'unknown field "wait" in spec.adapter.failurePolicy'),
     (route("99", "100"), 31, 11, "numerator must be below the denominator, 100; no server can promise it for all"),
     (route("99", "0"), 31, 11, "spec.adapter.objectives.0.latency.quantile.numerator must be a whole number >= 1"),
     (route("OutputTokenLatency", "Latency"), 26, 7, 'must be one of "OutputTokenLatency", "TimeToFirstToken"'),

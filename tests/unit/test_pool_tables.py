@@ -55,6 +55,21 @@ def test_a_model_leads_to_its_pool(config: PickConfig, model: str, destination: 
     assert view.served == {"chat": {"llama"}, "batch": {"small"}}
 
 
+def test_envoy_hedges_by_a_policy_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "pick.toml"
+    file.write_text(FILE + "failure = { hedging_delay = 0.5 }\n", "utf-8")
+    with pytest.raises(BadRequest, match="the route batch has a hedging delay, but Envoy asks the servers; remove it"):
+        PoolWatcher(read_pick_config(file).make_sources(tmp_path))
+
+
+@pytest.mark.parametrize("wrong", ["max_attempts = 0", "hedging_delay = 0", "max_wait = -1", "wait = 1"])
+def test_a_wrong_failure_policy_is_refused_with_its_line(tmp_path: Path, wrong: str) -> None:
+    file = tmp_path / "pick.toml"
+    file.write_text(f"{FILE}failure = {{ {wrong} }}\n", "utf-8")
+    with pytest.raises(BadRequest, match="line 14"):
+        read_pick_config(file)
+
+
 def test_the_provider_reads_the_same(config: PickConfig) -> None:
     options = msgspec.convert({"pools": msgspec.to_builtins(config.pools)}, PoolOptions)
     options.endpoint("llama")

@@ -195,7 +195,7 @@ class FlowControl:
         size: int,
     ) -> Waiting:
         objective = request.objective
-        expires_at = arrived_at + self._limits.max_seconds
+        expires_at = arrived_at + min(self._limits.max_seconds, request.max_wait or self._limits.max_seconds)
         due = expires_at
         if objective is not None and objective.first_token is not None:
             due = arrived_at + objective.first_token

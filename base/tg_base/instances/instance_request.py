@@ -45,6 +45,7 @@ class InstanceRequest(Struct, frozen=True):
         max_tokens: the longest answer that it allows; None = it does not say.
         flow: whom it counts for, where flows are treated fairly.
         route: whose promise the objective is; "" = of the request alone.
+        max_wait: seconds for which it waits for a server at most; None = as long as any.
         streamed: whether its answer comes token by token. Of one that comes whole nobody sees the first token.
     """
 
@@ -59,6 +60,7 @@ class InstanceRequest(Struct, frozen=True):
     flow: str = "default-flow"
     route: str = ""
     streamed: bool = True
+    max_wait: float | None = None
 
 
 class InstanceUsage(Struct, frozen=True):

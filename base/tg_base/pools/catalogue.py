@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Mapping
 from itertools import chain
 from random import Random
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from tg_base.pools.weighted import Weighted, choose
 
@@ -24,6 +24,23 @@ class Promise(Struct, frozen=True):
     kind: PromiseKind
     seconds: float
     share: float
+
+
+class FailurePolicy(Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of a route's request that no server answers in time. None = as of all requests of the pool.
+
+    Attributes:
+        max_attempts: servers that are asked until one begins its answer.
+        hedging_delay: seconds without a first token after which a second server is asked as well.
+        max_wait: seconds for which it waits for a server; at most those of the pool.
+    """
+
+    max_attempts: Annotated[int, Meta(ge=1)] | None = None
+    hedging_delay: Annotated[float, Meta(gt=0, le=3600)] | None = None
+    max_wait: Annotated[float, Meta(gt=0, le=86_400)] | None = None
+
+
+DEFAULT_FAILURE_POLICY = FailurePolicy()
 
 
 class Pool(Struct, frozen=True):
@@ -53,6 +70,7 @@ class UseCase(Struct, frozen=True):
         is_adapter: whether the route says that the model is an adapter.
         priority: higher goes first; below 0 may be shed.
         promises: its latency objectives.
+        failure: what becomes of its requests that fail.
     """
 
     route: str
@@ -60,6 +78,7 @@ class UseCase(Struct, frozen=True):
     is_adapter: bool = False
     priority: int = 0
     promises: tuple[Promise, ...] = ()
+    failure: FailurePolicy = DEFAULT_FAILURE_POLICY
 
 
 class Objective(Struct, frozen=True):
@@ -79,6 +98,7 @@ class Destination(Struct, frozen=True):
         priority: higher goes first; below 0 may be shed.
         promises: the latency objectives of the route.
         route: the name of the route; "" = none is for this model.
+        failure: of the route.
     """
 
     pool: str
@@ -87,6 +107,7 @@ class Destination(Struct, frozen=True):
     priority: int = 0
     promises: tuple[Promise, ...] = ()
     route: str = ""
+    failure: FailurePolicy = DEFAULT_FAILURE_POLICY
 
 
 HasAdapter = Callable[[str, str], bool]
@@ -157,6 +178,7 @@ class Catalogue(Struct, frozen=True):
             named.priority if named is not None and named.pool == pool else use_case.priority,
             use_case.promises,
             use_case.route,
+            use_case.failure,
         )
 
     @property
@@ -165,6 +187,11 @@ class Catalogue(Struct, frozen=True):
         cases = (case.pools for case in self.cases.values())
         weighted = chain(cases, self.homes.values(), self.rewrites.values(), self.defaults.values())
         return len(self.pools) < 2 and all(len(each) < 2 for each in weighted)
+
+    @property
+    def hedged_route(self) -> str:
+        """A route whose requests may be asked of a second server; "" = there is none."""
+        return next((case.route for case in self.cases.values() if case.failure.hedging_delay is not None), "")
 
     @property
     def adapters(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar, cast
 
 from tg_base.config import Keys, advise
-from tg_base.pools.catalogue import Catalogue, Objective, Pool, Promise, UseCase
+from tg_base.pools.catalogue import Catalogue, FailurePolicy, Objective, Pool, Promise, UseCase
 from tg_base.pools.duration import parse_duration
 from tg_base.pools.kinds import (
     InferenceModel,
@@ -124,7 +124,8 @@ class CatalogueBuilder:
             pools.append((pool, ref.weight))
         weighted = _sound(route, tuple(pools), ("spec", "backendRefs"))
         promises = _make_promises(route)
-        case = UseCase(route.metadata.name, weighted, True, spec.adapter.priority, promises)
+        failure = _make_failure(route)
+        case = UseCase(route.metadata.name, weighted, True, spec.adapter.priority, promises, failure)
         self._add_case(route, spec.adapter.name, case, ("spec", "adapter", "name"))
 
     def _add_model(self, model: Resource[InferenceModel]) -> None:
@@ -223,15 +224,30 @@ def _make_promises(route: Resource[LLMRoute]) -> tuple[Promise, ...]:
 
 def _make_promise(route: Resource[LLMRoute], at: int, objective: RouteObjective) -> Promise:
     keys = ("spec", "adapter", "objectives", str(at), "latency")
-    seconds = parse_duration(objective.latency.value)
-    if seconds is None:
-        sentence = f'value must be a duration above 0 such as 2s, 500ms or 1m30s, not "{objective.latency.value}"'
-        raise route.fault(sentence, *keys, "value")
+    seconds = _read_duration(route, objective.latency.value, *keys, "value")
     share = objective.latency.quantile.numerator / objective.latency.quantile.denominator
     if share >= 1:
         sentence = f"numerator must be below the denominator, {objective.latency.quantile.denominator}"
         raise route.fault(f"{sentence}; no server can promise it for all requests", *keys, "quantile", "numerator")
     return Promise(objective.type, seconds, share)
+
+
+def _make_failure(route: Resource[LLMRoute]) -> FailurePolicy:
+    policy, keys = route.spec.adapter.failure_policy, ("spec", "adapter", "failurePolicy")
+    delay, wait = policy.hedging_delay, policy.max_wait
+    return FailurePolicy(
+        policy.max_attempts,
+        None if delay is None else _read_duration(route, delay, *keys, "hedgingDelay"),
+        None if wait is None else _read_duration(route, wait, *keys, "maxWait"),
+    )
+
+
+def _read_duration(route: Resource[LLMRoute], text: str, *keys: str) -> float:
+    seconds = parse_duration(text)
+    if seconds is None:
+        sentence = f'{keys[-1]} must be a duration above 0 such as 2s, 500ms or 1m30s, not "{text}"'
+        raise route.fault(sentence, *keys)
+    return seconds
 
 
 def _targets(resource: Resource[Spec], targets: Iterable[RewriteTarget | TargetModel], keys: Keys) -> Weighted:

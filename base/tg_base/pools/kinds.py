@@ -94,6 +94,16 @@ class RouteMetrics(Node, frozen=True):
     format: Literal["Prometheus"] = "Prometheus"
 
 
+class RouteFailurePolicy(Node, frozen=True):
+    """What becomes of a request that no server answers in time, by the names of gRPC's retry and hedging policies."""
+
+    max_attempts: Annotated[int, Meta(ge=1)] | None = None
+    hedging_delay: str | None = None
+    """A duration as Kubernetes writes it."""
+    max_wait: str | None = None
+    """The same."""
+
+
 class Adapter(Node, frozen=True):
     """The LoRA adapter of a use case, which is the model that its clients name."""
 
@@ -101,6 +111,7 @@ class Adapter(Node, frozen=True):
     priority: int = 0
     objectives: tuple[RouteObjective, ...] = ()
     metrics: RouteMetrics = RouteMetrics()
+    failure_policy: RouteFailurePolicy = RouteFailurePolicy()
 
 
 class LLMRoute(Node, frozen=True):

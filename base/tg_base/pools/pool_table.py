@@ -5,7 +5,15 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tg_base.pools.catalogue import Catalogue, Pool, Promise, PromiseKind, UseCase
+from tg_base.pools.catalogue import (
+    DEFAULT_FAILURE_POLICY,
+    Catalogue,
+    FailurePolicy,
+    Pool,
+    Promise,
+    PromiseKind,
+    UseCase,
+)
 from tg_base.pools.dns_name import DnsName
 from tg_base.pools.host import Host, read_places
 from tg_schema.errors import BadRequest
@@ -49,6 +57,7 @@ class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):
         adapters: LoRA adapters, as clients name them.
         priority: of the requests; below 0 they may be shed.
         objective: what they are promised.
+        failure: what becomes of those that no server answers in time.
     """
 
     name: Name
@@ -58,6 +67,7 @@ class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):
     adapters: tuple[Name, ...] = ()
     priority: int = 0
     objective: PoolObjective = PoolObjective()
+    failure: FailurePolicy = DEFAULT_FAILURE_POLICY
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -119,6 +129,7 @@ def make_catalogue(tables: Sequence[PoolTable]) -> Catalogue:
     for table in tables:
         catalogue.pools[table.name] = Pool(table.name, {POOL_LABEL: table.name}, ())
         for names, is_adapter in ((table.models, False), (table.adapters, True)):
-            case = UseCase(table.name, ((table.name, 1),), is_adapter, table.priority, table.objective.promises)
+            pools, promises = ((table.name, 1),), table.objective.promises
+            case = UseCase(table.name, pools, is_adapter, table.priority, promises, table.failure)
             catalogue.cases.update(dict.fromkeys(names, case))
     return catalogue

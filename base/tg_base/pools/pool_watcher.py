@@ -42,7 +42,8 @@ class PoolSources(Struct, frozen=True, kw_only=True):
         names: in DNS; one may stand there with several ports.
         tables: pools with their servers, checked; in place of resources.
         default: the name of the pool without resources.
-        ip_only: whether names in endpoint files are refused, since who reads the endpoints cannot resolve them.
+        ip_only: whether Envoy asks the servers. It resolves no name of an endpoint file, and hedges by a policy of its
+            own: both are refused.
         http1_only: whether a pool of another `appProtocol` is refused, since who asks its servers does not speak it.
     """
 
@@ -202,6 +203,9 @@ def _read(sources: PoolSources) -> _Files:
         catalogue = make_catalogue(sources.tables)
     elif not sources.resources:
         catalogue = Catalogue({sources.default: Pool(sources.default, {}, ())})
+    if sources.ip_only and (route := catalogue.hedged_route):
+        sentence = f"the route {route} has a hedging delay, but Envoy asks the servers"
+        raise BadRequest(f"{sentence}; remove it, and write a hedge_policy into Envoy's route")
     _check_ports(catalogue, expected)
     return _Files(catalogue, hosts)
 

@@ -155,6 +155,8 @@ class InstancePicker:
             reasons=pick.reasons,
         )
         others = pick.fallbacks[: self._fallbacks]
+        if facts.destination is not None and (most := facts.destination.failure.max_attempts) is not None:
+            others = others[: most - 1]
         course = PlacementCourse(self._dispatcher, pick, request, self._clock, self._read_load, record=record)
         addresses = (pick.endpoint.address, *(each.address for each in others))
         return Directed(addresses, course, body, self._takes_list)
@@ -214,6 +216,7 @@ def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destinati
         max_tokens=wanted.max_tokens,
         flow=_flow(asked),
         route=destination.route,
+        max_wait=destination.failure.max_wait,
         # For the picker, an answer that it does not read comes whole: it sees no first token and no usage.
         streamed=wanted.streamed and not asked.is_unread,
     )

@@ -44,7 +44,8 @@ def describe_missing(failed: TgError, order: Order) -> TgError:
     name = order.place.model[:MAX_LOGGED]
     if order.unreachable:
         return Unavailable(f"no server of the pool that can be reached has the {what} {name!r}; ask again later")
-    return NotFound(f"no server of the pool {order.place.pool} has the {what} {name!r}; load it there, or ask another")
+    asked = f"no server of the pool {order.place.pool} that was asked"
+    return NotFound(f"{asked} has the {what} {name!r}; load it there, or ask another")
 
 
 def refuse(rejection: Rejection) -> TgError:

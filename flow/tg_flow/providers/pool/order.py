@@ -69,6 +69,12 @@ class Order(Struct, eq=False):
             self.is_second_round = True
 
     @property
+    def is_spent(self) -> bool:
+        """Whether as many servers were asked as its route allows."""
+        most = self.place.failure.max_attempts
+        return most is not None and len(self.records) >= most
+
+    @property
     def route(self) -> str:
         """Whose times are compared: the route, or the model where there is none."""
         return self.place.route or self.place.model
@@ -99,6 +105,7 @@ def describe(request: TextCompletionRequest, place: Place, prompt: Prompt) -> In
         max_tokens=request.sampling.max_tokens if request.sampling else None,
         flow=request.user or "default-flow",
         route=to.route,
+        max_wait=to.failure.max_wait,
     )
 
 

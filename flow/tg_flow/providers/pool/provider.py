@@ -194,7 +194,7 @@ class Pool(ChatCompletions[PoolOptions]):
 
     @override
     def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
-        return self._stream_hedged(request) if self.options.hedge else self._stream(request)
+        return self._stream_hedged(request) if self.options.hedge or self.view.hedges else self._stream(request)
 
     async def _stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
         """The answer of the first server that begins one, each asked after the other has failed."""
@@ -272,9 +272,10 @@ class Pool(ChatCompletions[PoolOptions]):
         Raises:
             TgError: there is none; `failed`, if an attempt failed before.
         """
-        if failed is not None and not self._find_left(order):
-            order.begin_second_round()
+        if failed is not None:
             if not self._find_left(order):
+                order.begin_second_round()
+            if order.is_spent or not self._find_left(order):
                 raise describe_missing(failed, order)
         pool, began = order.place.pool, perf_counter()
         placed = self._dispatcher.place(
@@ -302,11 +303,14 @@ class Pool(ChatCompletions[PoolOptions]):
         answer, and what may be refused to spare the servers, is asked once.
         """
         is_single = order.request.answers == 1 and order.wanted.priority >= 0
-        return self._hedging.find_delay(order.route) if is_single and len(order.left) > 1 else None
+        if not is_single or len(order.left) < 2 or order.is_spent:
+            return None
+        return order.place.failure.hedging_delay or self._hedging.find_delay(order.route)
 
     def _start_second(self, order: Order) -> AsyncGenerator[LlmChunk, PassOn | None] | None:
         left = self._find_left(order)
-        if not left or not self._hedging.spend():
+        # Where its route says when, an operator has decided what it may cost.
+        if not left or not (order.place.failure.hedging_delay or self._hedging.spend()):
             return None
         began = perf_counter()
         pick = self._dispatcher.pick_at_once(order.place.pool, order.wanted, left)
