@@ -17,6 +17,7 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 NAME = re.compile(r"[A-Z][a-z]+[A-Za-z]*|[a-z]+(?:_[a-z]+)+|[A-Z]+(?:_[A-Z]+)+")
 """CamelCase, snake_case, CONSTANT_CASE."""
 FOREIGN = {
+    "InferenceSet",
     "ItsOptions",
     "ListFoundationModels",
     "NAME_TOOL",

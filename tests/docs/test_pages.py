@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 REASONS = {
     "it would run itself",
     "needs a broker",
+    "needs a cluster",
     "needs a key",
     "needs a model's file",
     "needs a class of yours",

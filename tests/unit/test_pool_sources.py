@@ -196,6 +196,21 @@ async def test_an_edit_of_any_file_is_followed_and_a_wrong_one_refused_as_a_whol
                 assert catalogue.resolve("sentiment", Random(0)) is None
 
 
+KUBECTL = """{"endpoints": [
+{"name": "a", "namespace": "default", "address": "10.0.0.1",
+ "port": "8000", "labels": {"app": "vllm", "zone": "a", }},
+{"name": "a", "namespace": "ml", "address": "10.0.0.2",
+ "port": "8000", "labels": {"app": "vllm", }},
+]}
+"""
+"""What kubectl 1.32 wrote by the template of `docs/instances.md`."""
+
+
+@pytest.mark.parametrize(("text", "names"), [(KUBECTL, ["a", "ml/a"]), ('{"endpoints": [\n]}\n', [])])
+def test_what_kubectl_writes_is_an_endpoint_file(text: str, names: list[str]) -> None:
+    assert [host.name for host in parse_endpoint_file(text, Path("endpoints.yaml"))] == names
+
+
 def test_a_pool_without_endpoints_is_told_and_waits_for_them(files: tuple[Path, Path]) -> None:
     with structlog.testing.capture_logs() as logs:
         assert PoolWatcher(PoolSources(resources=files[:1])).view.members == {"assistant": ()}
