@@ -192,6 +192,24 @@ def test_a_server_that_tells_a_later_start_has_lost_what_it_had(starts: list[flo
     assert (state.requests, state.report is not None) == (1, True)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("token", [0.0, 1e-6])
+def test_a_server_that_takes_no_time_and_a_clock_that_leaps_leave_predictions_sound(policy: str, token: float) -> None:
+    scheduler, now = Scheduler(policy, random=Random(0)), 0.0
+    # After a day, as of a machine that slept, nothing that was told counts any more.
+    for leap in (0.0, 1e-6, 86_400.0, 0.0):
+        for _ in range(50):
+            now += leap
+            scheduler.observe(ENDPOINTS[0], LoadReport(now, 0, 0, 0.0, 16, 1_000, started_at=-now))
+            pick = scheduler.pick(request("x", blocks=(1, 2)), ENDPOINTS, now)
+            assert isinstance(pick, Pick)
+            pick.placement.first_token(now + token)
+            pick.placement.finish(InstanceUsage(100, 0, 1_000), now + 1_000 * token)
+    for state in scheduler.servers:
+        assert 0 <= scheduler.predict_first_token(request("x"), state, now) < 60
+        assert counters(state) == NOTHING
+
+
 @pytest.mark.parametrize("told", [-5, 10**9, 10**400], ids=["negative", "many", "no float"])
 def test_nothing_is_learnt_of_answers_that_cannot_be(told: int) -> None:
     scheduler = Scheduler()

@@ -66,6 +66,16 @@ def test_requests_wait_for_the_first_server_of_an_empty_pool() -> None:
     assert world.refused == ["shed 503 no-endpoints", "first 503 no-endpoints"]
 
 
+def test_two_pools_with_one_server_count_each_other_s_requests() -> None:
+    world = World(pool=POOL[:1])
+    world.ask("first")
+    waits = world.control.submit("other", InstanceRequest(), lambda: (Endpoint(POOL[0].address, "b"),), world.now)
+    assert (waits.made, world.control.waiting) == (None, {"other": {0: 1}})
+    world.finish()
+    assert isinstance(waits.made, Pick)
+    assert world.scheduler.server(POOL[0]).requests == 1
+
+
 def test_none_waits_for_a_server_where_none_may() -> None:
     world = World(QueueLimits(0), pool=())
     world.ask("r")

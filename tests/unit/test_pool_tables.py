@@ -70,6 +70,14 @@ def test_a_wrong_failure_policy_is_refused_with_its_line(tmp_path: Path, wrong: 
         read_pick_config(file)
 
 
+@pytest.mark.parametrize("wrong", ["first_token = 0", "first_token = -1", 'first_token = "fast"'])
+def test_a_promise_that_nobody_can_keep_is_refused_with_its_line(tmp_path: Path, wrong: str) -> None:
+    file = tmp_path / "pick.toml"
+    file.write_text(FILE.replace("first_token = 1.5", wrong), "utf-8")
+    with pytest.raises(BadRequest, match=r"line 7.*objective\.first_token must be a number"):
+        read_pick_config(file)
+
+
 def test_the_provider_reads_the_same(config: PickConfig) -> None:
     options = msgspec.convert({"pools": msgspec.to_builtins(config.pools)}, PoolOptions)
     options.endpoint("llama")
