@@ -130,6 +130,17 @@ async def test_a_route_may_say_how_many_servers_are_asked(servers: list[OpenAiSe
     assert counted(pool) == [0, 0]
 
 
+async def test_a_model_that_no_server_has_is_not_announced(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
+    pool = await open_pool(*servers)
+    servers[0].model = "another"
+    assert [await text(pool) for _ in range(3)] == ["Hello €!"] * 3
+    assert not pool.adapters_only
+    servers[1].model = "another"
+    with pytest.raises(NotFound):
+        await text(pool)
+    assert pool.adapters_only
+
+
 async def test_a_server_that_is_gone(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
     pool = await open_pool(endpoints=[DEAD, address(servers[0])], policy="round-robin")
     assert [await text(pool) for _ in range(3)] == ["Hello €!"] * 3

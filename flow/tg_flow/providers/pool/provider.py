@@ -48,6 +48,8 @@ from tg_schema.topics import Topics
 log = structlog.get_logger()
 _PROMPT = msgspec.json.Decoder(PromptFields)
 
+LACKED_SECONDS = 60.0
+"""For how long the pool's model is not announced once no server had it, as for a single server and an adapter."""
 MAX_ANNOUNCED = 1_000
 """Adapters of routes that are announced, as many as a local model may have; the others need the model's name too."""
 
@@ -93,6 +95,7 @@ class Pool(ChatCompletions[PoolOptions]):
         self._loader = AdapterLoader(options.adapter_source, self._scheduler)
         self._hedging = Hedging(options.hedge)
         self._exit = AsyncExitStack()
+        self._lacks_model_until = 0.0
         # Bound once: a line that the level leaves out then costs next to nothing.
         self._log = log.bind()
 
@@ -136,7 +139,7 @@ class Pool(ChatCompletions[PoolOptions]):
             self._places.find(self.view, None)
         except NotFound:
             return True
-        return False
+        return self._now() < self._lacks_model_until
 
     @property
     def failing(self) -> dict[str, str]:
@@ -276,6 +279,8 @@ class Pool(ChatCompletions[PoolOptions]):
             if not self._find_left(order):
                 order.begin_second_round()
             if order.is_spent or not self._find_left(order):
+                if isinstance(failed, NotFound) and order.request.adapter is None:
+                    self._lacks_model_until = self._now() + LACKED_SECONDS
                 raise describe_missing(failed, order)
         pool, began = order.place.pool, perf_counter()
         placed = self._dispatcher.place(
