@@ -93,7 +93,7 @@ async def on_terminal(program: str, *arguments: str, **variables: str) -> AsyncI
     terminal.process = await asyncio.create_subprocess_exec(
         "sh", "-c", _ON_TERMINAL, os.ttyname(theirs), SCRIPTS / program, *arguments,
         stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
-        env=environment({"TERM": "xterm-256color", "LANG": "C.UTF-8", **variables}),
+        env=environment({"TERM": "xterm-256color", "LANG": "C.UTF-8", "COLUMNS": str(COLUMNS), **variables}),
     )  # fmt: skip
     loop = asyncio.get_running_loop()
     loop.add_reader(ours, terminal.read)
