@@ -131,9 +131,10 @@ class ResponsesConversation(Conversation):
         return Ask(found.route, request.record, turn.writer, streaming=True, fields=RESPONSES_FIELDS)
 
     def _fail(self, turn: Turn, previous: str | None, error: TgError) -> Output:
+        writer = turn.writer
         self._lanes.leave(turn)
-        if turn.writer is not None:
-            return turn.writer.fail(error)
+        if writer is not None:
+            return writer.fail(error)
         if not isinstance(error, Cancelled):
             self._last.forget(previous)
         return encode_error_frame(error, turn.lane)

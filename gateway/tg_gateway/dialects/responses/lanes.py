@@ -38,6 +38,8 @@ class Lanes:
     def leave(self, turn: Turn) -> None:
         """A request has ended, or will never begin."""
         turns = self._turns[turn.lane]
+        # The writer knows its turn, so the two would keep each other, and the socket, in memory.
+        turn.writer = None
         if turn in turns:
             turns.remove(turn)
         if turns:
