@@ -13,10 +13,15 @@ class BlockCache:
     Attributes:
         capacity: tokens.
         active: tokens in use.
+
+    Args:
+        capacity: tokens.
+        admitted: tokens up to which a prompt is taken; answers may grow beyond them.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, admitted: int | None = None) -> None:
         self.capacity = capacity
+        self._admitted = capacity if admitted is None else admitted
         self.active = 0
         self._users: dict[int, int] = {}
         self._idle: dict[int, None] = {}
@@ -41,7 +46,8 @@ class BlockCache:
         matched = self.cached(job)
         blocks, room = job.prefix.blocks, self.room_for(job)
         tail = job.prompt_tokens - BLOCK_TOKENS * len(blocks) + job.generated
-        if self.active + room > self.capacity:
+        # An empty server takes any prompt that fits.
+        if self.active + room > (self._admitted if self.active else self.capacity):
             return False
         for block in blocks:
             self._idle.pop(block, None)

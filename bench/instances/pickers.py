@@ -76,11 +76,6 @@ class Pickers:
         for each in self._schedulers:
             each.observe(endpoint, report)
 
-    def restarted(self, endpoint: Endpoint) -> None:
-        """Tell all of them that a server began anew."""
-        for each in self._schedulers:
-            each.restarted(endpoint)
-
     def _send(self, teller: "_Teller", body: bytes) -> None:
         self.sent_bytes += len(body)
 

@@ -45,14 +45,19 @@ class Run:
 def run(asked: Run) -> Score:
     """Simulate it."""
     load = _load(asked)
-    policy, _, admission = asked.policy.partition("/")
+    policy, rule, waits = rule_of(asked.policy)
     warm_up = WARM_UP_SHARE * load.seconds
-    waits = admission == WAITING
-    rule = "always" if waits else admission or SHEDDING.get(policy, "always")
     simulation = Simulation(
         load, policy, rule, asked.seed, warm_up, waits=waits, pickers=asked.pickers, shared=asked.shared
     )
     return score(simulation.run(), warm_up)
+
+
+def rule_of(policy: str) -> tuple[str, str, bool]:
+    """The name of a policy, that of its admission rule, and whether requests wait where no server has room."""
+    name, _, admission = policy.partition("/")
+    waits = admission == WAITING
+    return name, "always" if waits else admission or SHEDDING.get(name, "always"), waits
 
 
 def _load(asked: Run) -> Load:

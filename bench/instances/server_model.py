@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass
 
+TOLD_FIELDS = frozenset(
+    {"queued", "running", "kv_usage", "blocks", "block_tokens", "adapters", "queued_by_adapter", "started_at"}
+)
+"""Fields of a report that a server may leave out."""
+
 
 @dataclass(frozen=True)
 class ServerModel:
@@ -22,6 +27,10 @@ class ServerModel:
         slots: adapters in a batch, and on the accelerator; 0 = adapters are off.
         load_seconds: of an adapter. Nothing else runs meanwhile, as in vLLM without pipelined loads.
         speed: by which all times are divided.
+        admitted_share: of the cache, up to which a request is admitted. Answers grow beyond it.
+        told_share: of the cache, by which the use that it tells is divided.
+        tells: the fields of a report that it fills in.
+        cold_seconds: that its first step takes longer.
     """
 
     cache_tokens: int
@@ -38,6 +47,10 @@ class ServerModel:
     slots: int = 0
     load_seconds: float = 0.4
     speed: float = 1.0
+    admitted_share: float = 1.0
+    told_share: float = 1.0
+    tells: frozenset[str] = TOLD_FIELDS
+    cold_seconds: float = 0.0
 
     def prefill_seconds(self, tokens: float, context: float) -> float:
         """Seconds that a batch of prompts takes, by its tokens and the mean number of tokens before each."""

@@ -3,9 +3,11 @@
 from collections import Counter, deque
 from heapq import heappop, heappush
 
+from msgspec.structs import replace
+
 from bench.instances.block_cache import BlockCache
 from bench.instances.job import Job
-from bench.instances.server_model import ServerModel
+from bench.instances.server_model import TOLD_FIELDS, ServerModel
 from tg_base.instances import AdapterReport, LoadReport
 
 REPORTED_BLOCK_TOKENS = 16
@@ -21,13 +23,16 @@ class SimulatedServer:
     def __init__(self, model: ServerModel) -> None:
         self.model = model
         self.is_up = True
+        self.started_at = 0.0
         self.epoch = 0
         self.busy_until: float | None = None
         self.loads = 0
         self._clear()
 
     def _clear(self) -> None:
-        self.cache = BlockCache(self.model.cache_tokens)
+        tokens = self.model.cache_tokens
+        self.cache = BlockCache(tokens, int(self.model.admitted_share * tokens))
+        self._delay = self.model.cold_seconds
         self.waiting: deque[Job] = deque()
         self.prefilling: list[Job] = []
         self.decoding: dict[Job, None] = {}
@@ -48,9 +53,17 @@ class SimulatedServer:
         self.is_up = False
         return jobs
 
+    def start(self, now: float) -> None:
+        """Begin anew after a crash. The next report tells when that was."""
+        self.is_up, self.started_at = True, now
+
     def put(self, job: Job) -> None:
         """Queue a request."""
         self.waiting.append(job)
+
+    def stall(self, seconds: float) -> None:
+        """Take so much longer for the next step."""
+        self._delay += seconds
 
     def begin(self, now: float) -> float | None:
         """Begin a step; when it ends. None: nothing to do."""
@@ -61,7 +74,7 @@ class SimulatedServer:
         if not tokens and not self._decodes:
             self.busy_until = None
             return None
-        seconds = load_seconds
+        seconds, self._delay = load_seconds + self._delay, 0.0
         if tokens:
             behind = sum(chunk * (job.prompt_tokens - job.left_tokens + chunk / 2) for job, chunk in self._chunks)
             seconds += self.model.prefill_seconds(tokens, behind / tokens)
@@ -191,13 +204,15 @@ class SimulatedServer:
             queued = Counter(job.adapter for job in self.waiting if job.adapter is not None)
             used = frozenset(self.running_adapters) | frozenset(queued)
             adapters = AdapterReport(self.model.slots, used, used, dict.fromkeys(self.resident, "gpu"))
-        return LoadReport(
+        report = LoadReport(
             now,
             queued=len(self.waiting),
             running=len(self.decoding) + len(self.prefilling),
-            kv_usage=min(self.cache.active / self.cache.capacity, 1.0),
+            kv_usage=min(self.cache.active / (self.model.told_share * self.cache.capacity), 1.0),
             block_tokens=REPORTED_BLOCK_TOKENS,
             blocks=self.cache.capacity // REPORTED_BLOCK_TOKENS,
             adapters=adapters,
             queued_by_adapter=None if queued is None else dict(queued),
+            started_at=self.started_at,
         )
+        return replace(report, **dict.fromkeys(TOLD_FIELDS - self.model.tells))

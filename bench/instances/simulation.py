@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -40,6 +41,15 @@ class Crash:
     server: int
 
 
+@dataclass(frozen=True)
+class Stall:
+    """A server that stands still for a while."""
+
+    at: float
+    seconds: float
+    server: int
+
+
 @dataclass
 class Load:
     """What arrives at which servers.
@@ -50,6 +60,9 @@ class Load:
         jobs: those that arrive whatever happens, by arrival.
         follow: the next request of a session, once one has ended.
         crashes: of servers.
+        stalls: of servers.
+        scrape_seconds: from one look at the servers to the next.
+        scrape_age: seconds from a look until the scheduler knows of it.
     """
 
     servers: list[ServerModel]
@@ -57,6 +70,9 @@ class Load:
     jobs: list[Job]
     follow: Callable[[Job, float], Job | None] | None = None
     crashes: list[Crash] = field(default_factory=list)
+    stalls: list[Stall] = field(default_factory=list)
+    scrape_seconds: float = SCRAPE_SECONDS
+    scrape_age: float = 0.0
 
 
 @dataclass
@@ -119,6 +135,8 @@ class Simulation:
             self.at(job.arrival, lambda job=job: self._arrive(job))  # type: ignore[misc]
         for crash in self._load.crashes:
             self.at(crash.at, lambda crash=crash: self._crash(crash))  # type: ignore[misc]
+        for stall in self._load.stalls:
+            self.at(stall.at, partial(self.servers[stall.server].stall, stall.seconds))
         self.at(0.0, self._scrape)
         early_loads = 0
         end = self._load.seconds + DRAIN_SECONDS
@@ -144,8 +162,9 @@ class Simulation:
     def _scrape(self) -> None:
         for endpoint, server in zip(self._endpoints, self.servers, strict=True):
             if server.is_up:
-                self.scheduler.observe(endpoint, server.report(self.now))
-        self.at(self.now + SCRAPE_SECONDS, self._scrape)
+                tell = partial(self.scheduler.observe, endpoint, server.report(self.now))
+                self.at(self.now + self._load.scrape_age, tell)
+        self.at(self.now + self._load.scrape_seconds, self._scrape)
 
     def _arrive(self, job: Job) -> None:
         self._jobs.append(job)
@@ -215,6 +234,5 @@ class Simulation:
         self.at(crash.until, lambda: self._come_back(crash.server))
 
     def _come_back(self, index: int) -> None:
-        self.servers[index].is_up = True
-        self.scheduler.restarted(self._endpoints[index])
+        self.servers[index].start(self.now)
         self._up = tuple(each for number, each in enumerate(self._endpoints) if self.servers[number].is_up)
