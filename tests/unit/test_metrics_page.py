@@ -64,8 +64,8 @@ async def test_a_hanging_scraper_holds_neither_threads_nor_others(port: int, sai
             hanging.append(sock)
             await asyncio.sleep(0)
         assert "tg_test_big" in await scraped(port)
-        # One writes the long page for all.
-        assert threading.active_count() <= before + 1
+        # One writes the long page for all. On a loaded machine a second one does, once that page is no longer fresh.
+        assert threading.active_count() <= before + 2
     finally:
         REGISTRY.unregister(big)
         for sock in hanging:
