@@ -62,7 +62,7 @@ class SimulatedServer:
         self.waiting.append(job)
 
     def stall(self, seconds: float) -> None:
-        """Take so much longer for the next step."""
+        """Lengthen the next step by these seconds."""
         self._delay += seconds
 
     def begin(self, now: float) -> float | None:

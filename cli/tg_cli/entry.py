@@ -76,7 +76,7 @@ def notify(sentence: str) -> None:
 
 
 def announce(line: str) -> None:
-    """Tell whoever has started a server that it runs, on stdout. If nobody can read that, stderr says so."""
+    """Say on stdout that a server runs. If stdout takes nothing, say it on stderr."""
     try:
         click.echo(line)
     except OSError as error:

@@ -32,7 +32,7 @@ class UnauthenticatedLimit:
             return
         peer = transport.get_extra_info("peername")
         network = network_of(peer[0] if isinstance(peer, tuple) else "")
-        # Not the new one: whoever held as many as are allowed would keep all others of the address out.
+        # Cut the oldest, not the newest: a client that held the limit would lock out the rest of its address.
         if len(self._open.get(network, ())) >= self._limit:
             oldest = next(iter(self._open[network]))
             UNAUTHENTICATED_REFUSED.inc()
