@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("schema", "base", "flow", "gateway", "cli", "serve", "bedrock", "vertexai")
+ROOMS = ("schema", "base", "flow", "gateway", "cli", "serve", "bedrock", "vertexai", "picker", "llama", "doors")
 WALL = re.compile(r"\btime\.time(?:_ns)?\(|\bdatetime\.(?:now|utcnow|today)\(|\blocaltime\(|\bgmtime\(")
 READERS = {
     "base/tg_base/bus/pulsar/consumer.py",  # how old a message is: the broker's stamp is a wall clock's

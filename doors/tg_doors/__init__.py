@@ -1,0 +1,1 @@
+"""LMTP, LMI, TGI and MLC-LLM at Tokengrid's gateway."""

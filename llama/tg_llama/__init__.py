@@ -1,0 +1,1 @@
+"""GGUF models in the process for Tokengrid, by llama.cpp."""

@@ -1,0 +1,1 @@
+"""Tokengrid's instance gateway: picks a model server of a pool for each request."""
