@@ -175,6 +175,16 @@ def parse_python(text: str, place: str) -> None:
         ast.parse(f"{{{text}}}", place)
 
 
+async def test_a_page_sets_nothing_up_through_its_links_into_the_environment(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    for size in ("demo", "server"):
+        (tmp_path / f"requirements-{size}.lock").touch()
+    code, printed = await workshop.run("make -n demo serve")
+    assert code == 0, printed
+    assert "pip install" not in printed
+
+
 def test_every_page_is_read() -> None:
     assert len(PAGES) > 12
     assert all(page.exists() for page in PAGES)

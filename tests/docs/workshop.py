@@ -31,7 +31,7 @@ case " $* " in
 esac
 """
 _MAKE = """#!/bin/sh
-exec {real} --no-print-directory -o .venv/ready "$@"
+exec {real} --no-print-directory -o .venv/ready -o .venv/server -o .venv/demo "$@"
 """
 
 
