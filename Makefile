@@ -24,7 +24,7 @@ RENEW := other-python
 endif
 endif
 
-.PHONY: other-python help demo agent-demo serve test test-quick test-clients-all test-connected check figures bench soak planted-faults wheels install lock clean
+.PHONY: other-python help demo agent-demo serve test test-quick test-clients-all test-connected check figures map bench soak planted-faults wheels install lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ check: $(VENV)/ready ## Lint, format and types
 
 figures: $(VENV)/ready ## Print the figures that the code is held to: sizes, circles, comments, types, the files of a request
 	@$(BIN)/python -m scripts.figures
+
+map: $(VENV)/ready ## Write MAP.md: where a subject is decided, and the first line of every module
+	@$(BIN)/python -m scripts.map
 
 bench: $(VENV)/ready ## Measure the commands' first byte, and the pipeline against the bare broker and a bare proxy
 	@scripts/require java

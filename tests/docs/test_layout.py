@@ -8,7 +8,10 @@ import pytest
 
 from tests.docs.page import PAGES, ROOT
 
-ALL_PAGES = [*PAGES, *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md"))]
+ALL_PAGES = [
+    *PAGES,
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "MAP.md", "SECURITY.md", "bench/README.md")),
+]
 _FENCES = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`[^`\n]+`")
 _BLANKS = re.compile(r"\n *(?=\n)")

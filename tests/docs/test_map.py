@@ -1,72 +1,68 @@
-"""ARCHITECTURE.md, "Where is it?": each row leads from its words to files that exist, and to names that are in them."""
+"""MAP.md: what `make map` writes of the modules, whose rows by hand lead to names that exist."""
 
-import re
 from pathlib import Path
 
 import pytest
 
-from tests.docs.page import ROOT
-from tests.docs.test_names import OURS
+from scripts.map import BEGIN, PAGE, ROOT, Modules, write_page
 
-_HEADING = re.compile(r"^### .+: `([\w/]+/)`$")
-_FILE = re.compile(r"`([\w/]+\.py)`(?! of its)(?: \(((?:`\w+`(?:, )?)+)\))?")
-_NAME = re.compile(r"`(\w+)`")
-_DEFINED = r"^ *(?:(?:async )?def |class )?{}\b(?=[\[(:]| [:=])"
-
-
-def read_rows(page: str) -> list[tuple[str, str, str]]:
-    """Of each row of the map: its heading's folder, what it is about, and its files."""
-    rows: list[tuple[str, str, str]] = []
-    folder = ""
-    for line in page.partition("## Where is it?")[2].splitlines():
-        if line.startswith("#"):
-            heading = _HEADING.match(line)
-            assert heading, f"this heading names no folder: {line}"
-            folder = heading[1]
-        elif line.startswith("| ") and line != "| what | file |":
-            what, files = line.strip("| ").split(" | ")
-            rows.append((folder, what, files))
-    return rows
+MAX_ROWS_BY_HAND = 150
+MODULES = Modules(ROOT)
+PYPROJECT = '[tool.uv.workspace]\nmembers = ["base", "picker"]\n'
+HEAD = "| subject | look for | in |\n|---|---|---|\n"
 
 
-def find_file(folder: str, path: str) -> Path:
-    """A path starts at the heading's folder, or at one of the repository's."""
-    return ROOT / path if path.partition("/")[0] in OURS else ROOT / folder / path
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    for path, text in {
+        "base/tg_base/__init__.py": '"""Lowest."""\n',
+        "base/tg_base/clocks.py": '"""Time -> a | b.\n"""\nSECONDS = 1\nclass Clock:\n    def tick(self): ...\n',
+        "picker/tg_picker/core/pick.py": '"""Servers -> one."""\n\n\nasync def pick(): ...\n\n\nSECONDS: int = 2\n',
+        "picker/tests/test_pick.py": '"""No module of the product."""\n',
+    }.items():
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path
 
 
-def faults(folder: str, files: str) -> list[str]:
-    """What of a row leads nowhere."""
-    missing = [] if files.startswith("`") else [f"it begins with no file: {files}"]
-    for path, names in _FILE.findall(files):
-        file = find_file(folder, path)
-        if not file.is_file():
-            missing.append(f"{folder} has no {path}")
-            continue
-        text = file.read_text("utf-8")
-        missing += [
-            f"{path} does not define {name}"
-            for name in _NAME.findall(names)
-            if not re.search(_DEFINED.format(name), text, re.MULTILINE)
-        ]
-    return missing
+def test_the_page_is_up_to_date() -> None:
+    page = PAGE.read_text("utf-8")
+    assert page == write_page(page, MODULES), "run `make map`"
 
 
-ROWS = read_rows((ROOT / "ARCHITECTURE.md").read_text("utf-8"))
+def test_few_rows_are_written_by_hand() -> None:
+    rows = PAGE.read_text("utf-8").partition(BEGIN)[0].count("\n| ")
+    assert 20 < rows <= MAX_ROWS_BY_HAND
 
 
-@pytest.mark.parametrize("folder", sorted({folder for folder, _, _ in ROWS}))
-def test_each_row_leads_to_its_file(folder: str) -> None:
-    assert [fault for place, _, files in ROWS if place == folder for fault in faults(place, files)] == []
+def test_every_member_and_its_modules_are_listed(repository: Path) -> None:
+    row = "| time | `Clock.tick`, `pick.SECONDS`; `base/`, `clocks.py` |"
+    page = write_page(f"# Map\n{HEAD}{row} old |\n\n{BEGIN}what was there\n", Modules(repository))
+    files = "`base/tg_base/clocks.py`, `picker/tg_picker/core/pick.py`, `base/`"
+    assert page == (
+        f"# Map\n{HEAD}{row} {files} |\n\n{BEGIN}"
+        "\n### `base/tg_base/`\n| file | what |\n|---|---|\n| `__init__.py` | Lowest. |\n"
+        "| `clocks.py` | Time -> a \\| b. |\n"
+        "\n### `picker/tg_picker/core/`\n| file | what |\n|---|---|\n| `pick.py` | Servers -> one. |\n"
+    )
 
 
-def test_no_two_rows_of_a_heading_are_about_the_same() -> None:
-    subjects = [(folder, what) for folder, what, _ in ROWS]
-    assert len(subjects) == len(set(subjects))
+@pytest.mark.parametrize("name", ["Nobody", "Clock.tock", "clocks.Clack", "core/", "clock.py"])
+def test_a_row_that_leads_nowhere_is_found(repository: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=f"0 files define `{name}`"):
+        write_page(f"{HEAD}| time | `{name}` | |\n{BEGIN}", Modules(repository))
 
 
-def test_a_row_that_leads_nowhere_is_found() -> None:
-    folder = "base/tg_base/protocol/"
-    assert faults(folder, "`heartbeat.py` (`HeartbeatTiming`); the clock: `clocks.py`") == []
-    assert faults(folder, "`heartbeat.py` (`Nobody`)") == ["heartbeat.py does not define Nobody"]
-    assert faults(folder, "`heart.py`; more") == [f"{folder} has no heart.py"]
-    assert faults(folder, "the file `heartbeat.py`") == ["it begins with no file: the file `heartbeat.py`"]
+def test_a_name_that_many_files_define_is_found(repository: Path) -> None:
+    for number in range(2):
+        (repository / f"base/tg_base/clock_{number}.py").write_text('"""Clock."""\nSECONDS = 1\n')
+    with pytest.raises(ValueError, match=r"4 files define `SECONDS`.*base/tg_base/clocks.py"):
+        Modules(repository).find("SECONDS")
+
+
+def test_a_module_that_says_nothing_is_found(repository: Path) -> None:
+    (repository / "base/tg_base/silent.py").write_text("SILENT = 1\n")
+    with pytest.raises(ValueError, match=r"base/tg_base/silent.py says nothing of itself"):
+        list(Modules(repository).list_all())

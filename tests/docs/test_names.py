@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts.map import members
 from tests.docs.page import PAGES, ROOT
 
-OURS = ("schema", "base", "flow", "bedrock", "vertexai", "gateway", "cli", "serve")
+OURS = members()
 HERE = Path(__file__).parent
 MAX_LINE = 120
 FILE = re.compile(r"[\w.*<>{},/-]+\.(?:py|toml|md|yaml|lock|json)")
