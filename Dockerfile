@@ -6,6 +6,7 @@ COPY . .
 RUN make install PREFIX=/opt/tokengrid
 
 FROM python:3.12-slim
+LABEL org.opencontainers.image.title=tokengrid org.opencontainers.image.version=0.1.0
 RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 1000 --create-home tokengrid && chgrp 0 /home/tokengrid && chmod 775 /home/tokengrid
 # Root's, and read-only for the user that runs it.

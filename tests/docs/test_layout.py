@@ -10,7 +10,18 @@ from tests.docs.page import PAGES, ROOT
 
 ALL_PAGES = [
     *PAGES,
-    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "MAP.md", "SECURITY.md", "bench/README.md")),
+    *(
+        ROOT / name
+        for name in (
+            "CHANGELOG.md",
+            "CONTRIBUTING.md",
+            "MAP.md",
+            "RELEASING.md",
+            "SECURITY.md",
+            "SUPPORT.md",
+            "bench/README.md",
+        )
+    ),
 ]
 _FENCES = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`[^`\n]+`")

@@ -190,6 +190,15 @@ def test_a_part_says_what_it_is(member: str) -> None:
     assert (ROOT / member / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
+def test_changelog_and_image_have_the_same_version() -> None:
+    """RELEASING.md: the newest section below `Unreleased`, and the image's label."""
+    changelog, dockerfile = ((ROOT / name).read_text("utf-8") for name in ("CHANGELOG.md", "Dockerfile"))
+    sections = re.findall(r"^## \[([^]]+)\](?: - \d{4}-\d\d-\d\d)?$", changelog, re.MULTILINE)
+    labels = re.findall(r"image\.version=(\S+)", dockerfile)
+    assert sections[:2] == ["Unreleased", WORKSPACE["project"]["version"]]
+    assert labels == [WORKSPACE["project"]["version"]]
+
+
 @pytest.mark.parametrize("member", MEMBERS)
 def test_types_are_told_once_for_each_top_package(member: str) -> None:
     """PEP 561: the marker is for the package and all below it."""
