@@ -68,7 +68,7 @@ async def test_a_missing_sdk_gets_the_command_that_installs_it(tmp_path: Path, m
 
 
 THEIR_SDK = """
-from tg_base.llm import SdkProvider, SdkWire, UrlOptions
+from tg_base.llm import RemoteOptions, SdkProvider, SdkWire
 
 class Bare(SdkProvider):
     wire = SdkWire(client="their_client")
@@ -76,7 +76,7 @@ class Bare(SdkProvider):
     def body(self, request): ...
     def decoder(self, request): ...
 
-class TheirOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TheirOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     key_variables: tuple[str, ...] = ("THEIR_KEY",)
 
 class Named(Bare, SdkProvider[TheirOptions]):
@@ -88,7 +88,7 @@ class Named(Bare, SdkProvider[TheirOptions]):
 async def test_the_key_of_an_sdk_of_somebody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, table: dict[str, Any]
 ) -> None:
-    """Whichever name of the options its author took, or none."""
+    """Whether its author named options, or none."""
     (tmp_path / "their_sdk.py").write_text(THEIR_SDK)
     (tmp_path / "their_client.py").write_text("asked = []\nconnect = asked.append\n")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -22,7 +22,7 @@ from tg_base.llm.merged_streams import merge_streams
 from tg_base.llm.guard import check_numbers
 from tg_base.llm.object_schema import BadSchema, ObjectSchema, close_objects
 from tg_base.llm.operations import Detokenized, Embeddings, Scores
-from tg_base.llm.options import AddressOptions, ModelOptions, ProviderOptions, RemoteOptions, UrlOptions
+from tg_base.llm.options import AddressOptions, ModelOptions, ProviderOptions, RemoteOptions
 from tg_base.llm.routed_connection import EmbeddingCall, RouteCall, RoutedConnection
 from tg_base.llm.sdk_provider import SdkConnection, SdkProvider, SdkWire
 from tg_base.llm.service import LlmService
@@ -33,7 +33,7 @@ __all__ = [
     "Detokenized", "EmbeddingCall", "Embeddings", "Endpoint", "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer",
     "JsonLines", "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PassOn",
     "PreparedConnection", "ProviderOptions", "RemoteOptions", "RouteCall", "RoutedConnection", "Scores",
-    "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UrlOptions", "UsageDeltas", "call_arguments",
+    "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UsageDeltas", "call_arguments",
     "check_numbers", "choose_key", "close_objects", "embedding_list", "event_chunks", "event_error", "find_budget",
     "find_effort", "find_key", "find_request_id", "join_chunks", "key_from", "merge_streams", "open_body", "open_pool",
     "read_signature", "retry_after", "share_tls", "status_error", "strip_fence", "unreachable", "write_signature",

@@ -125,7 +125,3 @@ class RemoteOptions(AddressOptions, frozen=True, forbid_unknown_fields=True, kw_
     @override
     def key(self) -> Key:
         return choose_key(self.key_file, self.key_variable, self.key_variables, needed=self.key_needed)
-
-
-UrlOptions = RemoteOptions
-"""An older name."""
