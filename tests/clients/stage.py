@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tests.clients.clients import Client
 from tests.clients.environment import command_of
+from tests.clients.program import printed_by
 from tests.door_matrix.stage import open_stage
 from tests.fakes.listening_openai import ListeningServer
 from tg_base.config import ApiKey, GatewayConfig
@@ -34,25 +35,11 @@ async def ask(client: Client, folder: Path) -> Doors:
         options = {"base_url": f"{wire.url}/v1", "key_file": str(key), "tries": 1}
         provider = await open_provider("openai", MODEL, options)
         async with open_stage(config=LOCKED, provider=provider) as it:
-            printed = await _run(*command, it.gateway.url.rstrip("/"), TOKEN, MODEL, folder=folder)
+            asking = (*command, it.gateway.url.rstrip("/"), TOKEN, MODEL)
+            printed = await printed_by(*asking, seconds=ASK_SECONDS, environment=environment(folder), folder=folder)
         await provider.aclose()
     seen: Doors = json.loads(printed.splitlines()[-1])
     return seen
-
-
-async def _run(*command: str | Path, folder: Path) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *command, env=environment(folder), cwd=folder, stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        out, err = await asyncio.wait_for(process.communicate(), ASK_SECONDS)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode == 0, out.decode() + err.decode()
-    return out.decode()
 
 
 def environment(folder: Path) -> dict[str, str]:

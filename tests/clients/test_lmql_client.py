@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.clients.environment import python_of
+from tests.clients.program import printed_by
 from tests.fakes.counting_llm import CountingLlm
 from tests.flow.demo_llm import opened
 from tests.flow.open_gateway import open_gateway, until_listed
@@ -36,20 +37,10 @@ async def _run(python: Path, folder: Path) -> dict[str, Any]:
         await until_listed(it.http)
         vocabulary.write_text(json.dumps(_describe(service.engine.model)))
         host, port = it.address
-        process = await asyncio.create_subprocess_exec(
-            *(python, PROGRAM, f"{host}:{port}/", MODEL, vocabulary),
-            env={"HOME": str(folder), "PATH": os.environ["PATH"]},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            out, err = await asyncio.wait_for(process.communicate(), RUN_SECONDS)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-    assert process.returncode == 0, err.decode()
-    seen = json.loads(out.splitlines()[-1])
+        asking = (python, PROGRAM, f"{host}:{port}/", MODEL, vocabulary)
+        own = {"HOME": str(folder), "PATH": os.environ["PATH"]}
+        printed = await printed_by(*asking, seconds=RUN_SECONDS, environment=own)
+    seen = json.loads(printed.splitlines()[-1])
     assert isinstance(seen, dict)
     return seen
 

@@ -1,7 +1,5 @@
 """TGI's own clients, unmodified, each in an environment of its own, before our door: one process asks everything."""
 
-import asyncio
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.clients.environment import python_of
+from tests.clients.program import printed_by
+from tests.clients.stage import LOCKED, TOKEN
 from tests.fakes.raw_llm import RawLlm
 from tests.flow.open_gateway import open_gateway
-from tg_base.config import ApiKey, GatewayConfig
 from tg_schema import Sampling
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
@@ -20,9 +19,8 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
 TEXT_GENERATION = ("text-generation==0.7.0", "huggingface_hub==0.36.2", "pydantic==2.14.3", "aiohttp==3.14.5")
 HUBS = {"0.36.2": ("huggingface_hub==0.36.2", "aiohttp==3.14.5"), "2.4.0": ("huggingface_hub==2.4.0",)}
 """The last versions of two majors."""
+WARNINGS = ("-W", "error", "-W", "ignore::DeprecationWarning")
 ASK_SECONDS = 120.0
-KEY = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest())
-LOCKED = GatewayConfig(port=0, drain=0.05, keys=(KEY,))
 
 TEXT = "Hello €"
 PIECES = ["Hel", "lo", " ", "", "€"]
@@ -35,18 +33,8 @@ async def run(python: Path, script: str, llm: RawLlm) -> dict[str, Any]:
     """What the script prints."""
     program = Path(__file__).with_name(script)
     async with open_gateway(LOCKED, instead=llm) as it:
-        process = await asyncio.create_subprocess_exec(
-            python, "-W", "error", "-W", "ignore::DeprecationWarning", program, it.gateway.url.rstrip("/"), "right",
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        try:
-            out, err = await asyncio.wait_for(process.communicate(), ASK_SECONDS)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-    assert process.returncode == 0, err.decode()
-    read: dict[str, Any] = json.loads(out)
+        asking = (python, *WARNINGS, program, it.gateway.url.rstrip("/"), TOKEN)
+        read: dict[str, Any] = json.loads(await printed_by(*asking, seconds=ASK_SECONDS))
     return read
 
 
