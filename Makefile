@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 X86_64 := -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF -DGGML_NATIVE=OFF $(if $(filter x86_64,$(shell uname -m)),$(X86_64)) \
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/scripts/llama-without-common.cmake
+# Tests start some hundred Pythons: without bytecode on disk each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 UV := $(or $(shell command -v uv),.cache/uv/bin/uv)
 DEMO_MEMBERS := schema base flow gateway llama doors cli serve
 MEMBERS := $(DEMO_MEMBERS) picker bedrock vertexai
