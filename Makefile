@@ -14,8 +14,8 @@ DEMO_MEMBERS := schema base flow gateway llama doors cli serve
 MEMBERS := $(DEMO_MEMBERS) picker bedrock vertexai
 PROJECTS := $(MEMBERS:%=%/pyproject.toml)
 DIST ?= dist
-# Two processes: tests/broker_and_files.py divides the tests among them.
-SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# Three processes, for two of them mostly wait: tests/broker_and_files.py divides the tests among them.
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 INSTALL = $(UV) pip install -q --python $(BIN)/python
 EXPORT = $(UV) export -q --frozen --no-emit-workspace --no-annotate --no-header --format requirements-txt
 

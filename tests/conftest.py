@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
-from tests.broker_and_files import BrokerAndFiles, require_broker_named
+from tests.broker_and_files import BrokerAndFiles, put_brokers_first, require_broker_named
 from tests.pulsar_distribution import PulsarMissing, distribution
 from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
@@ -39,6 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BrokerAndFiles:
     """How `make test` divides the tests among its processes."""
     return BrokerAndFiles(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the brokers, whose tests take longest."""
+    put_brokers_first(items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

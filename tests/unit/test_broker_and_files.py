@@ -1,15 +1,18 @@
-"""How `make test` divides the tests: what shares the broker is one piece of work, any other file is one."""
+"""How `make test` divides the tests: what shares a broker is one piece of work, any other file is one."""
 
 import pytest
 
-from tests.broker_and_files import BROKER, BrokerAndFiles, require_broker_named
+from tests.broker_and_files import BROKERS, BrokerAndFiles, require_broker_named
+
+SHARED, CONNECTED = BROKERS
 
 
 @pytest.mark.parametrize(
     ("name", "piece"),
     [
-        ("tests/connected/test_draining.py::test_a[b::c]", BROKER),
-        ("tests/conformance/test_logs.py::test_a[memory]", BROKER),
+        ("tests/connected/test_draining.py::test_a[b::c]", CONNECTED),
+        ("tests/connected/test_broker_roles.py::test_a", SHARED),
+        ("tests/conformance/test_logs.py::test_a[memory]", SHARED),
         ("tests/unit/test_link.py::test_a[tests/connected/]", "tests/unit/test_link.py"),
         ("tests/unit/test_link.py::test_b", "tests/unit/test_link.py"),
     ],
