@@ -7,6 +7,10 @@ import json
 import secrets
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
+
+from tests.pulsar_server import PulsarServer
+from tg_base.bus import BusOptions
 
 PASSWORD = "not-secret"
 PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
@@ -49,6 +53,20 @@ class BrokerSecurity:
             "tlsKeyStore": str(self._store),
             "tlsKeyStorePassword": PASSWORD,
         }
+
+
+class SecuredBroker(NamedTuple):
+    """A broker with that security, and where the files of its clients are."""
+
+    server: PulsarServer
+    security: BrokerSecurity
+    folder: Path
+
+    def options(self, subject: str, certificate: Path | None = None) -> BusOptions:
+        """What a client of that name writes into its configuration."""
+        token = self.folder / f"{subject}.token"
+        token.write_text(self.security.token(subject), "utf-8")
+        return BusOptions(token_file=token, trust_certs=certificate or self.security.certificate)
 
 
 def _url_safe(data: bytes) -> bytes:

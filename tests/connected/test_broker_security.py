@@ -1,15 +1,11 @@
 """A broker that wants a token and speaks TLS: who has both gets in, who has not gets one sentence and no secret."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.broker_security import BrokerSecurity
-from tests.pulsar_or_skip import pulsar_or_skip
-from tests.pulsar_server import PulsarServer
+from tests.broker_security import BrokerSecurity, SecuredBroker
 from tg_base.bus import BusOptions, open_bus
 from tg_schema.errors import BusError
 
@@ -18,35 +14,7 @@ pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 TOPIC = "persistent://tg/request/secured"
 
 
-class Secured(NamedTuple):
-    """The broker, and the files that a client needs."""
-
-    server: PulsarServer
-    security: BrokerSecurity
-    folder: Path
-
-    def options(self, subject: str, certificate: Path | None = None) -> BusOptions:
-        """What a client of that name writes into its configuration."""
-        token = self.folder / f"{subject}.token"
-        token.write_text(self.security.token(subject), "utf-8")
-        return BusOptions(token_file=token, trust_certs=certificate or self.security.certificate)
-
-    def other_folder(self) -> Path:
-        """Where keys of somebody else may lie."""
-        other = self.folder / "other"
-        other.mkdir()
-        return other
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    folder = tmp_path_factory.mktemp("security")
-    security = BrokerSecurity(folder)
-    with pulsar_or_skip(security.settings, security.token("admin")) as server:
-        yield Secured(server, security, folder)
-
-
-async def test_a_token_and_a_trusted_certificate_open_the_bus(secured: Secured) -> None:
+async def test_a_token_and_a_trusted_certificate_open_the_bus(secured: SecuredBroker) -> None:
     async with (
         open_bus(secured.server.tls_url, secured.options("admin")) as bus,
         bus.subscribe(TOPIC, "g") as deliveries,
@@ -58,14 +26,14 @@ async def test_a_token_and_a_trusted_certificate_open_the_bus(secured: Secured) 
 
 
 async def test_a_token_from_the_environment_opens_it_without_tls(
-    secured: Secured, monkeypatch: pytest.MonkeyPatch
+    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BROKER_TOKEN", secured.security.token("admin"))
     async with open_bus(secured.server.service_url, BusOptions(token_env="BROKER_TOKEN")) as bus:
         await bus.publish(TOPIC, b"x", {})
 
 
-async def test_no_token_a_forged_one_and_one_without_rights_are_refused(secured: Secured, tmp_path: Path) -> None:
+async def test_no_token_a_forged_one_and_one_without_rights_are_refused(secured: SecuredBroker, tmp_path: Path) -> None:
     forged = tmp_path / "forged"
     forged.write_text(secured.security.token("admin")[:-4] + "AAAA", "utf-8")
 
@@ -84,7 +52,9 @@ async def test_no_token_a_forged_one_and_one_without_rights_are_refused(secured:
 
 
 @pytest.mark.parametrize("use", ["publish", "subscribe", "ping"])
-async def test_whatever_comes_first_tells_at_once_what_no_further_try_can_change(secured: Secured, use: str) -> None:
+async def test_whatever_comes_first_tells_at_once_what_no_further_try_can_change(
+    secured: SecuredBroker, use: str
+) -> None:
     """The client would try again for as long as a call may take, with a line of the log for each try."""
     async with open_bus(secured.server.service_url) as bus, asyncio.timeout(4):
         uses = {
@@ -96,7 +66,7 @@ async def test_whatever_comes_first_tells_at_once_what_no_further_try_can_change
             await uses[use]()
 
 
-async def test_a_token_that_comes_later_opens_the_same_bus(secured: Secured, tmp_path: Path) -> None:
+async def test_a_token_that_comes_later_opens_the_same_bus(secured: SecuredBroker, tmp_path: Path) -> None:
     """A program that keeps its bus need not restart when its operator has mended the token."""
     file = tmp_path / "token"
     file.write_text("expired", "utf-8")
@@ -107,20 +77,22 @@ async def test_a_token_that_comes_later_opens_the_same_bus(secured: Secured, tmp
         await bus.ping()
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused(secured: Secured) -> None:
-    options = secured.options("admin", BrokerSecurity(secured.other_folder()).certificate)
+async def test_a_certificate_that_nobody_vouches_for_is_refused(secured: SecuredBroker) -> None:
+    other = secured.folder / "other"
+    other.mkdir()
+    options = secured.options("admin", BrokerSecurity(other).certificate)
     async with open_bus(secured.server.tls_url, options) as bus:
         with pytest.raises(BusError, match=r"certificate is refused .*set trust_certs"):
             await bus.publish(TOPIC, b"x", {})
 
 
-async def test_a_certificate_for_another_host_is_refused(secured: Secured) -> None:
+async def test_a_certificate_for_another_host_is_refused(secured: SecuredBroker) -> None:
     async with open_bus(secured.server.tls_url.replace("127.0.0.1", "localhost"), secured.options("admin")) as bus:
         with pytest.raises(BusError, match=r"certificate is refused .*localhost.*name the host"):
             await bus.publish(TOPIC, b"x", {})
 
 
-async def test_a_wrong_port_is_named_by_what_it_speaks(secured: Secured) -> None:
+async def test_a_wrong_port_is_named_by_what_it_speaks(secured: SecuredBroker) -> None:
     ports = {
         secured.server.admin_url.replace("http", "pulsar"): "speaks HTTP",
         secured.server.tls_url.replace("+ssl", ""): r"write pulsar\+ssl://",
