@@ -1,5 +1,7 @@
 """Shell -> command: runs a command; its outcome becomes an exit code and, after a failure, one sentence on stderr.
 
+With `--json` the error is also the last line of stdout.
+
 0    done
 1    failed: the sentence says why and what to do
 2    wrong usage
@@ -12,11 +14,14 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from tg_cli.terminal_text import remove_controls
+
+if TYPE_CHECKING:
+    from tg_schema import TgError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,9 +35,13 @@ GC_THRESHOLD_OBJECTS = 20_000
 
 
 class Failure(click.ClickException):
-    """Ends a command with one sentence."""
+    """Ends a command with one sentence, which may be that of an error."""
 
     exit_code = EXIT_FAILED
+
+    def __init__(self, sentence: str, error: "TgError | None" = None) -> None:
+        super().__init__(sentence)
+        self.error = error
 
 
 class Interrupted(Exception):
@@ -43,12 +52,18 @@ class ReaderLeft(Exception):
     """The reader of the output has closed it."""
 
 
-def run(command: click.Command) -> NoReturn:
-    """Run a command with the arguments of this process, and exit."""
+def run(command: click.Command, answer: str | None = None) -> NoReturn:
+    """Run a command with the arguments of this process, and exit.
+
+    Args:
+        command: the command.
+        answer: the name in tg_schema of the record that it prints with `--json`; "" = another object, None = it has no
+            such option.
+    """
     # Exclude imported objects from garbage collection: it took a tenth of the time to a command's first byte.
     gc.set_threshold(GC_THRESHOLD_OBJECTS, 10, 10)
     _occupy_standard_descriptors()
-    code = _outcome(command)
+    code = _outcome(command, answer)
     try:
         if sys.stderr is not None:
             sys.stderr.flush()
@@ -84,21 +99,12 @@ def announce(line: str) -> None:
         notify(f"the standard output takes nothing ({error.strerror}), and the server goes on; {line}")
 
 
-def _outcome(command: click.Command) -> int:
+def _outcome(command: click.Command, answer: str | None) -> int:
     try:
-        # Not standalone: click would print its errors in its own words, and exit by itself.
-        code = command.main(prog_name=command.name, standalone_mode=False)
+        code = _run(command, answer)
         if sys.stdout is not None:
             # Flush here: at exit the interpreter would print a traceback for an error.
             sys.stdout.flush()
-    except click.UsageError as error:
-        notify(describe_usage(error))
-        return error.exit_code
-    except click.ClickException as error:
-        notify(f"{command.name}: {error.format_message()}")
-        return error.exit_code
-    except (Interrupted, click.Abort, KeyboardInterrupt):
-        return EXIT_INTERRUPTED
     except (ReaderLeft, BrokenPipeError):
         _mute(1)
         return EXIT_READER_LEFT
@@ -107,17 +113,58 @@ def _outcome(command: click.Command) -> int:
         _mute(1)
         notify(f"{command.name}: the output cannot be written: {error.strerror}")
         return EXIT_FAILED
-    return int(code or 0)
+    return code
 
 
-def describe_usage(error: click.UsageError) -> str:
-    """What to tell the user of wrong usage; where an option is unknown, similar ones that the help lists."""
+def _run(command: click.Command, answer: str | None) -> int:
+    try:
+        # Not standalone: click would print its errors in its own words, and exit by itself.
+        return int(command.main(prog_name=command.name, standalone_mode=False) or 0)
+    except (click.ClickException, Interrupted, click.Abort, KeyboardInterrupt) as error:
+        # Of wrong usage click tells no options.
+        if answer is not None and "--json" in sys.argv:
+            _print_error(error, answer)
+        if isinstance(error, click.UsageError):
+            notify(describe_usage(error))
+        elif isinstance(error, click.ClickException):
+            notify(f"{command.name}: {error.format_message()}")
+        return error.exit_code if isinstance(error, click.ClickException) else EXIT_INTERRUPTED
+
+
+def _print_error(error: BaseException, answer: str) -> None:
+    """Print the error as the last record of an answer; unless the output has failed, or nobody reads after Ctrl-C."""
+    # What only a failure needs is imported here: --help stays quick.
+    import asyncio
+
+    import tg_schema
+    from tg_cli.output import Output
+    from tg_cli.renderer import record_line
+    from tg_schema.errors import BadRequest, Cancelled
+
+    output, told = Output(), error.error if isinstance(error, Failure) else Cancelled("Ctrl-C has stopped it")
+    if isinstance(error, click.UsageError):
+        told = BadRequest(_suggest_listed(error).format_message())
+    if told is not None and not (isinstance(told, Cancelled) and output.is_blocked()):
+        record = getattr(tg_schema, answer).from_error(told.record) if answer else None
+        line = record_line(record) if record is not None else tg_schema.encode({"error": told.record})
+        with suppress(Failure):
+            asyncio.run(output.json(line))
+
+
+def _suggest_listed(error: click.UsageError) -> click.UsageError:
+    """The same error; where an option is unknown, similar ones that the help lists are suggested."""
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         # The others are refused with a reason, or are another program's spellings.
         hidden = [option for option in error.ctx.command.params if isinstance(option, click.Option) and option.hidden]
         unlisted = {name for option in hidden for name in option.opts}
         similar = [name for name in error.possibilities or () if name not in unlisted]
-        error = click.NoSuchOption(error.option_name, possibilities=similar, ctx=error.ctx)
+        return click.NoSuchOption(error.option_name, possibilities=similar, ctx=error.ctx)
+    return error
+
+
+def describe_usage(error: click.UsageError) -> str:
+    """What to tell the user of wrong usage."""
+    error = _suggest_listed(error)
     hint = f"\nTry '{error.ctx.command_path} --help' for help." if error.ctx is not None else ""
     usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""
     return f"{usage}Error: {error.format_message()}{hint}"

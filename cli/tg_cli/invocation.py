@@ -8,8 +8,7 @@ from typing import Any
 from tg_cli.entry import Failure, Interrupted
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.invoke_options import InvokeOptions
-from tg_cli.output import Output
-from tg_cli.renderer import Renderer, record_line
+from tg_cli.renderer import Renderer
 from tg_client import TgClient
 from tg_schema import ServiceSpec, TgError
 from tg_schema.service_spec import Req, Resp
@@ -25,7 +24,7 @@ def run_call(work: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.run(_cancel_when_interrupted(work))
     except TgError as error:
-        raise Failure(sentence_of(error)) from None
+        raise Failure(sentence_of(error), error) from None
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise Interrupted from None
 
@@ -57,8 +56,6 @@ def sentence_of(error: TgError) -> str:
 def invoke(ask: InvokeOptions, spec: ServiceSpec[Req, Resp], request: Req, renderer: Renderer[Resp]) -> None:
     """Ask a service and show its answer. Ctrl-C cancels, which closes the stream and stops the model.
 
-    With `json`, what fails ends with the line of a record that has the error.
-
     Args:
         ask: the gateway and the flow.
         spec: the service.
@@ -72,16 +69,11 @@ def invoke(ask: InvokeOptions, spec: ServiceSpec[Req, Resp], request: Req, rende
     """
 
     async def show() -> None:
-        try:
-            async with (
-                open_gateway(ask.url) as url,
-                TgClient(url, timeout=ask.timeout) as client,
-                client.flow(ask.flow).records(spec, request) as records,
-            ):
-                await renderer.show(records)
-        except TgError as error:
-            if ask.json:
-                await Output().json(record_line(spec.response.from_error(error.record)))
-            raise
+        async with (
+            open_gateway(ask.url) as url,
+            TgClient(url, timeout=ask.timeout) as client,
+            client.flow(ask.flow).records(spec, request) as records,
+        ):
+            await renderer.show(records)
 
     run_call(show())

@@ -72,4 +72,4 @@ def _question(words: tuple[str, ...], asked: str | None, group: tuple[str, ...])
 
 def main() -> None:
     """Run the command and exit."""
-    run(invoke_agent)
+    run(invoke_agent, "AgentResponse")

@@ -81,4 +81,4 @@ def _texts(system: str | None, prompt: str | None) -> tuple[str, str]:
 
 def main() -> None:
     """Run the command and exit."""
-    run(invoke_llm)
+    run(invoke_llm, "TextCompletionResponse")

@@ -116,4 +116,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Run the command and exit."""
-    run(invoke_prompt)
+    run(invoke_prompt, "PromptResponse")

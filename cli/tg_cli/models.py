@@ -31,18 +31,13 @@ async def _list(url: str | None, timeout: float, *, as_json: bool) -> None:
     from tg_cli.gateway_choice import open_gateway
     from tg_cli.output import Output
     from tg_client import TgClient
-    from tg_schema import TgError, encode
+    from tg_schema import encode
     from tg_schema.errors import Unavailable
 
-    try:
-        async with open_gateway(url) as chosen, TgClient(chosen, timeout=timeout) as client:
-            models = await client.models()
-        if not models:
-            raise Unavailable("no model can be asked now: start a processor, for instance with tg-serve")
-    except TgError as error:
-        if as_json:
-            await Output().json(encode({"error": error.record}))
-        raise
+    async with open_gateway(url) as chosen, TgClient(chosen, timeout=timeout) as client:
+        models = await client.models()
+    if not models:
+        raise Unavailable("no model can be asked now: start a processor, for instance with tg-serve")
     async with Output() as output:
         for model in models if as_json else ():
             await output.json(encode(model))
@@ -62,4 +57,4 @@ def _describe(row: "ServedModel") -> str:
 
 def main() -> None:
     """Run the command and exit."""
-    run(list_models)
+    run(list_models, "")

@@ -56,7 +56,7 @@ class Output:
         if self._reader_left and (task := asyncio.current_task()) is not None and not task.uncancel():
             raise ReaderLeft
         interrupted = kind is not None and not issubclass(kind, Exception)
-        if self.open_line and not (interrupted and self._is_blocked()):
+        if self.open_line and not (interrupted and self.is_blocked()):
             await self._write(b"\n")
 
     async def text(self, text: str, style: str = "") -> None:
@@ -70,7 +70,13 @@ class Output:
 
     async def json(self, record: bytes) -> None:
         """Write a line of JSON."""
+        self.open_line = True
         await self._write((escape_controls(record) if self.terminal else record) + b"\n")
+        self.open_line = False
+
+    def is_blocked(self) -> bool:
+        """Whether its reader does not take what was written before."""
+        return not select.select((), (self._descriptor,), (), 0)[1]
 
     async def _write(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -97,11 +103,8 @@ class Output:
             self._reader_left = True
             task.cancel()
 
-    def _is_blocked(self) -> bool:
-        return not select.select((), (self._descriptor,), (), 0)[1]
-
     async def _ready(self) -> None:
-        if not self._is_blocked():
+        if not self.is_blocked():
             return
         loop = asyncio.get_running_loop()
         ready = loop.create_future()

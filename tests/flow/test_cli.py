@@ -23,9 +23,10 @@ from tests.within import within
 from tg_schema.errors import RateLimited
 
 LLM = "tg-invoke-llm"
-
-
 PROMPT = "tg-invoke-prompt"
+AGENT = "tg-invoke-agent"
+ENDS = {LLM: {"end_of_stream"}, PROMPT: {"end_of_stream"}, AGENT: {"end_of_message", "end_of_dialog"}}
+"""What is true in the last record of a command's `--json`."""
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ async def test_an_error_is_one_sentence(opened: Opened, name: str, arguments: li
         ((LLM, "", "3", "-u", "http://127.0.0.1:9"), "unavailable"),
         ((LLM, "", "1", "--no-streaming", "-f", "nope"), "not-found"),
         ((PROMPT, "nope"), "not-found"),
-        (("tg-invoke-agent", " "), "not-found"),
+        ((AGENT, " "), "not-found"),
         (("tg-models", "-u", "http://127.0.0.1:9"), "unavailable"),
     ],
 )
@@ -159,6 +160,54 @@ async def test_json_ends_with_the_error(opened: Opened, arguments: tuple[str, ..
     error = json.loads(done.out)["error"]
     assert (done.code, error["type"]) == (1, kind)
     assert done.err == f"{arguments[0]}: {error['message']}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (LLM, "s", "p", "more"),
+        (LLM, "s", ""),
+        (LLM, "--tokem"),
+        (LLM, "s", "p", "--schema", "nowhere"),
+        (PROMPT,),
+        (AGENT, "q", "-t", "0"),
+        ("tg-models", "more"),
+    ],
+)
+async def test_json_ends_with_wrong_usage(arguments: tuple[str, ...]) -> None:
+    done = await ran(*arguments, "--json")
+    last = json.loads(done.out)
+    assert (done.code, last["error"]["type"]) == (2, "bad-request")
+    assert f"Error: {last['error']['message']}\n" in done.err
+    assert "--token'" not in done.out
+    assert {key for key, value in last.items() if value is True} >= ENDS.get(arguments[0], set())
+
+
+@pytest.mark.parametrize("name", [LLM, AGENT])
+async def test_json_ends_with_an_interrupt(opened: Opened, name: str) -> None:
+    theirs, ours = os.pipe()
+    os.write(ours, b"half a prom")
+    async with started(name, "--json", "-u", opened.gateway.url, stdin=theirs) as process:
+        os.close(theirs)
+        await until(lambda: waiting(ours) == 0)
+        process.send_signal(signal.SIGINT)
+        done = await ended(process)
+    os.close(ours)
+    last = json.loads(done.out)
+    assert (done.code, last["error"]["type"]) == (130, "cancelled")
+    assert last[min(ENDS[name])] is True
+
+
+async def test_json_ends_with_an_interrupt_in_mid_stream(opened: Opened) -> None:
+    opened.llm.step = asyncio.Semaphore(3)
+    async with started(LLM, "", "1000", "--json", "-u", opened.gateway.url) as process:
+        await asyncio.wait_for(opened.llm.started.wait(), 20)
+        assert process.stdout is not None
+        await process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        done = await ended(process, within=5)
+    last = json.loads(done.out.splitlines()[-1])
+    assert (done.code, last["error"]["type"], last["end_of_stream"]) == (130, "cancelled", True)
 
 
 async def test_json_ends_with_the_error_in_mid_stream() -> None:
@@ -342,11 +391,12 @@ async def test_a_log_that_a_full_disk_has_not_taken_is_no_failure() -> None:
     assert (await ran("bash", "-c", 'exec "$@" 2>/dev/full', "bash", sys.executable, "-c", LOGS)).code == 0
 
 
-async def test_an_interrupt_while_nobody_reads_the_output() -> None:
+@pytest.mark.parametrize("options", [(), ("--json",)])
+async def test_an_interrupt_while_nobody_reads_the_output(options: tuple[str, ...]) -> None:
     ours, theirs = os.pipe()
     async with (
         open_gateway(instead=ScriptedLlm(*["x" * 10_000] * 100)) as opened,
-        started(LLM, "", "go", "-u", opened.gateway.url, stdout=theirs) as process,
+        started(LLM, "", "go", *options, "-u", opened.gateway.url, stdout=theirs) as process,
     ):
         os.close(theirs)
         await until(lambda: waiting(ours) > 60_000)
