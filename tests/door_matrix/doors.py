@@ -118,7 +118,6 @@ _OLLAMA = Door(
     text="message.content",
     kinds=("error",),
     sentence="error",
-    breaks=False,
     advises=False,
 )
 _OLLAMA_LINES = replace(_OLLAMA, name="Ollama chat, lines", way="events", ask=_turns(), last='"done":true')

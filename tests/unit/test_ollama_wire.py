@@ -298,9 +298,9 @@ def test_no_text_ends_a_line() -> None:
     assert json.loads(line) == {"t": text}
 
 
-def test_a_failure_is_a_line() -> None:
+def test_a_failure_is_a_line_and_no_orderly_end() -> None:
     writer = AnswerLineWriter(ChatShape("m"), Stopwatch(), {})
-    assert (writer.content_type, writer.keep_alive, writer.cut_after_failure) == ("application/x-ndjson", b"", False)
+    assert (writer.content_type, writer.keep_alive, writer.cut_after_failure) == ("application/x-ndjson", b"", True)
     assert writer.fail(Unavailable("gone")) == b'{"error":"gone"}\n'
 
 

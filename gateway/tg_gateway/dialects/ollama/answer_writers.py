@@ -45,7 +45,9 @@ class _Ending:
 
 
 class AnswerLineWriter(Writer[TextCompletionResponse]):
-    """JSON lines. The last one has `"done":true`; a failed answer's last one is an error, which clients raise.
+    """JSON lines. The last one has `"done":true`; a failed answer's last one is an error, which Ollama's clients raise.
+
+    Then the connection breaks: Open WebUI reads such a line as an empty one, and an orderly end as that of the answer.
 
     Args:
         shape: of the pieces.
@@ -56,6 +58,7 @@ class AnswerLineWriter(Writer[TextCompletionResponse]):
     content_type = "application/x-ndjson"
     # Ollama's clients parse every line as JSON, an empty one too.
     keep_alive = b""
+    cut_after_failure = True
 
     def __init__(self, shape: AnswerShape, watch: Stopwatch, ignored: Mapping[str, str]) -> None:
         self.headers = {**self.headers, **ignored}
