@@ -14,9 +14,20 @@ ENVIRONMENTS: Final = {
     "frameworks": ("langchain-openai", "langchain-ollama", "pydantic-ai-slim[openai]", "openai-agents"),
     "libraries": ("instructor", "litellm", "llm", "huggingface-hub"),
     "llama-index": ("llama-index-llms-openai-like",),
+    "aider": ("aider-chat",),
+    "open-webui": ("open-webui",),
 }
 """Python packages that are installed together, each group because its newest versions agree. No versions: those are in
 locks/, which `python -m tests.clients --newest` resolves anew."""
+
+LEFT_OUT: Final = {
+    "open-webui": ("accelerate", "faster-whisper", "onnxruntime", "opencv-python-headless", "sentence-transformers",
+                   "torch", "transformers"),
+}  # fmt: skip
+"""What an environment does not get, though its packages ask for it: 6 GB with which Open WebUI runs models itself."""
+
+PYTHONS: Final = dict.fromkeys(("aider", "open-webui"), ">=3.11,<3.13")
+"""The Pythons that an environment takes, where it does not take any."""
 
 
 @dataclass(frozen=True)
@@ -63,5 +74,7 @@ CLIENTS: Final = (
     Client("litellm", "ask_by_litellm.py", "litellm", "libraries"),
     Client("`llm`", "ask_by_llm.py", "llm", "libraries"),
     Client("`huggingface_hub`", "ask_by_hub_chat.py", "huggingface-hub", "libraries"),
+    Client("aider", "ask_by_aider.py", "aider-chat", "aider", large=True),
+    Client("Open WebUI", "ask_by_open_webui.py", "open-webui", "open-webui", large=True),
     Client("opencode", "ask_by_opencode.mjs", "opencode-ai", "opencode.json", large=True),
 )

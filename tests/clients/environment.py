@@ -6,12 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import ENVIRONMENTS, MANIFESTS, Client, lock_of
+from tests.clients.clients import ENVIRONMENTS, LEFT_OUT, MANIFESTS, PYTHONS, Client, lock_of
 from tests.missing import skip_or_fail
 from tests.uv_command import ROOT, uv_command
 
@@ -25,24 +26,29 @@ def command_of(client: Client) -> list[str | Path]:
     if client.environment in MANIFESTS:
         return ["node", _beside_its_modules(program, program.with_name(client.environment))]
     lock = lock_of(client.environment)
-    return [python_of(f"{client.environment}-{_digest(lock)}", ("-r", str(lock))), program]
+    # The lock has all that they need.
+    packages, python = ("--no-deps", "-r", str(lock)), PYTHONS.get(client.environment, sys.executable)
+    return [python_of(f"{client.environment}-{_digest(lock)}", packages, python), program]
 
 
 def resolve_newest() -> None:
     """Resolve all versions anew: locks/ and the manifests of npm."""
     for name, packages in ENVIRONMENTS.items():
-        _uv(
-            *("pip", "compile", "--quiet", "--upgrade", "--no-header", "--no-annotate", "--universal"),
-            *("--python-version", "3.11", "--output-file", str(lock_of(name)), "-"),
-            given="\n".join(packages),
-        )
+        with tempfile.NamedTemporaryFile("w") as left_out:
+            left_out.write("\n".join(LEFT_OUT.get(name, ())))
+            left_out.flush()
+            _uv(
+                *("pip", "compile", "--quiet", "--upgrade", "--no-header", "--no-annotate", "--universal"),
+                *("--python-version", "3.11", "--excludes", left_out.name, "--output-file", str(lock_of(name)), "-"),
+                given="\n".join(packages),
+            )
     for manifest in map(Path(__file__).with_name, MANIFESTS):
         described = json.loads(manifest.read_text("utf-8"))
         described["dependencies"] = {name: _npm("view", name, "version") for name in described["dependencies"]}
         manifest.write_text(json.dumps(described, indent=2) + "\n", "utf-8")
 
 
-def python_of(name: str, packages: Sequence[str]) -> Path:
+def python_of(name: str, packages: Sequence[str], python: str = sys.executable) -> Path:
     """The Python of the environment `name`, which has these pinned packages; installed at the first use.
 
     Safe for several processes at once. Where it cannot be installed, the test is skipped or fails.
@@ -53,9 +59,8 @@ def python_of(name: str, packages: Sequence[str]) -> Path:
     with (FOLDER / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
-            python = str(home / "bin" / "python")
-            _uv("venv", "--quiet", "--clear", "--python", sys.executable, str(home))
-            _uv("pip", "install", "--quiet", "--python", python, *packages)
+            _uv("venv", "--quiet", "--clear", "--python", python, str(home))
+            _uv("pip", "install", "--quiet", "--python", str(home / "bin" / "python"), *packages)
             done.touch()
     return home / "bin" / "python"
 

@@ -11,7 +11,8 @@ WEATHER: Final = f"It is {RESULT}."
 ANNA: Final = "Anna"
 NAME: Final = "Your name is Anna."
 TOO_LONG: Final = re.compile(
-    r"ContextOverflow|ContextWindowExceeded|context_length_exceeded|prompt is too long|context length", re.IGNORECASE
+    r"ContextOverflow|ContextWindowExceeded|context_length_exceeded|prompt is too long|context length|token limit",
+    re.IGNORECASE,
 )
 """By which clients tell that a prompt is too long: OpenAI's code, Anthropic's words, and what they make of both."""
 
