@@ -103,11 +103,12 @@ async def test_explainable_is_answered_too(it: OpenedAgent, bin_folder: Path) ->
     assert "It is 5." in out
 
 
+@pytest.mark.parametrize(("before", "options"), [("I must add.", ()), ("x" * 300, ("--no-streaming",))])
 async def test_it_prints_the_answer_alone_of_a_model_that_first_says_what_it_will_do(
-    tmp_path: Path, bin_folder: Path
+    tmp_path: Path, bin_folder: Path, before: str, options: tuple[str, ...]
 ) -> None:
-    """This client prints all that is called an answer, so what comes before a call is not called one."""
-    llm = TurnsLlm(("I must add.", ToolCallDelta(0, "c", "add", '{"a": 2}')), ("It is 3.",), features=COMMON_FEATURES)
+    """This client prints all that is called an answer, so what is held back before a call is not called one."""
+    llm = TurnsLlm((before, ToolCallDelta(0, "c", "add", '{"a": 2}')), ("It is 3.",), features=COMMON_FEATURES)
     async with road(llm, tmp_path) as url:
-        out, _ = await run(bin_folder, url, AGENT, "-q", "1 + 2?")
+        out, _ = await run(bin_folder, url, AGENT, "-q", "1 + 2?", *options)
     assert out.strip() == "It is 3."
