@@ -10,9 +10,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tg_base.runtime import running
 from tg_base.server.held_loop import end_if_held
-from tg_base.server.memory_return import return_memory_at_rest
 from tg_base.telemetry import TASKS
 from tg_schema.errors import Unavailable
 
@@ -89,8 +87,7 @@ async def _until_stopped(
             ready(value)
             _collect_less()
             watched.enter_context(end_if_held())
-            async with running(return_memory_at_rest()):
-                await stop.wait()
+            await stop.wait()
 
     task = asyncio.create_task(serve())
 
