@@ -263,7 +263,9 @@ async def test_a_whole_body_that_does_not_end_its_stream() -> None:
         await streamed(bytes_of(response("200 OK", body, "Content-Type: application/json")))
 
 
-@pytest.mark.parametrize("bytes_", [b"SSH-2.0-OpenSSH_9.6\r\n", b"\x00\x01\x02\xff" * 20, b"HTTP/1.1 two OK\r\n\r\n"])
+@pytest.mark.parametrize(
+    "bytes_", [b"SSH-2.0-OpenSSH_9.6\r\n\r\n", b"\x00\x01\x02\xff" * 20, b"HTTP/1.1 two OK\r\n\r\n"]
+)
 async def test_a_stranger_at_the_address(bytes_: bytes) -> None:
     with pytest.raises(ProtocolError, match="does not speak HTTP"):
         await streamed(bytes_of(bytes_))

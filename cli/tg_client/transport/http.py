@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager, closing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TypeVar
 
 from tg_client.transport.address import Address
@@ -64,11 +64,13 @@ class HttpTransport:
         clock = Deadline(timeout, self._idle)
         with connecting(self._base):
             response = await clock.within(self._connections.ask("GET", url, {"Accept": "application/json"}))
-        with closing(response):
+        try:
             if response.status != 200:
                 raise await self._refusal(response, clock)
             with reading(self._base):
                 body = await clock.within(_body(response))
+        finally:
+            await response.close()
         try:
             return decode(kind, body)
         except BadRequest:
@@ -146,4 +148,4 @@ async def _close(posting: asyncio.Task[HttpResponse], opened: list[HttpResponse]
         # Looked at, or asyncio would log the error of a request that nobody awaits any more.
         posting.exception()
     for response in opened:
-        response.close()
+        await response.close()
