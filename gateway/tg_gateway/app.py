@@ -21,8 +21,8 @@ from tg_base.runtime import SharedListener, open_listening_sockets, running
 from tg_base.telemetry import MODEL_LOADS
 from tg_gateway.access import Authenticator, Limits, Origins, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
-from tg_gateway.http import Health, HttpHandlers, LoadHeaders, Middleware, Router, defer_expectation
-from tg_gateway.http_connections import notice_leaving, watch_connections
+from tg_gateway.http import Health, HttpHandlers, LoadHeaders, Middleware, Router, Unreadable, defer_expectation
+from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner, notice_leaving
 from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
 from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, listen, stop_listening
 from tg_gateway.mounts import MOUNTS
@@ -143,8 +143,11 @@ class Gateway:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._parser.aclose)
             stack.callback(MODEL_LOADS.count(self._requestor.admission.count_unanswered))
-            runner = web.AppRunner(
-                self._application(),
+            application, refuse = self._application()
+            limit = self._unauthenticated
+            runner = ConnectionRunner(
+                application,
+                ConnectionEvents(limit.on_connection, limit.forget, refuse),
                 # The server would inflate a body before anybody has checked the token; `BodyReader` does it after.
                 auto_decompress=False,
                 # A client that leaves cancels its handler, and so everything below, down to the provider.
@@ -157,9 +160,7 @@ class Gateway:
                 timeout_ceil_threshold=TIMER_ROUNDING_SECONDS,
             )
             await runner.setup()
-            if runner.server is not None:
-                watch_connections(runner.server, self._unauthenticated.on_connection, self._unauthenticated.forget)
-                await stack.enter_async_context(running(notice_leaving(runner.server)))
+            await stack.enter_async_context(running(notice_leaving(runner)))
             stack.push_async_callback(runner.cleanup)
             if self._band is not None:
                 await stack.enter_async_context(self._band)
@@ -199,7 +200,7 @@ class Gateway:
         await self._relay.until_idle(max(0.0, self._config.drain - (time.monotonic() - started)), all_read=True)
         return max(0.0, self._config.drain - (time.monotonic() - started))
 
-    def _application(self) -> web.Application:
+    def _application(self) -> tuple[web.Application, Callable[[Unreadable], web.Response]]:
         config, limits, relay = self._config, self._limits, self._relay
         catalogue = Catalogue(self._routes, self._requestor.presence.serving, config.aliases)
         router = Router(self._mounts, catalogue)
@@ -226,7 +227,7 @@ class Gateway:
             application.add_routes(Documentation(self._mounts).routes())
         shown = {"/metrics": MetricsPage().show, INSTANCES_PATH: InstancesPage().show}
         application.add_routes([web.get(path, show, expect_handler=defer_expectation) for path, show in shown.items()])
-        return application
+        return application, middleware.refuse_unreadable
 
     def _make_band(self, catalogue: Catalogue) -> Band:
         limits, runs = self._limits, self._background

@@ -14,7 +14,7 @@ from tg_base.config import GatewayConfig
 from tg_base.runtime import explain_no_listening
 from tg_gateway.access import Origins
 from tg_gateway.http import Handler, answer_health, make_ready
-from tg_gateway.http_connections import watch_connections
+from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner
 from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
 from tg_gateway.telemetry import FreshAnswer, MetricsPage, write_in_time
 from tg_schema.errors import Unavailable
@@ -77,8 +77,10 @@ async def metrics_page(
     }
     application = web.Application(middlewares=[_admitting(host, find_hosts)])
     application.add_routes([web.get(path, _sending(make)) for path, make in makers.items()])
-    runner = web.AppRunner(
+    connections = _Connections()
+    runner = ConnectionRunner(
         application,
+        ConnectionEvents(connections.opened, connections.closed),
         # Nobody reads a body here, so nothing is inflated either.
         auto_decompress=False,
         access_log=None,
@@ -88,9 +90,6 @@ async def metrics_page(
     )
     await runner.setup()
     try:
-        if runner.server is not None:
-            connections = _Connections()
-            watch_connections(runner.server, connections.opened, connections.closed)
         try:
             given: list[web.BaseSite] = [web.SockSite(runner, each) for each in sockets]
             for site in given or [web.TCPSite(runner, host, port)]:

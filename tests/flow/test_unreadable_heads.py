@@ -24,7 +24,7 @@ async def refuse(*pieces: bytes) -> tuple[int, Any]:
         assert b"application/json" in head
         assert b"x-request-id" in head.lower()
         # One answer, and no second one for the rest.
-        assert answer.count(b"HTTP/1.1 ") == 1
+        assert answer.count(b"HTTP/1.0 ") == 1
         assert (await it.http.get("/health")).status == 200
     return int(head.split()[1]), json.loads(body)
 
@@ -68,7 +68,7 @@ async def test_the_answer_before_it_comes_first() -> None:
         raw.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await raw.until(b"}")).startswith(b"HTTP/1.1 200 ")
         raw.send(b"GET /v1/models?" + LONG)
-        assert (await raw.rest()).startswith(b"HTTP/1.1 414 ")
+        assert (await raw.rest()).startswith(b"HTTP/1.0 414 ")
 
 
 @pytest.mark.parametrize("body", [b"5\r\nhello\r\n0\r\n\r\n", b"5\r\nhello\r\n0\r\n\r\n\r\n"])
@@ -80,7 +80,7 @@ async def test_a_body_that_came_in_pieces_is_no_first_line(body: bytes) -> None:
         for piece in (body[:-1], body[-1:], b"POST /v1/messages HTTP/1.1\r\nA B: c\r\n\r\n"):
             raw.send(piece)
         head, _, body = (await raw.rest()).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 400 ")
+    assert head.startswith(b"HTTP/1.0 400 ")
     assert "its head is malformed" in json.loads(body)["error"]["message"]
 
 

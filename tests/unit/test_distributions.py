@@ -59,9 +59,6 @@ INSIDE = {
     "base/tg_base/llm/http/connections.py": {"aiohttp"},
     "bedrock/tg_bedrock/abortable_session.py": {"botocore", "boto3", "urllib3"},
     "flow/tg_flow/providers/ollama/client.py": {"ollama"},
-    "gateway/tg_gateway/http/handlers.py": {"aiohttp"},
-    "gateway/tg_gateway/http_connections.py": {"aiohttp"},
-    "gateway/tg_gateway/websocket/handler.py": {"aiohttp"},
 }
 """Files that use what a library does not promise, and its distributions: the next minor version may have none of it."""
 TYPES_ONLY = {"types-boto3-bedrock", "types-boto3-bedrock-runtime"}

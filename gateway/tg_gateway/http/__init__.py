@@ -5,11 +5,12 @@ from tg_gateway.http.health import Alive, Health, Ready, answer_health, make_rea
 from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import ENTRY, Middleware
 from tg_gateway.http.router import DOOR, Handler, Router, defer_expectation
-from tg_gateway.http.unreadable_head import StartLine, make_unreadable
+from tg_gateway.http.unreadable_head import MAX_LINE_BYTES, Unreadable, begins_request
 
 __all__ = [
     "DOOR",
     "ENTRY",
+    "MAX_LINE_BYTES",
     "Alive",
     "Handler",
     "Health",
@@ -18,9 +19,9 @@ __all__ = [
     "Middleware",
     "Ready",
     "Router",
-    "StartLine",
+    "Unreadable",
     "answer_health",
+    "begins_request",
     "defer_expectation",
     "make_ready",
-    "make_unreadable",
 ]

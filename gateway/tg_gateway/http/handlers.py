@@ -11,7 +11,7 @@ from aiohttp import HttpVersion11, web
 
 from tg_base.config import GatewayConfig
 from tg_base.pools import LOAD_REQUEST_HEADER
-from tg_base.runtime import MAX_QUICK_BYTES, FewItems, is_costly
+from tg_base.runtime import MAX_QUICK_BYTES, is_costly
 from tg_gateway.access import LargeBodies, Limits
 from tg_gateway.dialects import Answer, Ask, Keep, Writer
 from tg_gateway.dialects.answers import Background, StreamedAnswer
@@ -82,8 +82,6 @@ class BodyReader:
                 raise too_large(self._limit)
             self._count(size)
             pieces.append(piece)
-        # Free the empty deque, which would otherwise stay until the answer's end.
-        request.content._buffer = FewItems()  # type: ignore[assignment]  # noqa: SLF001 - there is no public way
         return b"".join(pieces)
 
 

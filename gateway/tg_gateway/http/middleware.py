@@ -25,7 +25,7 @@ from tg_gateway.dialects.output import MAX_WRITE_BYTES
 from tg_gateway.http.body_stream import CLOSES
 from tg_gateway.http.router import DOOR, Door, Handler, Router
 from tg_gateway.http.sliced_body import SlicedBody
-from tg_gateway.http.unreadable_head import UnreadableHead
+from tg_gateway.http.unreadable_head import Unreadable
 from tg_gateway.relay import DEFECT_MESSAGE
 from tg_gateway.telemetry import AccessLogEntry, write_in_time
 from tg_schema import TgError
@@ -96,8 +96,6 @@ class Middleware:
     @web.middleware
     async def admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check, handle, answer, log."""
-        if isinstance(request.headers, UnreadableHead):
-            return await self._refuse_unreadable(request, request.headers)
         entry = request[ENTRY] = AccessLogEntry("http", _request_id(request.headers.get("X-Request-Id")))
         entry.traceparent = request.headers.get("traceparent")
         request[CORS_HEADERS] = self._origins.headers(request.headers.get("Origin"))
@@ -124,15 +122,14 @@ class Middleware:
             entry.write()
         return response
 
-    async def _refuse_unreadable(self, request: web.Request, head: UnreadableHead) -> web.StreamResponse:
+    def refuse_unreadable(self, head: Unreadable) -> web.Response:
         """Without a line of the access log: anybody can send such bytes, and they are counted already."""
         request_id = new_id()
-        response = _refuse_http(self._router.find(request, request_id), head.refusal, request.method)
+        response = _refuse_http(self._router.find_nearest(head.path, request_id), head.refusal, "")
         # HTTP has refused it: a dialect may have another status for what it calls invalid.
         response.set_status(head.refusal.status)
-        response.headers["X-Request-Id"] = request_id
+        response.headers.update({"X-Request-Id": request_id, "Connection": "close"})
         response.force_close()
-        await write_in_time(request, response, self._limits.write)
         return response
 
     def _check(self, request: web.Request, entry: AccessLogEntry) -> web.StreamResponse | None:

@@ -84,6 +84,12 @@ class Router:
         call = Call(operation, self._catalogue, request.headers, request.match_info, request.query, request_id)
         return Door(dialect, mount, call)
 
+    def find_nearest(self, path: str, request_id: str) -> Door:
+        """The `Door` of a request that no mount can read."""
+        rows = self._rows.get(("GET", path)) or self._rows.get(("POST", path))
+        dialect = _choose(rows, {}).dialect if rows else self._nearest(path)
+        return Door(dialect, None, Call("", self._catalogue, {}, {}, {}, request_id))
+
     def _nearest(self, path: str) -> Dialect:
         # An unknown path is refused in the shape of the protocol whose paths resemble it most: its client can
         # read that.

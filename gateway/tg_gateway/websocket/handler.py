@@ -120,11 +120,9 @@ class WebSocketHandler:
         finally:
             SOCKETS.dec()
             self._sockets.discard(socket)
-            # The session has its task, and the task this socket as its result; the server's handler of the connection
-            # calls the socket, and the socket has the handler. The garbage collector would free these circles long
-            # after thousands more have come.
+            # The session has its task, and the task this socket as its result. The garbage collector would free this
+            # circle long after thousands more have come.
             socket.session = socket.conversation = None
-            request.protocol._data_received_cb = None  # noqa: SLF001 - there is no public way to end it
         return socket
 
     async def _serve(
