@@ -1,5 +1,6 @@
 """Tables of a page that a command writes: their place between two comments, and the lines that stand there."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,3 +37,11 @@ def make_line(*cells: str) -> str:
 def cells_of(line: str) -> list[str]:
     """The cells of a line."""
     return [cell.strip() for cell in line.strip("| ").split(" | ")]
+
+
+def merge_rows(rows: Iterable[tuple[str, Sequence[str]]], between: str) -> Iterator[list[str]]:
+    """The cells of each row: one row for all names whose cells are equal."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for name, cells in rows:
+        names.setdefault(tuple(cells), []).append(name)
+    yield from ([between.join(same), *cells] for cells, same in names.items())

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+_ELSEWHERE = ("README.md", "ARCHITECTURE.md", "bench/SOAK.md", "tests/simulation/README.md")
+PAGES = [*(ROOT / name for name in _ELSEWHERE), *sorted((ROOT / "docs").glob("*.md"))]
 
 _COMMENT = re.compile(r"<!-- not run(?: \((?P<command>[^)]+)\))?: (?P<reason>.+?) -->")
 _FILE = re.compile(r"into (?:a file )?`(?P<name>[\w.]+)`:$")

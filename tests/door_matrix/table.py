@@ -8,7 +8,7 @@ from tests.door_matrix.doors import DOORS
 from tests.door_matrix.killed import KILLED
 from tests.door_matrix.refusal_cells import REFUSAL_CELLS
 from tests.door_matrix.stream_cells import STREAM_CELLS
-from tests.page_tables import cells_of, make_line
+from tests.page_tables import cells_of, make_line, merge_rows
 
 COMMAND: Final = "python -m tests.door_matrix --write"
 HOW: Final = f"run: {COMMAND}"
@@ -21,7 +21,7 @@ _TABLES: Final = (
 
 
 def make_tables(seen: Mapping[tuple[str, str], str]) -> str:
-    """Markdown: a row for each door."""
+    """Markdown: a row for all doors that do the same."""
     return "\n".join(_make_table(columns, seen) for columns in _TABLES)
 
 
@@ -34,15 +34,17 @@ def read_tables(page: str) -> dict[tuple[str, str], str]:
     """(door, column) -> what the page says."""
     told, head = dict[tuple[str, str], str](), list[str]()
     for line in page_tables.read_tables(page, COMMAND):
-        cells = cells_of(line)
-        if cells[0] == "door":
+        doors, *cells = cells_of(line)
+        if doors == "door":
             head = cells
-        elif not cells[0].startswith("---"):
-            told |= {(cells[0], column): cell for column, cell in zip(head[1:], cells[1:], strict=True)}
+        elif not doors.startswith("---"):
+            told |= {
+                (door, column): cell for door in doors.split("; ") for column, cell in zip(head, cells, strict=True)
+            }
     return told
 
 
 def _make_table(columns: Sequence[str], seen: Mapping[tuple[str, str], str]) -> str:
-    lines = [["door", *columns], ["---"] * (len(columns) + 1)]
-    lines += [[door.name, *(seen[door.name, column] for column in columns)] for door in DOORS]
+    rows = [(door.name, [seen[door.name, column] for column in columns]) for door in DOORS]
+    lines = [["door", *columns], ["---"] * (len(columns) + 1), *merge_rows(rows, "; ")]
     return "".join(f"{make_line(*line)}\n" for line in lines)

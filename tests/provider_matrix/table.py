@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from tests.page_tables import merge_rows
 from tests.provider_matrix.case import Case
 from tests.provider_matrix.cell import Cell
 from tests.provider_matrix.cells import CELLS
@@ -37,5 +38,6 @@ def written(page: str, generated: str) -> str:
 def _table(cells: list[Cell], cases: tuple[Case, ...], result: Result) -> str:
     head = ["provider", *(cell.name for cell in cells)]
     lines = [head, ["---"] * len(head)]
-    lines += [[f"`{case.provider}`", *(_SHOWN[result(case, cell)] for cell in cells)] for case in cases]
+    rows = ((f"`{case.provider}`", [_SHOWN[result(case, cell)] for cell in cells]) for case in cases)
+    lines += merge_rows(rows, ", ")
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -17,7 +17,7 @@ class Violation:
     """A broken promise.
 
     Attributes:
-        promise: its name, one of those in docs/simulation.md.
+        promise: its name, one of those in tests/simulation/README.md.
         text: what happened.
         time: when it was noticed.
     """
