@@ -1,10 +1,7 @@
 """Tables of a page that a command writes: their place between two comments, and the lines that stand there."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Final
-
-DOORS_PAGE: Final = Path(__file__).parents[1] / "docs" / "doors.md"
 
 _END: Final = "<!-- end of what is generated -->\n"
 

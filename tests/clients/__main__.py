@@ -16,8 +16,8 @@ import structlog
 from tests.clients.clients import CLIENTS, Client
 from tests.clients.environment import resolve_newest
 from tests.clients.stage import ask
-from tests.clients.table import make_lines, make_table, read_lines, write_table
-from tests.page_tables import DOORS_PAGE, cells_of
+from tests.clients.table import PAGE, make_lines, make_table, read_lines, write_table
+from tests.page_tables import cells_of
 
 
 def _run(client: Client) -> list[str]:
@@ -38,11 +38,11 @@ def main() -> int:
         resolve_newest()
     run = [client for client in CLIENTS if client.name.strip("`") in options.names]
     run = run or [client for client in CLIENTS if options.all or not client.large]
-    page, known = DOORS_PAGE.read_text("utf-8"), {client.name for client in CLIENTS}
+    page, known = PAGE.read_text("utf-8"), {client.name for client in CLIENTS}
     kept = [line for line in read_lines(page) if cells_of(line)[0] in known - {client.name for client in run}]
     table = make_table([*kept, *(line for client in run for line in _run(client))])
     if options.write:
-        DOORS_PAGE.write_text(write_table(page, table), "utf-8")
+        PAGE.write_text(write_table(page, table), "utf-8")
     else:
         print(table)
     return 0

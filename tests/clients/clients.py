@@ -1,4 +1,4 @@
-"""The clients that are run, and where each comes from: a row or more of the table of docs/doors.md for each."""
+"""The clients that are run, and where each comes from: a row or more of the table of README.md for each."""
 
 import json
 import re

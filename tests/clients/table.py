@@ -1,6 +1,7 @@
-"""What clients saw <-> the table of docs/doors.md."""
+"""What clients saw <-> the table of this folder's README.md."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 from tests import page_tables
@@ -9,6 +10,7 @@ from tests.clients.features import COLUMNS, FEATURES, describe
 from tests.clients.stage import Doors
 from tests.page_tables import cells_of, make_line
 
+PAGE: Final = Path(__file__).with_name("README.md")
 COMMAND: Final = "python -m tests.clients --write"
 HOW: Final = f"run: {COMMAND}"
 NOTHING: Final = "-"

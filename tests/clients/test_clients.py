@@ -1,4 +1,4 @@
-"""Each client against each feature, unmodified, in an environment of its own: as docs/doors.md says."""
+"""Each client against each feature, unmodified, in an environment of its own: as README.md says."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ import pytest
 
 from tests.clients.clients import CLIENTS, Client
 from tests.clients.stage import ask
-from tests.clients.table import HOW, make_lines, read_lines
-from tests.page_tables import DOORS_PAGE, cells_of
+from tests.clients.table import HOW, PAGE, make_lines, read_lines
+from tests.page_tables import cells_of
 
-LINES = read_lines(DOORS_PAGE.read_text("utf-8"))
+LINES = read_lines(PAGE.read_text("utf-8"))
 
 
 @pytest.mark.clients

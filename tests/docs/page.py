@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_ELSEWHERE = ("README.md", "ARCHITECTURE.md", "bench/SOAK.md", "tests/simulation/README.md")
-PAGES = [*(ROOT / name for name in _ELSEWHERE), *sorted((ROOT / "docs").glob("*.md"))]
+_ELSEWHERE = ("README.md", "ARCHITECTURE.md", "bench/SOAK.md", "cli/OPTIONS.md")
+_TESTS = ("clients", "door_matrix", "simulation")
+PAGES = [
+    *(ROOT / name for name in _ELSEWHERE),
+    *(ROOT / "tests" / name / "README.md" for name in _TESTS),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 _COMMENT = re.compile(r"<!-- not run(?: \((?P<command>[^)]+)\))?: (?P<reason>.+?) -->")
 _FILE = re.compile(r"into (?:a file )?`(?P<name>[\w.]+)`:$")

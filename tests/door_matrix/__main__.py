@@ -16,9 +16,8 @@ from tests.door_matrix.cells import CELLS
 from tests.door_matrix.doors import DOORS
 from tests.door_matrix.killed import Seen, kill_both
 from tests.door_matrix.stage import open_stage
-from tests.door_matrix.table import make_tables, write_tables
+from tests.door_matrix.table import PAGE, make_tables, write_tables
 from tests.fakes.live_openai import LiveOpenAi
-from tests.page_tables import DOORS_PAGE
 from tests.pulsar_server import PulsarServer
 
 
@@ -34,7 +33,7 @@ def main() -> int:
     with PulsarServer() as server, tempfile.TemporaryDirectory() as folder:
         tables = make_tables(asyncio.run(_run(server.service_url, Path(folder))))
     if "--write" in sys.argv[1:]:
-        DOORS_PAGE.write_text(write_tables(DOORS_PAGE.read_text("utf-8"), tables), "utf-8")
+        PAGE.write_text(write_tables(PAGE.read_text("utf-8"), tables), "utf-8")
     else:
         print(tables)
     return 0

@@ -1,6 +1,7 @@
-"""What cells have seen <-> the tables of docs/doors.md."""
+"""What cells have seen <-> the tables of this folder's README.md."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from tests import page_tables
@@ -10,6 +11,7 @@ from tests.door_matrix.refusal_cells import REFUSAL_CELLS
 from tests.door_matrix.stream_cells import STREAM_CELLS
 from tests.page_tables import cells_of, make_line, merge_rows
 
+PAGE: Final = Path(__file__).with_name("README.md")
 COMMAND: Final = "python -m tests.door_matrix --write"
 HOW: Final = f"run: {COMMAND}"
 

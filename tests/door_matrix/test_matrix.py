@@ -13,12 +13,11 @@ from tests.door_matrix.doors import DOORS
 from tests.door_matrix.killed import kill_both
 from tests.door_matrix.over_pulsar import run_over
 from tests.door_matrix.stage import open_stage
-from tests.door_matrix.table import HOW, read_tables
+from tests.door_matrix.table import HOW, PAGE, read_tables
 from tests.fakes.live_openai import LiveOpenAi
-from tests.page_tables import DOORS_PAGE
 from tests.pulsar_server import PulsarServer
 
-TOLD = read_tables(DOORS_PAGE.read_text("utf-8"))
+TOLD = read_tables(PAGE.read_text("utf-8"))
 """What the page says."""
 
 

@@ -7,8 +7,7 @@ import pytest
 from tests.door_matrix.cells import CELLS
 from tests.door_matrix.doors import DOORS
 from tests.door_matrix.killed import KILLED
-from tests.door_matrix.table import HOW, make_tables, read_tables, write_tables
-from tests.page_tables import DOORS_PAGE
+from tests.door_matrix.table import HOW, PAGE, make_tables, read_tables, write_tables
 from tg_gateway.dialects import Mount
 from tg_gateway.mounts import MOUNTS
 
@@ -16,11 +15,11 @@ from tg_gateway.mounts import MOUNTS
 def test_the_page_has_every_cell() -> None:
     columns = (*(cell.name for cell in CELLS), *KILLED)
     places = {(door.name, column) for door in DOORS for column in columns}
-    assert set(read_tables(DOORS_PAGE.read_text("utf-8"))) == places, HOW
+    assert set(read_tables(PAGE.read_text("utf-8"))) == places, HOW
 
 
 def test_the_tables_are_as_they_are_written() -> None:
-    page = DOORS_PAGE.read_text("utf-8")
+    page = PAGE.read_text("utf-8")
     assert page == write_tables(page, make_tables(read_tables(page))), HOW
 
 

@@ -1,4 +1,4 @@
-"""docs/cli.md tells what the commands themselves tell; and what they tell of options that there are not."""
+"""cli/OPTIONS.md tells what the commands themselves tell; and what they tell of options that there are not."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ from tg_serve.command import serve
 from tg_serve.pick import pick
 from tg_serve.serve_model import serve_model
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "cli" / "OPTIONS.md").read_text("utf-8")
 
 
 COMMANDS = [invoke_llm, chat, list_models, talk_lmtp, invoke_prompt, invoke_agent, serve, serve_model]
