@@ -17,7 +17,7 @@ _MAGIC = (
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF8", "image/gif"),
 )
-"""How files of these types begin."""
+"""The first bytes of a file of each type."""
 _RIFF, _WEBP = b"RIFF", b"WEBP"
 """A WebP file begins with RIFF and a length of four bytes, then WEBP."""
 

@@ -17,7 +17,7 @@ A line that ends with \\ goes on in the next one. A message that begins with a s
 
 
 def is_command(message: str) -> bool:
-    """Whether it is no message to the model; one that begins with two slashes is."""
+    """Whether a line is a command. A line that begins with two slashes is a message."""
     return message.startswith("/") and not message.startswith("//")
 
 

@@ -27,7 +27,7 @@ _SAID: Final = MappingProxyType(
 
 
 async def run_lmtp(url: str | None, timeout: float, model: str) -> None:
-    """Answer each line until there is none any more, or `QUIT`. A connection that was lost between two is made anew.
+    """Answer each line until the input ends or a line is `QUIT`. A connection lost between two lines is made anew.
 
     Raises:
         Failure: an answer failed, in a pipe.

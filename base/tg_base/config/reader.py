@@ -50,7 +50,7 @@ def parse_config(text: str, file: Path, services: Services = SERVICES, completed
 
 
 def read_services(file: Path) -> Config:
-    """The table `[services]` of a file, and nothing else: what its flows may bind is not known before.
+    """Read only the table `[services]` of a file: until it is known, nobody knows which services its flows may bind.
 
     What is wrong in the table is left out: reading the whole file tells it.
 

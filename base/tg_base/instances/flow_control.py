@@ -126,7 +126,7 @@ class FlowControl:
         for each in displaced:
             self._settle(each, Rejection("displaced", 429, self._retry_after(queue, now)), now)
         if len(queue) > 1:
-            # Others wait already. It goes before them all only if its band does, or they wait for other servers.
+            # The queue is not empty: skip it only with a higher priority, or if those queued need other servers.
             self._serve(pool, queue, now)
         return waiting
 
@@ -163,7 +163,7 @@ class FlowControl:
             self.changed()
 
     def move(self, placement: Placement, request: InstanceRequest, endpoint: Endpoint, now: float) -> Pick | None:
-        """Count a request at the server that has it in fact. None: that server is not known to have its model."""
+        """Count a request at the server that really runs it; None if that server does not list the model."""
         choice = self._scheduler.choose(request, (endpoint,), now, admitted=True)
         if isinstance(choice, Rejection):
             placement.finish(None, now)
@@ -285,7 +285,7 @@ class FlowControl:
     ) -> Sequence[Endpoint] | None:
         """The servers that have less than the bound of requests; None = there are servers, and all have it."""
         serving = _serving(request, endpoints)
-        # Without any the scheduler says what is wrong.
+        # With no candidates, let the scheduler raise the error.
         roomy = [each for each in serving if self._scheduler.server(each).requests < most]
         return roomy or (None if serving else endpoints)
 

@@ -51,7 +51,7 @@ class KvBlocks:
 
     @property
     def is_full(self) -> bool:
-        """Whether no other block is followed until one is gone."""
+        """Whether the limit is reached: no other block is followed until one is removed."""
         return len(self._blocks) >= MAX_KV_BLOCKS
 
     def store(

@@ -65,7 +65,7 @@ class PredictedWait:
         if request.priority < 0:
             objective = request.objective
             bound = None if objective is None else objective.first_token
-            # A server that is slow by itself is no reason: there the request would never be let in.
+            # Do not refuse because an idle server is slow: the request would never be admitted.
             alone = _alone_seconds(chosen, situation)
             if wait > max(SHED_SHARE * (bound or DEFAULT_OBJECTIVE_SECONDS), BUSY_FACTOR * alone):
                 return Refusal("objective-out-of-reach")

@@ -122,7 +122,7 @@ class Scheduler:
         return Pick(server.endpoint, choice.others, choice.reasons, placement)
 
     def adopt(self, endpoint: Endpoint, request: InstanceRequest, cached: int, room: int, now: float) -> Placement:
-        """Count a request that another scheduler placed, until its placement ends. That one tells what it learns of it.
+        """Count a request that another scheduler placed, until its placement ends. The other one reports its progress.
 
         Args:
             endpoint: where.

@@ -26,7 +26,7 @@ class ServerSpeed:
         self.fixed_seconds = ASSUMED_FIRST_TOKEN_SECONDS
         self.prompt_token_seconds = 1 / ASSUMED_PREFILL_TOKENS_PER_SECOND
         self.output_token_seconds = ASSUMED_OUTPUT_TOKEN_SECONDS
-        # Two imagined samples, so that the first real ones bend the line and do not throw it over.
+        # Two prior samples keep the first measurements from dominating the fit.
         half = _PRIOR_WEIGHT / 2
         long = self.fixed_seconds + _PRIOR_PROMPT_TOKENS * self.prompt_token_seconds
         self._weight = _PRIOR_WEIGHT

@@ -41,7 +41,7 @@ def check_source(source: str) -> None:
 class AdapterLoader:
     """Loads adapters on servers before requests for them are sent there.
 
-    Whatever comes of it, the request goes on: a server that lacks its adapter answers 404, as it would without.
+    The request is sent whether or not the load succeeds: a server that lacks the adapter answers 404 itself.
     Only adapters that the operator's routes name may be asked for: their names become a part of a path.
 
     Args:

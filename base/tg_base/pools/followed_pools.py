@@ -17,7 +17,7 @@ from tg_base.runtime import Entered
 class FollowedPools(Entered):
     """Keeps a scheduler at the pools as they are while it is entered, and the watcher with it.
 
-    Of a server that has left, nothing is kept: neither what was known of it, nor what a late answer tells.
+    What is known of a server that has left is dropped, and so is what a late answer reports of it.
 
     Args:
         watcher: the pools.
@@ -96,7 +96,7 @@ class FollowedPools(Entered):
             self._scheduler.observe(endpoint, merge_reports(last, report))
 
     def _welcome(self, endpoint: Endpoint, report: LoadReport | None, refused: bool) -> None:
-        # Where nobody answered, a request for an adapter may have failed for that alone.
+        # If no server was reachable, that alone may explain the failed adapter request.
         self._scheduler.missing.forget(endpoint.address)
         began = None if report is None else report.started_at
         # Where nobody took connections and no time is told, it was most likely the end of a process.

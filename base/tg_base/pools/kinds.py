@@ -44,7 +44,7 @@ class PoolRef(Node, frozen=True):
 
 
 class ParentRef(Node, frozen=True):
-    """The gateway of a route. Not read here: the process that loads the file is the gateway."""
+    """The gateway of a route. Checked and not used: the process that loads the file is the gateway."""
 
     name: Name
     group: str = ""
@@ -141,7 +141,7 @@ class PickerPort(Node, frozen=True):
 
 
 class PickerRef(Node, frozen=True):
-    """The endpoint picker of a pool. Not read here: the process that loads the file picks."""
+    """The endpoint picker of a pool. Checked and not used: the process that loads the file does the picking."""
 
     name: Name
     group: str = ""

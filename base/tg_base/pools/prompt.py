@@ -119,7 +119,7 @@ class Prompt(Struct, frozen=True):
         return self.characters // CHARACTERS_PER_TOKEN
 
     def fingerprint(self, model: str, adapter: str | None) -> Fingerprint:
-        """By which servers that have its beginning are found, for a model and an adapter. All pickers must use it."""
+        """Hashes that find servers with the prompt's beginning, for a model and an adapter. All pickers must use it."""
         if self.ids is None:
             return fingerprint_prompt(self.text, model, adapter)
         return fingerprint_tokens(self.ids, salt_tokens(adapter, self.salt))

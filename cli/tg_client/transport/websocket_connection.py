@@ -29,7 +29,7 @@ _KINDS: tuple[tuple[type[Exception], type[WireError]], ...] = (
     (aiohttp.ClientResponseError, NoHttp),
     (aiohttp.ClientError, WireError),
 )
-"""From the special to the general: aiohttp's classes derive from each other."""
+"""Subclasses come before their bases: the first match counts."""
 
 
 class WebSocketConnection:

@@ -31,7 +31,7 @@ class PromptBudget:
     """
 
     def __init__(self, most: int) -> None:
-        """`most` is the number of tokens of a step at most."""
+        """`most` is the largest number of tokens in a step."""
         self._most = most
         # By the number of answers: a step with sixteen takes several times as long as a step with one.
         self._answer_seconds: dict[int, float] = {}

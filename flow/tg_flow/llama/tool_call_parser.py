@@ -144,7 +144,7 @@ class ToolCallParser:
         return True
 
     def _name(self) -> bool:
-        """A name and a bracket, before anything else is held back: many an answer begins as a list does."""
+        """Read a name and a bracket; nothing else is held back, since many answers begin like a list."""
         found = self._header.match(self._held)
         if found is None:
             return False if _BEGINS_NAME.fullmatch(self._held) else self._no_call("")

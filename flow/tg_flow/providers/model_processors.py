@@ -149,7 +149,7 @@ class ModelProcessors:
     async def _open(self, config: Config) -> None:
         begun, errors = await self._begin(config)
         bound = self._bind(config)
-        # One that failed before, and says the same, must not keep the others from an edit.
+        # A model that was already failing in the same way must not block the reload of the others.
         refused = [error for model, error in errors.items() if self._failed.get(model) != bound[model]]
         if refused:
             # What failed at the start has nothing to do with the edit.

@@ -94,7 +94,7 @@ class PickerService(wire.ExternalProcessorServicer):  # type: ignore[misc]
                 return
 
     def _count(self, call: asyncio.Timeout, size: int) -> None:
-        """Note what a call holds. Small calls, such as probes, go on where the largest has to end."""
+        """Note what a call holds. Above the limit the largest call ends, so that small ones, such as probes, go on."""
         self._held_by_all += size - self._held.pop(call, 0)
         self._held[call] = size
         if not size:

@@ -186,7 +186,7 @@ class HttpHandlers:
                 if not body.started:
                     raise
                 entry.end(200, error.type)
-                # Not its end: the client must not take what it has for the whole answer.
+                # Do not send the final chunk, or a truncated body would look complete.
                 body.send(answer.fail(error), last=False)
         return body
 

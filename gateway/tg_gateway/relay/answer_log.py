@@ -127,7 +127,7 @@ def _sign(by: str, claim: str) -> dict[str, str]:
 
 
 def is_late(entry: Entry, claim: str) -> bool:
-    """Whether it belongs to another head than that with this claim.
+    """Whether the entry belongs to a different owner's claim.
 
     A bus may store an end twice, a reader may write one while the name is freed and taken again, and a gateway that was
     taken for dead may go on.
@@ -218,7 +218,7 @@ class AnswerLog:
         elif self.owner is not None and self.outcome == "running":
             if kind in {TAKEN, ASKED, RETURNED, LOST}:
                 self._pass_on(kind, entry, behind)
-            # Who was taken for dead, and was not, finds only later that another one has it.
+            # A gateway wrongly declared dead learns only later that another one took over the response.
             elif entry.properties.get(_BY, self.taker) == self.taker:
                 self._add_of_taker(kind, entry)
 

@@ -182,7 +182,7 @@ class AnswerLogs:
         await self.note(name, label_end(outcome, claim=claim, by=by), body)
 
     async def declare_expired(self, name: str, log: AnswerLog) -> None:
-        """Append an end, unless somebody takes it meanwhile: one that waits for longer than it may. Raises BusError."""
+        """End a response that has waited too long, unless a gateway takes it meanwhile. Raises BusError."""
         self.written.mark(name, waits=False)
         await self.note(name, log.label_expiry())
 
@@ -211,6 +211,6 @@ class AnswerLogs:
             await erase_remnant(self.bus, self.topic(name))
 
     async def sweep(self, name: str) -> None:
-        """Erase what was appended after an erasure: it has begun a log that nobody would find, and nobody erase."""
+        """Delete entries that arrived after the log was deleted; nothing else would ever clean them up."""
         with suppress(BusError):
             await self.written.erase(name)

@@ -86,7 +86,7 @@ class BackgroundRun:
             return False
         if not self.permit.begun:
             return error.retryable
-        # A service that soon says that it cannot: its servers are away. One that has worked may have been paid for it.
+        # A fast failure means that nothing was billed, so it may be retried; a slow one may have cost money.
         unavailable = isinstance(error, Unavailable) and told and not self.permit.works
         return isinstance(error, RateLimited) or unavailable
 

@@ -287,7 +287,7 @@ class Band:
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """This task only waits inside the block: another gateway may do that as well."""
+        """Inside the block this task only waits, so that another gateway may take over."""
         task = asyncio.current_task()
         self._idle.add(task)
         try:

@@ -218,7 +218,7 @@ async def ask_batch(
                     raise
                 break
             except TgError as error:
-                # What a retry could mend is the matter of all.
+                # A retryable error fails the whole batch.
                 if not batch.independent or error.retryable:
                     raise
                 answer.refuse(number, error)
@@ -231,7 +231,7 @@ async def ask_batch(
 
 
 def check_size(requests: Sequence[Any]) -> None:
-    """Check what a batch asks for; only two requests are encoded, unless those two say that it may be too much.
+    """Check the size of a batch. Two requests are encoded; all are if these two suggest that it may be too large.
 
     Raises:
         TooLarge: all requests have more than `MAX_ASKED_BYTES`.

@@ -20,7 +20,7 @@ class Written:
         size: bytes of its log.
         expires: until when it is kept, by the wall clock.
         waits: whether it waits for room.
-        claim: of its head, where its name is chosen: an end may free that, also one by a reader, for another gateway.
+        claim: of its head, if the client chose its name: an end, a reader's too, may free the name for another gateway.
     """
 
     key: str

@@ -92,7 +92,7 @@ class WireTurn(msgspec.Struct, frozen=True):
 
 
 def lacks_thinking(turns: Sequence[WireTurn]) -> bool:
-    """Whether the open rounds of tool calls began without thinking, which this API requires before them."""
+    """Whether the tool calls in progress began without thinking. This API requires thinking before tool calls."""
     asked = max((number for number, turn in enumerate(turns) if turn.role == "user" and not turn.results), default=-1)
     answer = next((turn for turn in turns[asked + 1 :] if turn.role == "assistant"), None)
     return answer is not None and not answer.thinks_first

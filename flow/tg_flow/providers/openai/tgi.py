@@ -153,7 +153,7 @@ class Tgi(RawCompletions[TgiOptions]):
         return _encode({"inputs": request.prompt, "parameters": fields})
 
     def _check_api(self, request: TextCompletionRequest) -> None:
-        """Raise BadRequest for what the other API has, or neither."""
+        """Raise BadRequest for a field that only the other API has, or that neither has."""
         if is_plain(request):
             return
         if self.options.api == "generate":

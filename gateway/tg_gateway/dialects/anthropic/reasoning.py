@@ -23,8 +23,8 @@ class AskedReasoning:
 def read_reasoning(body: MessageBody, features: AbstractSet[str]) -> AskedReasoning:
     """How much the model should think.
 
-    A budget is a demand: a model that does not reason refuses it. Adaptive thinking leaves it to the model, and an
-    effort is a wish, so both are ignored where the model does not reason.
+    A budget is required: a model that does not reason refuses it. Adaptive thinking leaves it to the model, and an
+    effort is a hint, so both are ignored where the model does not reason.
 
     Args:
         body: the request.

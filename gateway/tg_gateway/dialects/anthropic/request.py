@@ -95,7 +95,7 @@ def _read_schema(body: MessageBody) -> dict[str, Any] | None:
 def _read_foreign(
     body: MessageBody, raw: bytes, betas: str, tools: Tools, *, knows: bool
 ) -> tuple[Foreign | None, tuple[str, ...]]:
-    """The fields that only Anthropic's API knows, and the names of those that nobody takes."""
+    """The fields that only Anthropic's API knows, and the names of those that are ignored."""
     sent = decode(dict[str, msgspec.Raw], raw)
     found = find_foreign_fields(sent, betas)
     if not knows:

@@ -79,7 +79,7 @@ def name_token(token: tgi.Token | tgi.PrefillToken, *, compatible: bool) -> AnyT
 
 
 def name_tokens(tokens: Iterable[tgi.Token | tgi.PrefillToken], *, compatible: bool) -> tuple[AnyToken, ...]:
-    """Several of them."""
+    """Convert several tokens."""
     return tuple([name_token(token, compatible=compatible) for token in tokens])
 
 

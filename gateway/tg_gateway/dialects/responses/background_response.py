@@ -169,7 +169,7 @@ def read_status(response: bytes) -> ResponseStatus:
 def stream_events(kept: KeptAnswers, response_id: str, after: int, headers: Mapping[str, str]) -> StreamedAnswer:
     """The events with numbers over `after`, including later ones. Ends orderly, however the response ended.
 
-    If they cannot be read on, or an end cannot be written for a writer that is silent, the last event is `error`.
+    The last event is `error` if the log cannot be read any further, or takes no end for a writer that fell silent.
     """
     # The log's parts are cut at any byte; a reader that goes on in the middle needs whole events.
     cutter = EventCutter(after)

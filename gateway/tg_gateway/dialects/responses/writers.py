@@ -118,7 +118,7 @@ class KeptEventWriter(EventWriter):
 
 
 class BackgroundWriter(EventWriter):
-    """The same events, but without the last: whoever reads the response makes it of what is kept at its end."""
+    """The same events without the last one, which each reader makes of what is stored at the end."""
 
     def begin(self) -> bytes:
         """The events before a model works on it; call it first."""
