@@ -45,6 +45,6 @@ class Conversation:
             self._files.add(file.resolve())
         except OSError as error:
             raise Failure(f"{name} cannot be written: {error.strerror}") from None
-        # Of a home that nobody has, a name with NUL, or a text that is not Unicode.
+        # No home folder, a name with NUL, or a text that is not Unicode.
         except (RuntimeError, ValueError):
             raise Failure(f"{name!r} cannot be written: its name, or a text of the chat, is not valid") from None

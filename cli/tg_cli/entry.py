@@ -82,7 +82,7 @@ def notify(sentence: str) -> None:
     """Tell the user something beside the answer, on stderr; a closed stderr is not a failure."""
     try:
         if sys.stderr is not None:
-            # It may repeat what a gateway has said, or hold a model's name.
+            # The sentence may quote a gateway or a model's name, and so hold control characters.
             shown = remove_controls(sentence) if sys.stderr.isatty() else sentence
             sys.stderr.write(f"{shown}\n")
             sys.stderr.flush()

@@ -169,7 +169,7 @@ async def launch(
         config = _configure(order, config_file.config)
         url = await _gateway(order, config, bus, follow, stack, listener=listener) if GATEWAY in order.parts else None
         if host is not None:
-            # Called first: callers end before what they call, and all of them have one grace together.
+            # Runs first: callers end before the services that they call, and all share one grace period.
             stack.callback(host.leave)
         readiness.stage = ""
         try:

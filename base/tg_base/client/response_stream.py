@@ -359,7 +359,7 @@ class EnteredStream(AbstractAsyncContextManager[AskedStream]):
     @override
     async def __aenter__(self) -> AskedStream:
         self._stream = await self._open()
-        # It has the request.
+        # The processor has the request now.
         del self._open
         return self._stream
 

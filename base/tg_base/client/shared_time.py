@@ -72,7 +72,7 @@ class SharedTime:
         """A process has announced itself, in a message of this age by our own clock."""
         now = self._now()
         known = self._processes.pop(process, None) or _Process()
-        # Ours may be set at any time.
+        # Our own clock may be set at any time.
         known.ahead.append(self._clock() - age - now)
         known.heard = now
         self._processes[process] = known

@@ -10,7 +10,7 @@ import msgspec
 from tg_base.config.toml_positions import Keys
 from tg_base.config.wrong_value import WrongValue
 
-# None is a value too.
+# A sentinel: None is a valid value.
 _WRONG: Any = object()
 
 

@@ -36,7 +36,7 @@ class MissingAdapters:
         if not self._missing:
             return
         for adapter in adapters:
-            # What was seen before the 404 says nothing of now.
+            # A report from before the 404 does not disprove it.
             if (servers := self._missing.get(adapter)) and servers.get(address, at) < at:
                 del servers[address]
 

@@ -173,7 +173,7 @@ def _loading_seconds(server: ServerState, adapter: str | None, now: float) -> fl
         return max(server.loads_end_at - now, 0.0)
     slots = server.adapters.slots
     if now > ready_at and slots and len(server.adapter_requests) > slots:
-        # Requests for the adapters in the slots go on coming. It waits for about as long again.
+        # Requests for the adapters in the slots keep coming, so expect to wait for about as long again.
         return now - ready_at
     return max(ready_at - now, 0.0)
 

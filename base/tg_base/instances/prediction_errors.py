@@ -19,7 +19,7 @@ class PredictionErrors:
 
     def __init__(self) -> None:
         self._weights = [0.0] * (2 * _HALF + 1)
-        # Until something is learnt: as a rule up to the predicted, now and then twice and four times as much.
+        # The prior: mostly up to the prediction, now and then two or four times as much.
         for ratio, share in ((0.5, 0.3), (0.95, 0.5), (1.9, 0.15), (3.8, 0.05)):
             self._weights[_step(ratio)] = PRIOR_WEIGHT * share
         self._total = PRIOR_WEIGHT

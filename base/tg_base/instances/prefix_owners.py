@@ -144,7 +144,7 @@ class PrefixOwners:
         excess = len(self.blocks) - self.capacity
         if excess <= 0:
             return
-        # One at a time would look at the holes of all earlier deletions each time.
+        # Evict in batches: a single eviction would have to pass the gaps of all earlier ones.
         batch = max(excess, min(self.capacity // EVICTED_SHARE, len(self.blocks) - newest))
         for block in list(islice(self.blocks, batch)):
             del self.blocks[block]

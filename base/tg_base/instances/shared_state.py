@@ -196,7 +196,7 @@ class SharedState:
             if peer.is_behind and now - peer.asked_at >= self._timing.ask:
                 peer.asked_at = now
                 yield Ask(self._origin, origin)
-        # What servers have is asked of one after the other, until somebody answers.
+        # Ask one peer after the other what the servers have, until one answers.
         if self._peers and not self._has_learnt and now - self._learnt_at >= self._timing.ask:
             self._learnt_at = now
             self._teacher = next(iter(self._peers))
@@ -234,7 +234,7 @@ class SharedState:
             yield Known(
                 self._origin,
                 server.endpoint.address,
-                # While more are in use than a server remembers, it remembers all of them.
+                # A server may remember more adapters while all are in use; send the latest ones.
                 [*filter(is_sendable, server.adapters.used_at)][-MAX_ADAPTERS:],
                 _chains(server, most),
                 whole=True,

@@ -17,7 +17,7 @@ class ToldAdapters:
     def note(self, address: str, adapters: Iterable[str]) -> None:
         """A server told that it has these."""
         for adapter in adapters:
-            # To the end: what servers go on telling is not forgotten for names that they told once.
+            # Move it to the end, so that names that are reported again outlive those that were reported once.
             tellers = self._tellers.pop(adapter, None)
             if tellers is None:
                 tellers = set()

@@ -98,7 +98,7 @@ class Dispatcher:
         return self._flow_control.move(placement, request, endpoint, self._clock())
 
     def _wake(self) -> None:
-        # Once a turn, however many requests end in it.
+        # Once for each turn of the loop, however many requests end in that turn.
         self._arm(self._clock())
 
     def _serve(self) -> None:

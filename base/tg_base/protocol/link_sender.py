@@ -365,7 +365,7 @@ class LinkStream:
         if not opening or loop.time() >= self._repeat_at:
             self._signal("accepted", OPENING_MODEL if opening else 0)
             self._repeat_at = loop.time() + self._repeat_after
-        # Checked more often than sent: so the end of the opening is sent at once, without a callback by the service.
+        # The timer runs more often than it sends, so that the end of the opening is reported at once.
         self._timer = loop.call_later(ACCEPTED_AFTER_SECONDS if opening else self._repeat_after, self._repeat_accepted)
 
     def _signal(self, kind: FrameKind, question: int = 0) -> None:

@@ -71,7 +71,7 @@ class PromptBudget:
         if alone:
             self._mixed_steps[answers] += 1
         if prompt_tokens >= MIN_BESIDE_TOKENS:
-            # Without the time of the answers alone: so a short chunk tells the price of a token as well as a long one.
+            # Subtract the time of the answers alone, so that short chunks measure a token's price as well as long ones.
             price = max(seconds - alone, seconds / 10) / prompt_tokens
             known = self._token_seconds
             self._token_seconds = price if known is None else min(max(price, FALL * known), RISE * known)

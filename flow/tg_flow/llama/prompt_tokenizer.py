@@ -32,7 +32,7 @@ class PromptTokenizer:
         template = ChatTemplate(model.chat_template, model.begin_text, model.end_text)
         self._model = model
         self._template = template
-        # Where pieces are empty: control tokens, and the one for what the vocabulary lacks.
+        # Tokens without text: control tokens and the unknown token.
         unseen = [model.special_text(token) for token, piece in enumerate(model.pieces) if not piece]
         names = {"bos_token": model.begin_text, "eos_token": model.end_text}
         self._guard = NameGuard(unseen)

@@ -56,7 +56,7 @@ def _replace(value: Any, old: str, new: str) -> str:
 
 def _indent(value: Any, width: int = 4, first: bool = False) -> str:
     text = text_of(value)
-    # Otherwise a number would make the text as long as it likes.
+    # Otherwise a template could make the text as long as it likes.
     if not 0 <= width <= 100:
         raise ValueError
     lines = text.split("\n")

@@ -26,7 +26,7 @@ async def check_provider(provider: str, model: str | None, options: Mapping[str,
     """
     try:
         # A list needs no model, but every service has one: the provider's own name stands in.
-        # Once: a check tells what is wrong now, and a retry might hide it.
+        # No retries: a check reports what is wrong now.
         service = await open_provider(provider, model or provider, {**options, "tries": 1})
         try:
             if model is not None:

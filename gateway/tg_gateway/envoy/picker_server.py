@@ -35,7 +35,7 @@ KEEPALIVE_SECONDS = 60
 SERVER_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # What is more waits in Envoy.
+    # Further requests wait in Envoy.
     ("grpc.max_concurrent_streams", 10_000),
     ("grpc.so_reuseport", 1),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),

@@ -158,7 +158,7 @@ class HttpHandlers:
             asked = await self._ask_dialect(door, entry)
             if isinstance(asked, Ask):
                 route = asked.route
-                # A look first: nobody waits except in our first seconds, and each request passes here.
+                # Check first: every request passes here, and only those of our first seconds have to wait.
                 unknown = asked.background is None and not self._relay.is_served(route)
                 if unknown and await self._relay.until_served(route):
                     # The dialect has parsed the request before any processor had announced the model's features: parse

@@ -254,7 +254,7 @@ class AnswerLog:
         """The properties of the end that a reader appends if its writer is lost, and nobody asks for it again."""
         # A chosen name of which nothing was told is free: its head may be of an append that seemed to fail.
         frees = bool(self.claim) and not (self._next_part or self._cut)
-        # Signed: if its taker has returned it meanwhile, this is none of its end.
+        # Signed with its taker: if that gateway has returned the response meanwhile, this end does not count.
         return label_end("died", claim=self.claim, frees=frees, by=self.taker)
 
     def label_expiry(self) -> Mapping[str, str]:

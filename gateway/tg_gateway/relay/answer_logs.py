@@ -162,7 +162,7 @@ class AnswerLogs:
         if not is_name(name):
             raise NotFound(NOT_FOUND)
         log = AnswerLog(await self.bus.read(self.topic(name)))
-        # The same words for somebody else's answer as for none: its name must not show that it exists.
+        # The same error as for a missing one: it must not reveal that another key's response exists.
         if log.owner != owner or head not in {None, log.answer.head}:
             raise NotFound(NOT_FOUND)
         # Not `<=`: "nan" reads as a number too.

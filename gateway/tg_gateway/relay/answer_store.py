@@ -118,7 +118,7 @@ class AnswerStore:
 
     async def follow(self, owner: str, name: str, head: bytes | None, *, bounded: bool) -> _Steps:
         """As `KeptAnswers.follow`; bounded: whether it counts."""
-        # Also where it has ended: until its client has read it, this process holds all of it.
+        # Count ended responses too: this process holds all of one until its client has read it.
         with self._followers.enter(owner) if bounded else nullcontext():
             log = await self.logs.load(owner, name, head)
             for part in log.take_parts():
@@ -145,7 +145,7 @@ class AnswerStore:
                     elif log.waiting:
                         yield b""
                     else:
-                        # If the log takes no end, who asks next is told why, and not that it still runs.
+                        # If the log takes no end, the next client is told why, and not that the response still runs.
                         self._seen.note_silence(name, log.position)
                         await self.logs.declare_dead(name, log)
                     continue

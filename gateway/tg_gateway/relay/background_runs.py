@@ -164,7 +164,7 @@ class BackgroundRuns:
                 entry.write()
             if run.erased:
                 await self.store.logs.sweep(background.name)
-        # Nobody waits for the end of what is erased.
+        # Nobody waits for the end of an erased response.
         return run.erased or not claim.running
 
     def _on_done(self, task: asyncio.Task[None], run: BackgroundRun) -> None:
@@ -239,7 +239,7 @@ class BackgroundRuns:
                 retry = failure is not None and failure.retryable and not run.cancelled
                 writer.freed = bool(background.chosen) and retry and writer.empty
                 settled = await writer.end(background.finish(failure, cancelled=run.cancelled), "ended")
-                # Not only when the end is seen here: whoever has read it may ask for the next one at once.
+                # Now, not when the end is seen here: a client that has read the end may send its next request at once.
                 self._count_out(run)
                 # It sees the end, unless somebody has erased the log before that.
                 await asyncio.wait([heeding], timeout=END_SEEN_SECONDS)

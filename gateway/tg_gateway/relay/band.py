@@ -243,7 +243,7 @@ class Band:
         """
         name = message.name
         claim = await self._answers.claim(message.key, name)
-        # What another one had when it ended was counted there, also if its acknowledgement has been lost.
+        # A response that another gateway ended was counted there, even if its acknowledgement was lost.
         waited = claim.log.taker in {"", claim.own}
         if waited and (claim.log.again or claim.log.lost):
             lane.count("again")

@@ -115,7 +115,7 @@ class BandLane:
         """Take nothing for a while: each attempt costs two entries of a log."""
         self.window, self.refused_at = len(self.asked), asyncio.get_running_loop().time()
         if self.refused_at < self.resume_at:
-            # Of several that were asked for at once each is refused: it is one round.
+            # Several that were sent at once are refused one by one, and count as one round.
             return
         wait = max(seconds or 0.0, MIN_PAUSE_SECONDS * 2.0**self.refusals)
         self.resume_at = self.refused_at + min(wait, self.longest_pause)

@@ -33,7 +33,7 @@ class PoolConnection:
         self._pool = open_pool()
         self._load_url = f"{scheme}://{{}}{path}{LOAD_PATH}"
         self._load_headers = headers
-        # What is sent to one server differs in its body alone: to make the rest costs as much as to send both.
+        # Requests to one server differ only in their body; building the rest anew would double the cost of sending.
         self._target = lru_cache(MAX_TARGETS)(
             lambda address: self._pool.target(f"{scheme}://{address}{path}/chat/completions", headers)
         )

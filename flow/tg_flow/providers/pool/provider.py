@@ -314,7 +314,7 @@ class Pool(ChatCompletions[PoolOptions]):
 
     def _start_second(self, order: Order) -> AsyncGenerator[LlmChunk, PassOn | None] | None:
         left = self._find_left(order)
-        # Where its route says when, an operator has decided what it may cost.
+        # If the route sets a hedging delay, the operator has accepted what it costs.
         if not left or not (order.place.failure.hedging_delay or self._hedging.spend()):
             return None
         began = perf_counter()

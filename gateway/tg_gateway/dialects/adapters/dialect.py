@@ -71,7 +71,7 @@ def _ask(call: Call, body: UnloadBody, name: str, path: str | None = None) -> As
 
 def _check_editable(found: FoundModel) -> None:
     """Raises: BadRequest, if the model's adapters are those of its configuration."""
-    # Without a live processor the queue says so.
+    # Without a live processor, the queue's own error says so.
     if found.processors and "load_adapter" not in found.features:
         raise BadRequest("this model loads no adapters at run time: set `adapter_folder` in its options")
     # One of them would have the adapter, and the requests for it would reach all.

@@ -20,7 +20,7 @@ def _spell(call: ToolCallDelta) -> str:
     try:
         arguments: dict[str, Any] = decode(dict[str, Any], call.arguments) if call.arguments.strip() else {}
     except BadRequest:
-        # Those of an answer that was cut are no object: they stay as the model wrote them.
+        # Arguments that were cut off are no object: pass them on as the model wrote them.
         return f"{call.name}({call.arguments})"
     # Python takes its own words by name from nobody: a flight's "from" would be no call that it can read.
     if not all(name.isidentifier() and not iskeyword(name) for name in arguments):
