@@ -55,5 +55,11 @@ class Policy(Protocol):
     """A rule. Its own state, if any, is small and depends on what it was shown alone."""
 
     def choose(self, situation: Situation) -> Choice | Refusal:
-        """Choose a server, or refuse."""
+        """Choose a server, or refuse.
+
+        A policy that takes the shortest line:
+
+            best = min(situation.servers, key=lambda server: server.requests)
+            return Choice(best, (f"requests {best.requests}",))
+        """
         ...

@@ -172,6 +172,13 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         """Generate the answer chunk by chunk; the one with the provider's terminal marker has a `finish_reason`.
 
         Closing the generator must close the provider's connection. Raises as `generate_content`.
+
+        A provider whose SDK streams words overrides it like this:
+
+            async with self._client.stream(request.prompt) as words:
+                async for word in words:
+                    yield LlmChunk(word)
+            yield LlmChunk(finish_reason="stop", out_token=words.count)
         """
         yield await self.generate_content(request)
 

@@ -55,6 +55,13 @@ class Service(ABC, Generic[Req, Resp]):
     def on_request(self, request: Req) -> AsyncGenerator[Resp, None]:
         """Yield the responses; the last one has `last` set.
 
+        A service that repeats words:
+
+            async def on_request(self, request: EchoRequest) -> AsyncGenerator[EchoResponse, None]:
+                for word in request.text.split():
+                    yield EchoResponse(word)
+                yield EchoResponse(end_of_stream=True)
+
         Raises:
             TgError: sent as the stream's last record.
         """

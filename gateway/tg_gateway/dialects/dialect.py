@@ -45,6 +45,13 @@ class Dialect(ABC):
     def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer | StreamedAnswer]:
         """What a request asks for; an awaitable of it if that depends on kept answers (`call.kept`).
 
+        A door that asks a model:
+
+            body = decode(Talk, call.body)
+            found = call.catalogue.find_model(body.voice)
+            request = TextCompletionRequest(prompt=body.say, model=found.model, streaming=True)
+            return Ask(found.route, request, TalkWriter(), True)
+
         Raises:
             TgError: the request is wrong; the message says how. `refuse` turns it into this protocol's answer.
         """

@@ -77,6 +77,13 @@ class Bus(Protocol):
 
     `append`, `open_log`, `read`, `follow` and `erase` use a persistent topic as a log: what is in it stays, read or
     not, until it is erased. A topic is either a log or published to, never both.
+
+    Every driver passes `tests/conformance`. A bus is used like this:
+
+        async with bus.subscribe(topic, "workers") as deliveries:
+            await bus.publish(topic, b"{}", {"id": "1"})
+            async for delivery in deliveries:
+                delivery.ack()
     """
 
     @property
