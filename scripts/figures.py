@@ -102,6 +102,8 @@ def table() -> list[list[str]]:
 
 
 def _spread(sizes: Sequence[int]) -> str:
+    if not sizes:
+        return "-"
     tenths = quantiles(sizes, n=10, method="inclusive") if len(sizes) > 1 else [sizes[0]] * 9
     return f"{median_low(sizes)}/{tenths[8]:.0f}/{max(sizes)}"
 
