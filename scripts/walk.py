@@ -1,5 +1,8 @@
 """One request, traced: which files it touches from the door to the provider, and a chunk on its way back.
 
+Calls are those of shipped code, a coroutine that goes on counts as one; a change of file is a call into another file
+than the call before.
+
 The pipeline is the whole one, on the memory bus. It has run long enough for both ends to know each other's clocks, so
 that nothing is asked twice. What does not happen each time (a heartbeat, for one) is left out: several requests are
 traced, and only the files that all of them touch count.
@@ -13,6 +16,8 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -28,8 +33,21 @@ _SHIPPED = {str(path): module for module, path in FILES.items()}
 _PROVIDER = CountingLlm.generate_content_stream.__code__
 
 
-async def walk() -> tuple[list[str], list[str]]:
-    """The modules that a streaming completion over REST touches: its request, then one chunk; in order of first use.
+@dataclass(frozen=True)
+class Walk:
+    """The module of each call, of one trace; `files` are in all traces."""
+
+    calls: list[str]
+    files: list[str]
+
+    @property
+    def changes(self) -> int:
+        """How often a call is in another file than the one before."""
+        return sum(one != other for one, other in pairwise(self.calls))
+
+
+async def walk() -> tuple[Walk, Walk]:
+    """What a streaming completion over REST calls: its request, then one chunk.
 
     Raises:
         RuntimeError: a trace has no beginning or no end, because the pipeline has changed and this file has not.
@@ -41,8 +59,10 @@ async def walk() -> tuple[list[str], list[str]]:
     return _common(requests), _common(chunks)
 
 
-def _common(traces: tuple[list[str], ...]) -> list[str]:
-    return [module for module in min(traces, key=len) if all(module in trace for trace in traces)]
+def _common(traces: tuple[list[str], ...]) -> Walk:
+    """The shortest of the traces."""
+    calls = min(traces, key=len)
+    return Walk(calls, [module for module in dict.fromkeys(calls) if all(module in trace for trace in traces)])
 
 
 async def _walk_once(opened: Opened) -> tuple[list[str], list[str]]:
@@ -77,8 +97,7 @@ def _is_socket(code: CodeType) -> bool:
 
 @contextmanager
 def _trace(begins: Callable[[CodeType], bool], ends: Callable[[CodeType], bool]) -> Iterator[list[str]]:
-    """Collect the shipped modules whose code is entered or resumed, from one piece of code to another."""
-    modules: dict[str, None] = {}
+    """Collect the module of each entry into shipped code, from one piece of code to another."""
     result: list[str] = []
     state = "before"
 
@@ -91,7 +110,7 @@ def _trace(begins: Callable[[CodeType], bool], ends: Callable[[CodeType], bool])
         elif state == "within" and ends(frame.f_code):
             state = "after"
         if state == "within" and (module := _SHIPPED.get(frame.f_code.co_filename)):
-            modules[module] = None
+            result.append(module)
 
     sys.setprofile(on_event)
     try:
@@ -100,4 +119,3 @@ def _trace(begins: Callable[[CodeType], bool], ends: Callable[[CodeType], bool])
         sys.setprofile(None)
     if state != "after":
         raise RuntimeError(f"the trace ends {state} the part of the pipeline that it should follow")
-    result += modules

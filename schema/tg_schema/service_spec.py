@@ -1,6 +1,7 @@
 """Service name -> its request and response records, as data."""
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -9,7 +10,7 @@ from tg_schema.agent import AgentRequest, AgentResponse
 from tg_schema.features import Feature
 from tg_schema.prompt import PromptRequest, PromptResponse
 from tg_schema.response import Response
-from tg_schema.text_completion import TextCompletionRequest, TextCompletionResponse, features_of
+from tg_schema.text_completion import TextCompletionRequest, TextCompletionResponse
 from tg_schema.tool import ToolRequest, ToolResponse
 
 Req = TypeVar("Req")
@@ -39,7 +40,11 @@ class ServiceSpec(msgspec.Struct, Generic[Req, Resp], frozen=True):
 
 
 TEXT_COMPLETION = ServiceSpec(
-    "text-completion", TextCompletionRequest, TextCompletionResponse, features_of, TextCompletionResponse.summarize
+    "text-completion",
+    TextCompletionRequest,
+    TextCompletionResponse,
+    attrgetter("features"),
+    TextCompletionResponse.summarize,
 )
 PROMPT = ServiceSpec("prompt", PromptRequest, PromptResponse)
 AGENT = ServiceSpec("agent", AgentRequest, AgentResponse)

@@ -170,7 +170,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
         if _feature_values(self) != _UNSET:
             fields = zip(_FEATURE_FIELDS, _UNSET, strict=True)
             needed |= {name for name, unset in fields if getattr(self, name) != unset}
-        if self.operation not in _TOKENS:
+        if (self.raw or self.prompt_ids) and self.operation not in _TOKENS:
             needed |= {name for name, given in (("raw", self.raw), ("prompt_ids", self.prompt_ids)) if given}
         if self.id_lists:
             needed.add("embed_ids")
@@ -219,11 +219,6 @@ def _turn_features(messages: Sequence[Message], turns: Sequence[Message]) -> set
     }
     dialects = {f"{part.dialect}_fields" for part in parts if isinstance(part, ForeignPart)}
     return {feature for feature, needed in asked.items() if needed} | dialects
-
-
-def features_of(request: TextCompletionRequest) -> frozenset[Feature]:
-    """`request.features`, as a function."""
-    return request.features
 
 
 class TextCompletionResponse(StreamRecord, Completion, frozen=True, omit_defaults=True):

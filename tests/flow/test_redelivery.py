@@ -98,7 +98,7 @@ async def test_what_a_processor_that_leaves_has_not_read_yet_goes_to_another_one
             await until(lambda: requestor.presence.serving(route.request))
             if bus.in_process:
                 # It knows the requestor's clock, and what comes soon is not confirmed: that would hide a second run.
-                await until(lambda: leaving.host.publishers.delay(requestor._inbox.topic, 0.0) is not None)
+                await until(lambda: leaving.host.publishers.delays(requestor._inbox.topic, 0.0)[0] is not None)
             asking = asyncio.create_task(LlmClient(requestor, route).request(large.system or "", "3"))
             await until(count_taken)
             async with Processor(bus, TOPICS, second, (route,), timing=timing):

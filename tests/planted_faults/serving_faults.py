@@ -122,8 +122,8 @@ SERVING: Final = (
     Fault(
         "a running request is begun once more by a copy of it",
         _SERVER + "processor.py",
-        "        if not (call.expired or key in host.running or key in host.ended or key in host.cancelled):\n",
-        "        if not (call.expired or key in host.ended or key in host.cancelled):\n",
+        "        if not (expired or key in host.running or key in host.ended or key in host.cancelled):\n",
+        "        if not (expired or key in host.ended or key in host.cancelled):\n",
     ),
     Fault(
         "what has waited for five seconds cannot be a redelivery",

@@ -102,12 +102,17 @@ MUTANTS = (
                 "            if descriptors.short:\n"
                 "                await descriptors.until_enough()\n"
                 "            delivery = await anext(requests)\n"
-                "            slot, call = self._slots.slot(route), self._call_of(delivery)\n",
-                "            slot = self._slots.slot(route)\n"
+                "            call = self._call_of(delivery)\n",
+                "            slot = Slot(self._slots, route)\n"
                 "            while not await slot.take():\n"
                 "                pass\n"
                 "            delivery = await anext(requests)\n"
                 "            call = self._call_of(delivery)\n",
+            ),
+            Change(
+                "tg_base/server/processor.py",
+                "            slot, doubtful = Slot(self._slots, route), call.doubtful\n",
+                "            doubtful = call.doubtful\n",
             ),
         ),
         seed=25,
@@ -168,7 +173,13 @@ MUTANTS = (
     Mutant(
         "a processor whose clock is ahead drops everything",
         ("starves", "needless-error"),
-        (Change("tg_base/protocol/request_headers.py", "clocks.delay(reply, delivery.age)", "delivery.age"),),
+        (
+            Change(
+                "tg_base/protocol/request_headers.py",
+                "clocks.delays(reply, delivery.age)",
+                "(delivery.age, delivery.age)",
+            ),
+        ),
         seed=8,
     ),
 )

@@ -19,6 +19,10 @@ from tg_schema.errors import RateLimited
 INBOX = "inbox"
 
 
+def admit(admission: AdmissionControl, route: Route[Any, Any]) -> None:
+    admission.check(route, admission.find(route.request))
+
+
 def route(queue: str = "q", bound: int | None = None) -> Route[Any, Any]:
     return Route("default", TEXT_COMPLETION, queue, "unused", queue=bound)
 
@@ -40,7 +44,7 @@ def taken(admission: AdmissionControl, asked: Route[Any, Any]) -> int:
     """How many requests are let in."""
     for number in range(10_000):
         try:
-            admission.check(asked)
+            admit(admission, asked)
         except RateLimited:
             return number
         admission.unanswered[asked.request] += 1
@@ -78,7 +82,7 @@ def test_flows_of_one_model_share_its_capacity() -> None:
     both.unanswered["r"] = 3
     assert taken(both, route(bound=2)) == 3
     with pytest.raises(RateLimited):
-        both.check(route("r", bound=2))
+        admit(both, route("r", bound=2))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ def test_come_back_when_as_many_are_answered_as_wait(processor: Presence, asked:
     full = admission(processor)
     full.unanswered["q"] = asked
     with pytest.raises(RateLimited) as refused:
-        full.check(route(bound=3))
+        admit(full, route(bound=3))
     assert refused.value.retry_after == pytest.approx(expected)
 
 
@@ -103,7 +107,7 @@ def test_times_count_by_capacity_and_the_unknown_not_at_all() -> None:
     full = admission(*processors)
     full.unanswered["q"] = 80
     with pytest.raises(RateLimited) as refused:
-        full.check(route(bound=0))
+        admit(full, route(bound=0))
     assert refused.value.retry_after == pytest.approx(3.0 / 80, abs=1e-3)
 
 
@@ -113,9 +117,9 @@ def test_the_next_announcement_counts_at_once() -> None:
     it = AdmissionControl(table, INBOX)
     it.unanswered["q"] = 4
     with pytest.raises(RateLimited):
-        it.check(route(bound=0))
+        admit(it, route(bound=0))
     table.update(presence(5))
-    it.check(route(bound=0))
+    admit(it, route(bound=0))
 
 
 def test_refusals_are_counted() -> None:

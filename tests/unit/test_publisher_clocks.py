@@ -20,7 +20,7 @@ class Heard:
             self.clocks.note_heartbeat("p", age)
 
     def delay(self, age: float) -> float | None:
-        return self.clocks.delay("p", age)
+        return self.clocks.delays("p", age)[0]
 
 
 @pytest.mark.parametrize("ahead", [0.0, 600.0, -600.0])
@@ -39,9 +39,9 @@ def test_few_heartbeats_or_such_that_differ_prove_nothing(ages: tuple[float, ...
 @pytest.mark.parametrize("ahead", [0.0, 600.0, -600.0])
 def test_one_heartbeat_tells_what_a_message_waited_at_least(ahead: float) -> None:
     heard = Heard(ahead + 0.3)
-    assert heard.clocks.least_delay("p", ahead + 9.3) == pytest.approx(9.0)
-    assert heard.clocks.least_delay("p", ahead + 0.1) == 0.0
-    assert heard.clocks.least_delay("never heard", ahead + 9.3) == 0.0
+    assert heard.clocks.delays("p", ahead + 9.3)[1] == pytest.approx(9.0)
+    assert heard.clocks.delays("p", ahead + 0.1)[1] == 0.0
+    assert heard.clocks.delays("never heard", ahead + 9.3)[1] == 0.0
 
 
 def test_what_was_held_up_is_forgotten_when_undisturbed_ones_come() -> None:
@@ -62,7 +62,7 @@ def test_a_very_old_message_is_doubted_where_its_publisher_was_not_heard_lately(
     assert heard.delay(0.01 + 2 * JUMP_SECONDS) == pytest.approx(2 * JUMP_SECONDS)
     heard.now += 2 * TRUSTED_SECONDS
     assert heard.delay(0.01 + 2 * JUMP_SECONDS) is None
-    assert heard.clocks.least_delay("p", 0.01 + 2 * JUMP_SECONDS) == 0.0
+    assert heard.clocks.delays("p", 0.01 + 2 * JUMP_SECONDS)[1] == 0.0
     assert heard.delay(0.51) == pytest.approx(0.5)
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tg_base.server import slots as module
-from tg_base.server.slots import Slots
+from tg_base.server.slots import Slot, Slots
 
 FIRST, SECOND = "first", "second"
 
@@ -19,7 +19,7 @@ async def settled(task: "asyncio.Task[None]") -> bool:
 
 async def test_no_more_is_asked_for_than_what_is_reserved_leaves_free() -> None:
     slots = Slots(2)
-    first, second = slots.slot(FIRST), slots.slot(FIRST)
+    first, second = Slot(slots, FIRST), Slot(slots, FIRST)
     first.reserve()
     await slots.wait(FIRST)
     with first, second:
@@ -34,7 +34,7 @@ async def test_no_more_is_asked_for_than_what_is_reserved_leaves_free() -> None:
 async def test_what_is_never_confirmed_reserves_a_slot_for_a_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RESERVE_SECONDS", 0.0)
     slots = Slots(1)
-    slot = slots.slot(FIRST)
+    slot = Slot(slots, FIRST)
     slot.reserve()
     async with asyncio.timeout(60):
         await slots.wait(SECOND)
@@ -46,7 +46,7 @@ async def test_two_queues_whose_requests_are_confirmed_together_take_turns(monke
     monkeypatch.setattr(module, "TURN_SECONDS", 60.0)
     slots, served = Slots(1), []
     for _ in range(4):
-        both = {queue: slots.slot(queue) for queue in (FIRST, SECOND)}
+        both = {queue: Slot(slots, queue) for queue in (FIRST, SECOND)}
         for slot in both.values():
             slot.reserve()
         # In the same order each time: so a link brings them, and so the first would always win.

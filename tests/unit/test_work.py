@@ -12,7 +12,7 @@ from tg_base.protocol import RequestHeaders, Route, StreamKey
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import Responder
-from tg_base.server.slots import Slots
+from tg_base.server.slots import Slot, Slots
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest
 from tg_schema.errors import Unavailable
 from tg_schema.response import Response
@@ -71,7 +71,7 @@ async def begun(
     made: asyncio.Future[RequestTask] = asyncio.get_running_loop().create_future()
 
     async def run() -> None:
-        slot = slots.slot(ROUTE)
+        slot = Slot(slots, ROUTE)
         came = asyncio.get_running_loop().time() - waited
         work = RequestTask(llm, ROUTE, call, slot, came=came, patience=patience, bodies=BodyReceiver(), processor="p")
         made.set_result(work)

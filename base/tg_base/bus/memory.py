@@ -220,11 +220,6 @@ class _Queue:
         self.returned.update(id(message) for message in returned)
         self.messages.extendleft(reversed(returned))
 
-    def release(self, message: _Message) -> None:
-        self.returned.discard(id(message))
-        self.held -= 1
-        self.held_bytes -= len(message.body)
-
 
 class _Topic:
     """The queues of one topic, and the messages that wait for its first group."""
@@ -333,7 +328,10 @@ class _Reader(AsyncIterator[Delivery]):
             self._queue.changed.set()
 
     def _free(self, message: _Message) -> None:
-        self._queue.release(message)
+        queue = self._queue
+        queue.returned.discard(id(message))
+        queue.held -= 1
+        queue.held_bytes -= len(message.body)
         # The lock is held only while a publisher waits for room.
         if self._topic.publishing.locked():
             self._topic.changed.set()

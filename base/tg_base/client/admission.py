@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tg_base.client.membership import Membership
-from tg_base.protocol import EncodedRequest, Presence, Route
+from tg_base.protocol import Presence, Route
 from tg_base.telemetry import REFUSALS
 from tg_schema.errors import BadRequest, RateLimited, Unavailable
-from tg_schema.features import describe_missing
-from tg_schema.service_spec import Req
+from tg_schema.features import Feature, describe_missing
 
 SLOTS_PER_WAITING_REQUEST = 8
 """Default queue bound: capacity // SLOTS_PER_WAITING_REQUEST, at least MIN_QUEUE_REQUESTS."""
@@ -56,13 +55,12 @@ class Announced:
     request_bytes: int
     models: tuple[str, ...] = ()
 
-    def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
-        """Refuse a request that not every one of these processors can answer.
+    def check(self, needed: frozenset[Feature]) -> None:
+        """Refuse a request that not every one of these processors can answer, since it needs these features.
 
         Raises:
-            BadRequest: it needs features that one of them lacks.
+            BadRequest: one of them lacks a feature.
         """
-        needed = request.features if isinstance(request, EncodedRequest) else route.spec.features(request)
         if needed and (missing := needed - self.features):
             raise BadRequest(describe_missing(missing))
 
@@ -91,18 +89,17 @@ class AdmissionControl:
         self._mixed_until: dict[str, float] = {}
         self._version = -1
 
-    def check(self, route: Route[Any, Any]) -> None:
-        """Reject a request that would exceed the queue bound.
+    def check(self, route: Route[Any, Any], announced: Announced) -> None:
+        """Reject a request that would exceed the queue bound, for a queue of which this is announced.
 
         Raises:
             RateLimited: with `retry_after`.
         """
-        announced = self.find(route.request)
         room = max(announced.capacity - announced.theirs, 0)
         # Processors of this queue may read others too, and share their slots: our requests in all of them count.
         default = max(announced.capacity // SLOTS_PER_WAITING_REQUEST, MIN_QUEUE_REQUESTS)
         bound = default if route.queue is None else route.queue
-        waiting = sum(self.unanswered[queue] for queue in announced.queues) - room
+        waiting = sum(map(self.unanswered.__getitem__, announced.queues)) - room
         if waiting < bound:
             return
         REFUSALS.labels(route.spec.name, "queue").inc()
@@ -139,7 +136,7 @@ class AdmissionControl:
         announced = self.find(queue)
         if not announced.served:
             return 0
-        return announced.capacity - announced.theirs - sum(self.unanswered[queue] for queue in announced.queues)
+        return announced.capacity - announced.theirs - sum(map(self.unanswered.__getitem__, announced.queues))
 
     def count_unanswered(self, model: str) -> int:
         """Our unanswered requests in the queues of a model's processors."""

@@ -40,6 +40,7 @@ from tg_base.runtime import running
 from tg_base.telemetry import ATTEMPTS, REFUSALS, new_id
 from tg_schema import TgError
 from tg_schema.errors import BusError, TooLarge, Unavailable
+from tg_schema.features import Feature
 from tg_schema.service_spec import Req, Resp
 from tg_schema.topics import Topics
 
@@ -184,21 +185,23 @@ class Requestor:
     async def _open(
         self, route: Route[Any, Any], request: object, terms: tuple[Any, ...], *, bounded: bool
     ) -> AskedStream:
-        # Not `check`: each request comes by here, and hardly one has to wait.
+        # What it needs and what is announced is looked up once, and handed on.
+        needed = _features_of(route, request)
+        announced = self.admission.find(route.request)
         if not route.plain:
-            announced = self.admission.find(route.request)
+            # Not `check`: each request comes by here, and hardly one has to wait.
             if not announced.served or len(announced.models) > 1:
                 announced = await self._find_first(route)
-            announced.check(route, request)
+            announced.check(needed)
         if bounded:
-            self.admission.check(route)
+            self.admission.check(route, announced)
         stream = AskedStream(route, request, *terms)
         self._streams[stream.id] = stream
         # Before the publish, which waits: requests that come meanwhile are counted against this one.
         self.admission.unanswered[route.request] += 1
         published = False
         try:
-            await self._ask(stream)
+            await self._ask(stream, announced)
             published = True
         finally:
             if not published:
@@ -219,7 +222,7 @@ class Requestor:
 
     async def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
         """Before queuing, refuse a request that no processor could serve, with `stream`'s BadRequest or Unavailable."""
-        (await self._find_first(route)).check(route, request)
+        (await self._find_first(route)).check(_features_of(route, request))
 
     async def until_served(self, route: Route[Any, Any]) -> bool:
         """Wait for a first processor, as `Liveness.until_served`; returns whether it had to wait."""
@@ -234,14 +237,13 @@ class Requestor:
             raise
         return await self.admission.settle(route)
 
-    async def _ask(self, stream: AskedStream) -> None:
+    async def _ask(self, stream: AskedStream, announced: Announced) -> None:
         stream.asked_at = self._clock()
         withheld = stream.permit is not None
         warm = stream.cache_key is not None and stream.attempt == 1 and not withheld
         if warm and await self._warm.ask(stream):
             return
-        largest = self.admission.find(stream.route.request).request_bytes
-        in_parts = not stream.route.plain and len(stream.body) <= largest
+        in_parts = not stream.route.plain and len(stream.body) <= announced.request_bytes
         if withheld and not in_parts:
             raise Unavailable("a processor of this queue is of a version that begins at once; upgrade it, or ask later")
         try:
@@ -394,6 +396,10 @@ class Requestor:
 
     async def _ask_again(self, stream: AskedStream) -> None:
         try:
-            await self._ask(stream)
+            await self._ask(stream, self.admission.find(stream.route.request))
         except TgError as error:
             stream.fail(error)
+
+
+def _features_of(route: Route[Req, Any], request: Req | EncodedRequest) -> frozenset[Feature]:
+    return request.features if isinstance(request, EncodedRequest) else route.spec.features(request)

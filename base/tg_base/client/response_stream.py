@@ -271,8 +271,9 @@ class AskedStream(ResponseStream[Any]):
         permit: BeginPermit | None = None,
     ) -> None:
         whole = not getattr(request, "streaming", True)
-        super().__init__(new_id(), route.spec.response, timeout, total=total, whole=whole)
-        self.span = trace.child(self.id)
+        name = new_id()
+        self.span = trace.child(name)
+        super().__init__(name, route.spec.response, timeout, total=total, whole=whole)
         self.route = route
         self.body = request.body if isinstance(request, EncodedRequest) else encode_request(request)
         self.request_bytes = len(self.body)
@@ -299,8 +300,8 @@ class AskedStream(ResponseStream[Any]):
 
     def headers(self, inbox: str, *, in_parts: bool) -> RequestHeaders:
         """The headers of its request, to be answered to `inbox`."""
-        remaining, size = max(self._clock.remaining, 0.0), len(self.body) if in_parts else 0
-        return RequestHeaders(self.key, inbox, remaining, span=self.span, size=size)
+        key, size = self.key, len(self.body) if in_parts else 0
+        return RequestHeaders(key, inbox, max(self._clock.remaining, 0.0), span=self.span, size=size)
 
     def put_plain(self, body: bytes) -> None:
         """Take the next record of a plain peer."""

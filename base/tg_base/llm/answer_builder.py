@@ -111,8 +111,9 @@ class AnswerBuilder:
         self.on_record: PassRecordOn | None = None
         self.streams_ends = bool(request.streaming) and form is None
         self._streaming = bool(request.streaming)
-        self._answers_asked = request.answers
         self._several = plan.generated > 1
+        # More may be generated, of which the best are returned.
+        self._answers_asked = request.answers if self._several else 1
         self._form = form
         keeps = form is not None or not request.streaming
         self._collector = AnswerCollector(join_chunks) if keeps else None
@@ -121,7 +122,7 @@ class AnswerBuilder:
         self._ranking = Ranking(tokens=asks_tokens) if plan.ranked else None
         edits = [] if self._ranking is None else [self._ranking.edit]
         edits += [SingleCall().edit] if plan.single_call else []
-        self.edit = _in_turn(edits)
+        self.edit = _in_turn(edits) if edits else None
         self.keep = None if self._collector is None else self._collector.add
 
     def pass_on(self, chunk: LlmChunk) -> bool:

@@ -6,6 +6,7 @@ become errors here.
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextvars import Context
 from math import inf
 from types import TracebackType
 from typing import Annotated, Any, Final, Self
@@ -14,7 +15,7 @@ import msgspec
 import structlog
 
 from tg_base.llm.core import LlmChunk, PassOn
-from tg_base.runtime import Alarm
+from tg_base.runtime import TIMER_SECONDS
 from tg_schema import TgError
 from tg_schema.conversation import MAX_CALL_INDEX
 from tg_schema.deltas import MAX_COUNT
@@ -183,7 +184,7 @@ class _Watch:
         self._entered = self._due = self._received_at = 0.0
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
-        self._timer: Alarm | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._timer_due = inf
         self._fired = False
 
@@ -224,9 +225,10 @@ class _Watch:
             self._arm(min(due, now + self._clocks.idle))
 
     def _arm(self, due: float) -> None:
-        self.close()
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer_due = due
-        self._timer = Alarm(due, self._check)
+        self._timer = self._loop.call_at(due + TIMER_SECONDS, self._check, context=Context())
 
     def _check(self) -> None:
         self._timer, self._timer_due = None, inf

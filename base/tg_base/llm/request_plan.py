@@ -5,6 +5,7 @@ provider's stead.
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -24,6 +25,8 @@ EMULATED_FEATURES: Final[frozenset[Feature]] = frozenset({"n", "strict_tools", "
 """Features that the base supplies for a provider that lacks them."""
 
 _SEED_COUNT = 2**64
+_form_values: Final = attrgetter("schema", "response_format", "regex", "choice")
+_NO_FORM: Final = _form_values(TextCompletionRequest())
 _CHOICES = {None, "", "auto", "none"}
 
 
@@ -46,7 +49,8 @@ class GenerationPlan(msgspec.Struct, frozen=True):
     def of(cls, request: TextCompletionRequest, native: frozenset[Feature]) -> "GenerationPlan":
         """The plan of a request for a provider that has the features `native` itself."""
         single_call = request.parallel_tool_calls is False and "parallel_tool_calls" not in native
-        request = _with_tools(request, native)
+        if request.tools or request.allowed_tools or request.parallel_tool_calls is not None:
+            request = _with_tools(request, native)
         sampling = request.sampling
         if sampling is None or (sampling.n or 1) == (sampling.best_of or 1) == 1:
             return cls((request,), single_call=single_call)
@@ -78,8 +82,35 @@ def check_completion(request: TextCompletionRequest) -> None:
         return
     if request.operation == "tokenize" and request.texts:
         return
-    _check_scored(request)
+    if request.scored or request.operation == "score":
+        _check_scored(request)
     _check_prompt(request)
+    if _form_values(request) != _NO_FORM:
+        _check_form(request)
+    if request.sampling is not None:
+        _check_sampling(request.sampling)
+        if request.streaming and (request.sampling.best_of or 1) > request.answers:
+            raise BadRequest("best_of cannot be streamed: which answers are the best is known at their end")
+    for number, turn in enumerate(request.messages):
+        _check_turn(f"messages[{number}]", turn)
+    if request.tools or request.allowed_tools or request.tool_choice not in _CHOICES:
+        _check_tools(request)
+
+
+def _check_prompt(request: TextCompletionRequest) -> None:
+    if request.prompt_ids or request.raw:
+        _check_raw_prompt(request)
+    elif request.max_prompt_tokens is not None:
+        raise BadRequest("max_prompt_tokens cuts a raw prompt, or prompt_ids; leave it out, or send one of them")
+    elif not (request.prompt or request.turns):
+        raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")
+    if request.echo and not (request.prompt or request.prompt_ids):
+        raise BadRequest("echo needs the text of prompt, or prompt_ids")
+    if request.suffix is not None and not request.prompt:
+        raise BadRequest("suffix needs the text of prompt, which the answer follows")
+
+
+def _check_form(request: TextCompletionRequest) -> None:
     if request.response_format not in {None, "text", "json"}:
         raise BadRequest('response_format must be "text" or "json"')
     forms = {
@@ -93,25 +124,6 @@ def check_completion(request: TextCompletionRequest) -> None:
         raise BadRequest("echo: an answer with a prescribed form cannot begin with the prompt; leave out one of them")
     if "" in request.choice:
         raise BadRequest("choice: each must be a text")
-    if request.sampling is not None:
-        _check_sampling(request.sampling)
-        if request.streaming and (request.sampling.best_of or 1) > request.answers:
-            raise BadRequest("best_of cannot be streamed: which answers are the best is known at their end")
-    for number, turn in enumerate(request.messages):
-        _check_turn(f"messages[{number}]", turn)
-    _check_tools(request)
-
-
-def _check_prompt(request: TextCompletionRequest) -> None:
-    _check_max_prompt_tokens(request)
-    if request.prompt_ids or request.raw:
-        _check_raw_prompt(request)
-    elif not request.turns:
-        raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")
-    if request.echo and not (request.prompt or request.prompt_ids):
-        raise BadRequest("echo needs the text of prompt, or prompt_ids")
-    if request.suffix is not None and not request.prompt:
-        raise BadRequest("suffix needs the text of prompt, which the answer follows")
 
 
 def _check_embedded(request: TextCompletionRequest) -> None:
@@ -149,11 +161,6 @@ def _check_scored(request: TextCompletionRequest) -> None:
         raise BadRequest("scored is missing: the token ids to score after the prompt, or sampling.prompt_logprobs")
 
 
-def _check_max_prompt_tokens(request: TextCompletionRequest) -> None:
-    if request.max_prompt_tokens is not None and not (request.raw or request.prompt_ids):
-        raise BadRequest("max_prompt_tokens cuts a raw prompt, or prompt_ids; leave it out, or send one of them")
-
-
 def _check_raw_prompt(request: TextCompletionRequest) -> None:
     if request.tools:
         raise BadRequest("tools need a conversation; leave out raw and prompt_ids, or tools")
@@ -166,8 +173,6 @@ def _check_raw_prompt(request: TextCompletionRequest) -> None:
 
 
 def _check_tools(request: TextCompletionRequest) -> None:
-    if not (request.tools or request.allowed_tools) and request.tool_choice in _CHOICES:
-        return
     names = [tool.name for tool in request.tools]
     if len(set(names)) < len(names) or "" in names:
         raise BadRequest("tools: each must have a name of its own")

@@ -3,9 +3,10 @@
 import asyncio
 import math
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass
 
-from tg_base.runtime import Alarm
+from tg_base.runtime import TIMER_SECONDS
 from tg_schema.errors import Timeout
 
 WINDOW_SECONDS = 60.0
@@ -71,7 +72,7 @@ class StreamClock:
         self._began = now
         self.progress_at: float | None = None
         self._expire = expire
-        self._timer = Alarm(self._due, self._check)
+        self._arm(now + timeout if self._end is None else min(now + timeout, self._end))
 
     @property
     def remaining(self) -> float:
@@ -93,9 +94,12 @@ class StreamClock:
         silent_at = (self._began if self.progress_at is None else self.progress_at) + self._timeout
         return silent_at if self._end is None else min(silent_at, self._end)
 
+    def _arm(self, due: float) -> None:
+        self._timer = self._loop.call_at(due + TIMER_SECONDS, self._check, context=Context())
+
     def _check(self) -> None:
         if self._loop.time() < self._due:
-            self._timer = Alarm(self._due, self._check)
+            self._arm(self._due)
         else:
             self._expire(Timeout(self._sentence()))
 
@@ -173,26 +177,19 @@ class PublisherClocks:
         known = self._publishers.get(publisher)
         return math.inf if known is None else self._time() - known.received_at
 
-    def delay(self, publisher: str, age: float) -> float | None:
-        """Seconds by which a message of this age was delayed; None = not known."""
-        known = self._publishers.get(publisher)
-        if known is None or known.least == math.inf:
-            return None
-        delay = max(age - known.least, 0.0)
-        return None if self._is_doubtful(known, delay) else delay
+    def delays(self, publisher: str, age: float) -> tuple[float | None, float]:
+        """Seconds by which a message of this age was delayed, None = not known; and by which it was at least.
 
-    def least_delay(self, publisher: str, age: float) -> float:
-        """Seconds by which a message of this age was delayed at least; 0 if nothing is known.
-
-        A single heartbeat is enough: if it was delayed itself, the message was delayed even more.
+        For the second a single heartbeat is enough: if it was delayed itself, the message was delayed even more.
         """
         known = self._publishers.get(publisher)
-        delay = 0.0 if known is None else max(age - known.lowest, 0.0)
-        return 0.0 if known is None or self._is_doubtful(known, delay) else delay
-
-    def _is_doubtful(self, known: _Publisher, delay: float) -> bool:
-        """Whether a delay is so long that a clock may have been set instead."""
-        return delay > JUMP_SECONDS and self._time() - known.received_at > TRUSTED_SECONDS
+        if known is None:
+            return None, 0.0
+        # So long a delay may be a clock that was set instead. `lowest` is never above `least`.
+        trusted = JUMP_SECONDS if self._time() - known.received_at > TRUSTED_SECONDS else math.inf
+        delay, least = max(age - known.least, 0.0), max(age - known.lowest, 0.0)
+        unknown = known.least == math.inf or delay > trusted
+        return None if unknown else delay, 0.0 if least > trusted else least
 
 
 def _ignore_expiry(_: Timeout) -> None:

@@ -60,11 +60,6 @@ class RequestHeaders(msgspec.Struct, frozen=True):
         return self.reply is not None and not self.fresh
 
     @property
-    def expired(self) -> bool:
-        """Whether the requestor has given up by now."""
-        return self.remaining is not None and self.remaining <= 0
-
-    @property
     def properties(self) -> dict[str, str]:
         """The message's properties; `deadline` is in milliseconds from the moment of publishing."""
         written = {"id": self.key.stream, "attempt": str(self.key.attempt)}
@@ -102,17 +97,15 @@ class RequestHeaders(msgspec.Struct, frozen=True):
             milliseconds = whole_number("deadline", deadline, most=MAX_DEADLINE_MILLISECONDS)
             remaining = milliseconds / 1000
         reply = properties.get("reply")
-        size = whole_number("size", properties.get("size", "0"), most=MAX_REQUEST_BYTES)
+        size = whole_number("size", properties["size"], most=MAX_REQUEST_BYTES) if "size" in properties else 0
         if size and reply is None:
             raise BadRequest("a message with the property `size` needs `reply`, from which its body is fetched")
-        delay = 0.0 if reply is None else clocks.delay(reply, delivery.age)
+        delay, least_delay = (0.0, 0.0) if reply is None else clocks.delays(reply, delivery.age)
         if remaining is not None and delay is not None:
             remaining -= delay
         fresh = delay is not None and delay < FRESH_SECONDS and not delivery.redelivered
-        span = Span.from_peer(
-            stream, *(properties.get(name) for name in ("request", "parent", "traceparent", "caller"))
-        )
-        least_delay = 0.0 if reply is None else clocks.least_delay(reply, delivery.age)
+        asked, parent = properties.get("request"), properties.get("parent")
+        span = Span.from_peer(stream, asked, parent, properties.get("traceparent"), properties.get("caller"))
         return cls(StreamKey(stream, attempt), reply, remaining, delay, span, fresh, size, least_delay)
 
     @classmethod

@@ -180,13 +180,17 @@ class Processor:
             if descriptors.short:
                 await descriptors.until_enough()
             delivery = await anext(requests)
-            slot, call = self._slots.slot(route), self._call_of(delivery)
-            if isinstance(call, RequestHeaders) and self._drop_unwanted(route, delivery, call):
+            call = self._call_of(delivery)
+            if isinstance(call, BadRequest):
+                self._start(route, delivery, call, Slot(self._slots, route))
+                continue
+            if self._drop_unwanted(route, delivery, call):
                 self._tell_reused(route, call)
                 continue
-            if isinstance(call, RequestHeaders) and self._is_excess(call):
+            slot, doubtful = Slot(self._slots, route), call.doubtful
+            if doubtful and self._is_excess(call):
                 await self._return(delivery, call)
-            elif not descriptors.short and (self._postpone(call, slot) or await slot.take()):
+            elif not descriptors.short and ((doubtful and self._postpone(call, slot)) or await slot.take()):
                 self._start(route, delivery, call, slot)
             else:
                 # Another queue took the last slot, or no descriptor is free. The bus redelivers, here or elsewhere.
@@ -201,7 +205,7 @@ class Processor:
         if route is None or self._leaving or not self._slots.has_room or descriptors.short:
             return False
         if not self._drop_unwanted(route, delivery, call):
-            slot = self._slots.slot(route)
+            slot = Slot(self._slots, route)
             if not self._postpone(call, slot):
                 return False
             self._start(route, delivery, call, slot)
@@ -217,11 +221,9 @@ class Processor:
         except BadRequest as error:
             return error
 
-    def _postpone(self, call: RequestHeaders | BadRequest, slot: Slot) -> bool:
-        """Whether the request takes no slot yet, or none at all. A slot is reserved if it is soon to be confirmed."""
-        if isinstance(call, BadRequest):
-            return True
-        if not call.doubtful or self._is_full:
+    def _postpone(self, call: RequestHeaders, slot: Slot) -> bool:
+        """Whether a doubtful request takes no slot yet. One is reserved if it is soon to be confirmed."""
+        if self._is_full:
             return False
         # A dead requestor's backlog, which nobody will confirm, must not hold up those that are alive.
         if call.reply is not None and self.host.publishers.silence(call.reply) < self._timing.overdue_after:
@@ -234,10 +236,8 @@ class Processor:
         return len(self._running) - self._slots.taken >= MAX_UNCONFIRMED_REQUESTS
 
     def _is_excess(self, call: RequestHeaders) -> bool:
-        """Whether the request would await its confirmation in a slot while another one of its requestor does so."""
-        if not call.doubtful or not self._is_full:
-            return False
-        return any(work.unconfirmed and work.inbox == call.reply for work in self._running.values())
+        """Whether a doubtful request would await its confirmation in a slot while another of its requestor does."""
+        return self._is_full and any(work.unconfirmed and work.inbox == call.reply for work in self._running.values())
 
     async def _return(self, delivery: Delivery, call: RequestHeaders) -> None:
         """Let the requestor, if it lives, publish the request again. A nack would return it ahead of all others."""
@@ -324,7 +324,8 @@ class Processor:
     def _drop_unwanted(self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders) -> bool:
         """Drop a request, and return True, if nobody waits for the answer any more or it is already running."""
         key, host = call.key, self.host
-        if not (call.expired or key in host.running or key in host.ended or key in host.cancelled):
+        expired = call.remaining is not None and call.remaining <= 0
+        if not (expired or key in host.running or key in host.ended or key in host.cancelled):
             return False
         self._count(call)
         STREAMS.labels(route.spec.name, "dropped").inc()

@@ -177,8 +177,9 @@ class RequestTask:
 
         A request holds no slot while its confirmation is pending. If none is free afterwards, it is returned: None.
         """
-        await self._until_wanted(responder)
-        if not await self._slot.take():
+        if not self._wanted:
+            await self._until_wanted(responder)
+        if not (self._slot.taken or await self._slot.take()):
             responder.hand_back()
             return None
         service = self._service

@@ -58,16 +58,12 @@ class Slots:
         """Whether a slot is free that is neither reserved nor owed to a queue."""
         return self.taken + len(self._reserved) < self._capacity and not any(self._owed.values())
 
-    def slot(self, queue: object) -> "Slot":
-        """A slot for a request of this queue, not taken yet."""
-        return Slot(self, queue)
-
     async def take(self, queue: object, seconds: float) -> bool:
         """Take a slot for a request of this queue; False if none becomes free within `seconds`.
 
         After a False, the queue is the next to be served.
         """
-        if self._is_before(queue):
+        if self._reserved and self._is_before(queue):
             await self._has_passed()
         try:
             # A timeout for each request would be costly, and nearly all find a free slot.
@@ -112,14 +108,22 @@ class Slots:
 
 
 class Slot:
-    """The slot of one request. Enter it, take it when it is needed; leaving frees it."""
+    """The slot of one request. Enter it, take it when it is needed; leaving frees it.
 
-    __slots__ = ("_lapse", "_queue", "_slots", "_taken")
+    Args:
+        slots: those of the processor.
+        queue: the request's.
+
+    Attributes:
+        taken: whether it is taken.
+    """
+
+    __slots__ = ("_lapse", "_queue", "_slots", "taken")
 
     def __init__(self, slots: Slots, queue: object) -> None:
         self._slots = slots
         self._queue = queue
-        self._taken = False
+        self.taken = False
         self._lapse: asyncio.TimerHandle | None = None
 
     def reserve(self) -> None:
@@ -129,21 +133,22 @@ class Slot:
 
     async def take(self) -> bool:
         """Take the slot, unless it is taken already; False if none becomes free within `HOLD_SECONDS`."""
-        self._taken = self._taken or await self._slots.take(self._queue, HOLD_SECONDS)
-        self._unreserve()
-        return self._taken
-
-    def _unreserve(self) -> None:
+        self.taken = self.taken or await self._slots.take(self._queue, HOLD_SECONDS)
         if self._lapse is not None:
-            self._lapse.cancel()
-            self._lapse = None
-            self._slots.unreserve(self)
+            self._unreserve(self._lapse)
+        return self.taken
+
+    def _unreserve(self, lapse: asyncio.TimerHandle) -> None:
+        lapse.cancel()
+        self._lapse = None
+        self._slots.unreserve(self)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: object, tb: object) -> None:
-        self._unreserve()
-        if self._taken:
-            self._taken = False
+        if self._lapse is not None:
+            self._unreserve(self._lapse)
+        if self.taken:
+            self.taken = False
             self._slots.release()

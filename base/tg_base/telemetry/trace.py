@@ -29,16 +29,13 @@ class Ids:
         token_bytes: returns the given number of random bytes.
 
     Attributes:
+        token_bytes: as given.
         last_number: the highest number given so far; 0 = none yet.
     """
 
     def __init__(self, token_bytes: Callable[[int], bytes] = os.urandom) -> None:
-        self._token_bytes = token_bytes
+        self.token_bytes = token_bytes
         self.last_number = 0
-
-    def token(self, size: int) -> str:
-        """`size` random bytes, as twice as many hexadecimal digits."""
-        return self._token_bytes(size).hex()
 
     def number(self) -> int:
         """A number above all that this source has given."""
@@ -57,7 +54,7 @@ def set_source(source: Ids) -> None:
 
 def new_id(size: int = 16) -> str:
     """A unique id: `size` random bytes in hexadecimal digits."""
-    return _source.token(size)
+    return _source.token_bytes(size).hex()
 
 
 def new_number() -> int:
@@ -91,15 +88,17 @@ class Span(msgspec.Struct, frozen=True):
     @classmethod
     def at_door(cls, request: str, traceparent: str | None) -> Self:
         """The span of a request at the gateway. An invalid trace context is replaced by a new one."""
-        return cls(request, None, None, _valid(_TRACEPARENT, traceparent) or _new_trace())
+        return cls(request, None, None, (traceparent and _valid(_TRACEPARENT, traceparent)) or _new_trace())
 
     @classmethod
     def from_peer(
         cls, stream: str, request: str | None, parent: str | None, traceparent: str | None, caller: str | None = None
     ) -> Self:
         """The span of a request from the bus, perhaps from a plain peer. Invalid ids are ignored."""
-        trace = _valid(_TRACEPARENT, traceparent) or _new_trace()
-        return cls(_valid(_ID, request) or stream, stream, _valid(_ID, parent), trace, _valid(_ID, caller))
+        trace = (traceparent and _valid(_TRACEPARENT, traceparent)) or _new_trace()
+        request = (request and _valid(_ID, request)) or stream
+        # Most requests have neither of the last two.
+        return cls(request, stream, parent and _valid(_ID, parent), trace, caller and _valid(_ID, caller))
 
     def child(self, stream: str) -> Self:
         """The span of a request that this hop makes, with the id `stream`."""
@@ -171,9 +170,10 @@ def child(stream: str) -> Span:
     return Span(stream, stream, None, _new_trace()) if span is None else span.child(stream)
 
 
-def _valid(pattern: re.Pattern[str], text: str | None) -> str | None:
-    return text if text and pattern.fullmatch(text) else None
+def _valid(pattern: re.Pattern[str], text: str) -> str | None:
+    return text if pattern.fullmatch(text) else None
 
 
 def _new_trace() -> str:
-    return f"00-{new_id()}-{new_id(8)}-01"
+    ids = new_id(24)
+    return f"00-{ids[:32]}-{ids[32:]}-01"

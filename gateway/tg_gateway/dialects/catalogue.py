@@ -64,6 +64,10 @@ class Catalogue:
         routes: every service of every flow.
         serving: returns the live processors of a queue.
         aliases: further names of models: name to model, or to `base:adapter`.
+
+    Attributes:
+        routes: as given.
+        default_flow: the flow of a request that names none: `default`, or the first if no flow has this id.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Catalogue:
         self._services = {(route.flow, route.spec.name): route for route in routes}
         self._flows = tuple(dict.fromkeys(route.flow for route in routes))
         self._completions = tuple(route for route in routes if route.spec.name == TEXT_COMPLETION.name)
+        self.default_flow = DEFAULT_FLOW if DEFAULT_FLOW in self._flows else next(iter(self._flows), DEFAULT_FLOW)
         self._serving = serving
         self._aliases = aliases
 
@@ -88,11 +93,6 @@ class Catalogue:
     def flows(self) -> tuple[str, ...]:
         """The flows' ids, in order."""
         return self._flows
-
-    @property
-    def default_flow(self) -> str:
-        """The flow of a request that names none: `default`, or the first if no flow has this id."""
-        return DEFAULT_FLOW if DEFAULT_FLOW in self._flows else next(iter(self._flows), DEFAULT_FLOW)
 
     def find_service(self, flow: str, service: str) -> Route[Any, Any]:
         """A flow's service.

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextvars import Context
 from email.utils import formatdate
 from functools import lru_cache
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from typing_extensions import override
 
-from tg_base.runtime import Alarm
+from tg_base.runtime import TIMER_SECONDS
 from tg_gateway.dialects import END_OF_EVENT, Writer
 from tg_gateway.dialects.output import (
     MAX_WRITE_BYTES,
@@ -99,14 +100,14 @@ class BodyStream(web.StreamResponse, Sink):
         self._silence = keep_alive
         self._loop = asyncio.get_running_loop()
         self._wrote_at = self._loop.time()
-        self._timer: Alarm | None = None
+        self._timer: asyncio.TimerHandle | None = None
         # A deque with the first large output: an empty one takes 0.7 KiB.
         self._unwritten: deque[bytes | memoryview] | None = None
 
     def __enter__(self) -> "BodyStream":
         # The server's timer is for connections that wait for a request; it starts a new one after the answer.
         self._protocol.keep_alive(True)
-        self._timer = Alarm(self._wrote_at + self._silence, self._silent)
+        self._arm(self._wrote_at + self._silence)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -217,7 +218,10 @@ class BodyStream(web.StreamResponse, Sink):
             if not self.full:
                 self.send(self._answer_head.keep_alive, last=False)
             due = now + self._silence
-        self._timer = Alarm(due, self._silent)
+        self._arm(due)
+
+    def _arm(self, due: float) -> None:
+        self._timer = self._loop.call_at(due + TIMER_SECONDS, self._silent, context=Context())
 
     # The server calls this on every response; here the response was written already.
 

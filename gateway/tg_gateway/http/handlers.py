@@ -41,7 +41,7 @@ class BodyReader:
 
     def __init__(self, limit: int, limits: Limits, count: Callable[[int], None] | None = None) -> None:
         self._limit = limit
-        self._count = count or _ignore
+        self._count = count
         self._limits = limits
 
     async def read(self, request: web.Request) -> bytes:
@@ -60,8 +60,10 @@ class BodyReader:
         announced = int(request.headers.get("Content-Length", "").lstrip("0") or 0)
         if announced > self._limit:
             raise too_large(self._limit)
-        self._count(announced)
-        await _meet_expectation(request)
+        if self._count is not None:
+            self._count(announced)
+        if "Expect" in request.headers:
+            await _meet_expectation(request)
         # Nearly all bodies have come with their heads: no timer for them.
         waits = not request.content.is_eof() or encoding in WINDOWS
         try:
@@ -80,7 +82,8 @@ class BodyReader:
             size += len(piece)
             if size > self._limit:
                 raise too_large(self._limit)
-            self._count(size)
+            if self._count is not None:
+                self._count(size)
             pieces.append(piece)
         return b"".join(pieces)
 
@@ -292,14 +295,10 @@ class _CutOnError:
 async def _meet_expectation(request: web.Request) -> None:
     """Ask for a body that its client holds back (RFC 9110, section 10.1.1)."""
     expected = request.headers.get("Expect", "").lower()
-    if not expected or request.version < HttpVersion11:
+    if request.version < HttpVersion11:
         return
     if expected != "100-continue":
         raise web.HTTPExpectationFailed(text="the header Expect may only be 100-continue")
     await request.writer.write(_CONTINUE)
     # The server counts these bytes as sent, as if the answer had begun.
     request.writer.output_size = 0
-
-
-def _ignore(size: int) -> None:
-    """Count nothing."""

@@ -15,7 +15,7 @@ WINDOWS: Final = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
 """The encodings that are known; their values are zlib's `wbits`."""
 
 
-async def inflate(packed: bytes, encoding: str, limit: int, count: Callable[[int], None]) -> bytes:
+async def inflate(packed: bytes, encoding: str, limit: int, count: Callable[[int], None] | None) -> bytes:
     """Inflate a gzip or deflate body in steps, between which the event loop has its turn; `count` is told its size.
 
     Raises:
@@ -42,7 +42,8 @@ async def inflate(packed: bytes, encoding: str, limit: int, count: Callable[[int
             body += made
             if len(body) > limit:
                 raise too_large(limit)
-            count(len(body))
+            if count is not None:
+                count(len(body))
             await asyncio.sleep(0)
     if not decoder.eof:
         raise BadRequest(ENCODING_BROKEN)

@@ -98,15 +98,19 @@ class Middleware:
         """Check, handle, answer, log."""
         entry = request[ENTRY] = AccessLogEntry("http", _request_id(request.headers.get("X-Request-Id")))
         entry.traceparent = request.headers.get("traceparent")
+        trace.enter(trace.Span.at_door(entry.request, entry.traceparent))
         request[CORS_HEADERS] = self._origins.headers(request.headers.get("Origin"))
         request[DOOR] = self._router.find(request, entry.request)
         entry.routine = _is_routine(request)
         request[CLOSES] = self._shared.handing_over
-        trace.enter(trace.Span.at_door(entry.request, entry.traceparent))
         try:
             try:
                 with DefectJudge(request):
-                    response = self._check(request, entry) or await handler(request)
+                    self._check_origin(request)
+                    preflight = self._answer_preflight(request) if request.method == "OPTIONS" else None
+                    if preflight is None:
+                        self._check_key(request, entry)
+                    response = preflight or await handler(request)
             except TgError as error:
                 response = _refuse(request[DOOR], error, error.status)
                 entry.end(response.status, error.type)
@@ -132,14 +136,6 @@ class Middleware:
         response.force_close()
         return response
 
-    def _check(self, request: web.Request, entry: AccessLogEntry) -> web.StreamResponse | None:
-        """Check a request. Returns the answer to a preflight; None = the handler may answer."""
-        self._check_origin(request)
-        preflight = self._answer_preflight(request)
-        if preflight is None:
-            self._check_key(request, entry)
-        return preflight
-
     def _check_origin(self, request: web.Request) -> None:
         origin, host = request.headers.get("Origin"), request.headers.get("Host")
         if not self._origins.admits(origin, host, keyed=self._authenticator.required):
@@ -147,7 +143,7 @@ class Middleware:
 
     def _answer_preflight(self, request: web.Request) -> web.Response | None:
         """The answer to a browser's preflight request, which never has a key."""
-        headers = preflight_headers(request.headers) if request.method == "OPTIONS" else None
+        headers = preflight_headers(request.headers)
         if headers is None or ALLOW_ORIGIN not in request[CORS_HEADERS]:
             return None
         request[ENTRY].end(204, "ok")

@@ -78,7 +78,7 @@ class Router:
         rows = self._rows.get((request.method, path)) or (
             self._rows.get(("GET", path)) if request.method == "HEAD" else None
         )
-        mount = None if rows is None else _choose(rows, request.headers)
+        mount = None if rows is None else rows[0] if len(rows) == 1 else _choose(rows, request.headers)
         dialect = self._nearest(request.path) if mount is None else mount.dialect
         operation = "" if mount is None else mount.operation
         call = Call(operation, self._catalogue, request.headers, request.match_info, request.query, request_id)

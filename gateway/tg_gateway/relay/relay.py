@@ -299,8 +299,17 @@ class Relay:
         batch = request if isinstance(request, Batch) else Batch((request,))
         exempt = entry.key in self._limits.exempt
         spending = Spending() if exempt else self._limits.admit(entry.key, name, *batch.requests)
-        trace.name_caller(self._callers.get(entry.key or ""))
-        opening = self._open(batch, spending.places, asked, permit)
+        if self._callers:
+            trace.name_caller(self._callers.get(entry.key or ""))
+        opening: AbstractAsyncContextManager[Responses]
+        if len(batch.requests) > 1:
+            wait, places = self._timeout, spending.places
+            opening = ask_batch(self._requestor, route, batch, timeout=wait, places=places, fields=asked.fields)
+        else:
+            (request,), total = batch.requests, asked.deadline
+            opening = self._requestor.stream(
+                route, request, timeout=self._timeout, total=total, bounded=True, permit=permit
+            )
         exchange = Exchange(opening, spending, metrics, entry, fields=asked.fields, noted=self._note)
         self._asked += 1
         return exchange
@@ -309,29 +318,16 @@ class Relay:
         if not runs:
             self._asked -= 1
             self._ended.set()
-        if responses is not None:
-            self._note_begun(responses) if runs else self._note_ended(responses)
-
-    def _note_begun(self, responses: Responses) -> None:
+        if responses is None:
+            return
+        if not runs:
+            STREAMING.dec()
+            self._running.discard(responses)
+            return
         self._running.add(responses)
         STREAMING.inc()
         if self._left:
             responses.fail(_leaving())
-
-    def _note_ended(self, responses: Responses) -> None:
-        STREAMING.dec()
-        self._running.discard(responses)
-
-    def _open(
-        self, batch: Batch, places: int, asked: Ask, permit: BeginPermit | None
-    ) -> AbstractAsyncContextManager[Responses]:
-        if len(batch.requests) > 1:
-            return ask_batch(
-                self._requestor, asked.route, batch, timeout=self._timeout, places=places, fields=asked.fields
-            )
-        return self._requestor.stream(
-            asked.route, batch.requests[0], timeout=self._timeout, total=asked.deadline, bounded=True, permit=permit
-        )
 
     async def drain(self, seconds: float) -> None:
         """Refuse what is new, give what runs this long, then end it with an error."""

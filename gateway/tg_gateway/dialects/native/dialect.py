@@ -61,7 +61,8 @@ class Native(Dialect):
     def parse(self, call: Call) -> Ask | Answer:
         if call.operation == MODELS:
             return Answer(list_models(call.catalogue))
-        route = _find(call)
+        # In another process, and for the description of the API, nobody has checked the head.
+        route = call.route or _find(call)
         service = service_of(route.spec)
         route, request = call.catalogue.choose_model(call.path.get("flow"), route, service.parse(call.body))
         writer = EventWriter(service) if request.streaming else BodyWriter(service, route.spec.response)

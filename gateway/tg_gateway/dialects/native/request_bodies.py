@@ -165,7 +165,8 @@ def check_names(service: str, request: type[msgspec.Struct], body: bytes) -> Non
         BadRequest: a field of another API, or a mistyped one; the message says where it belongs.
     """
     sent = decode(dict[str, msgspec.Raw], body)
-    if unknown := _list_unknown(request, sent):
+    if sent.keys() - _list_known(request):
+        unknown = _list_unknown(request, sent)
         places = _PLACES.get(service, MappingProxyType({}))
         for name in unknown:
             if name in places:
@@ -194,5 +195,5 @@ def _list_unknown(request: type[msgspec.Struct], sent: Mapping[str, msgspec.Raw]
 
 
 @cache
-def _list_known(request: type[msgspec.Struct]) -> tuple[str, ...]:
-    return tuple(field.encode_name for field in msgspec.structs.fields(request))
+def _list_known(request: type[msgspec.Struct]) -> frozenset[str]:
+    return frozenset(field.encode_name for field in msgspec.structs.fields(request))
