@@ -124,9 +124,9 @@ Library = Callable[[list[bytes]], tuple[Callable[[Any], Any], Callable[[Any, int
 
 def ours(tokens: list[bytes]) -> Any:
     """Role: the grammars of this project, which llguidance follows."""
-    from tg_flow.llama.json_grammar import json_grammar  # noqa: PLC0415 - the other roles run without these
-    from tg_flow.llama.regex_grammar import regex_grammar  # noqa: PLC0415
-    from tg_flow.llama.token_grammars import TokenGrammars  # noqa: PLC0415
+    from tg_llama.grammar.json_grammar import json_grammar  # noqa: PLC0415 - the other roles run without these
+    from tg_llama.grammar.regex_grammar import regex_grammar  # noqa: PLC0415
+    from tg_llama.grammar.token_grammars import TokenGrammars  # noqa: PLC0415
 
     grammars = TokenGrammars(tokens, {0})
     bits = np.zeros((len(tokens) + 31) // 32, dtype=np.uint32)

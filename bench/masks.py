@@ -18,9 +18,6 @@ from typing import Any, Final
 from tg_base.llm.request_plan import check_completion
 from tg_base.protocol import EncodedRequest, Route
 from tg_base.runtime import finish, is_costly
-from tg_flow.llama.options import LlamaCppOptions
-from tg_flow.llama.provider import LlamaCpp
-from tg_flow.llama.sampler_settings import SamplerSettings
 from tg_gateway.dialects import FoundModel
 from tg_gateway.dialects.lmtp.buffers import Buffers
 from tg_gateway.dialects.lmtp.generate_message import read_generate
@@ -29,6 +26,9 @@ from tg_gateway.dialects.lmtp.messages import split_message
 from tg_gateway.dialects.lmtp.packed_bias import pack_mask
 from tg_gateway.dialects.lmtp.prompt import read_prompt
 from tg_gateway.dialects.lmtp.request import make_generate
+from tg_llama.options import LlamaCppOptions
+from tg_llama.provider import LlamaCpp
+from tg_llama.sampling.sampler_settings import SamplerSettings
 from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest, decode
 
 VOCABULARY: Final = 160_000

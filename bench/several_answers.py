@@ -21,10 +21,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bench.child import own_cpu
-from tg_flow.llama.context import Context
-from tg_flow.llama.model import Model
-from tg_flow.llama.options import LlamaCppOptions
-from tg_flow.llama.provider import LlamaCpp
+from tg_llama.core.context import Context
+from tg_llama.core.model import Model
+from tg_llama.options import LlamaCppOptions
+from tg_llama.provider import LlamaCpp
 from tg_schema import Sampling, TextCompletionRequest
 
 TOKENS = 96

@@ -11,9 +11,9 @@ import pytest
 from tests.clients.environment import python_of
 from tests.clients.program import printed_by
 from tests.fakes.counting_llm import CountingLlm
-from tests.flow.demo_llm import opened
 from tests.flow.open_gateway import open_gateway, until_listed
-from tg_flow.llama.model import Model
+from tests.llama.demo_llm import opened
+from tg_llama.core.model import Model
 
 pytestmark = [pytest.mark.clients, pytest.mark.model, pytest.mark.timeout(900)]
 

@@ -25,8 +25,8 @@ import pytest_asyncio
 from tests.envoy.envoy_server import envoy
 from tests.envoy.test_tg_pick import tg_pick
 from tests.flow.command import started
-from tests.flow.demo_llm import PIRATE, POLITE, speaker_of
 from tests.free_port import free_port
+from tests.llama.demo_llm import PIRATE, POLITE, speaker_of
 from tg_base.pools import read_page
 
 pytestmark = [

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from tests.flow.demo_llm import PIRATE, POLITE, TRAINED, opened, speaker_of
 from tests.flow.open_gateway import open_gateway, until_listed
+from tests.llama.demo_llm import PIRATE, POLITE, TRAINED, opened, speaker_of
 from tests.openapi.described_gateway import MODEL, TEXTS, TOPICS, described_gateway
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_base.server import Processor
 from tg_base.telemetry import MODEL_LOADS, AdapterLoad
-from tg_flow.llama.adapter_slots import MAX_KNOWN
 from tg_gateway.app import Gateway
+from tg_llama.lora.adapter_slots import MAX_KNOWN
 
 pytestmark = pytest.mark.model
 

@@ -9,9 +9,9 @@ from openai import AsyncOpenAI
 from openai.types import Completion
 
 from tests.fakes.counting_llm import CountingLlm
-from tests.flow.demo_llm import opened
 from tests.flow.open_gateway import Opened
 from tests.flow.openai_sdk import open_sdk
+from tests.llama.demo_llm import opened
 
 pytestmark = pytest.mark.model
 

@@ -16,8 +16,8 @@ from botocore.exceptions import ClientError
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.raw_llm import ERRORS, FEATURES, RawLlm
-from tests.flow.demo_llm import opened
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
+from tests.llama.demo_llm import opened
 from tg_base.config import ApiKey, GatewayConfig, LmiConfig, read_config
 from tg_schema import COMMON_FEATURES
 from tg_schema.errors import TgError, Timeout, TooLarge

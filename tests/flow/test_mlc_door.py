@@ -12,9 +12,9 @@ from openai import AsyncOpenAI
 from tests.fakes.byte_llm import ByteLlm
 from tests.fakes.chat_llm import ChatLlm
 from tests.fakes.counting_llm import CountingLlm
-from tests.flow.demo_llm import opened
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
 from tests.flow.raw_http import raw_connection
+from tests.llama.demo_llm import opened
 from tg_base.llm import LlmService
 from tg_gateway.dialects.output import MAX_WRITE_BYTES
 from tg_schema import ToolCallDelta

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from aiohttp import ClientSession
 
-from tests.flow.demo_llm import PIRATE, POLITE, asked, at_rest, opened, text_of, until
 from tests.flow.open_gateway import open_gateway
+from tests.llama.demo_llm import PIRATE, POLITE, asked, at_rest, opened, text_of, until
 from tests.openapi.described_gateway import MODEL, described_gateway
 from tg_base.instances import AdapterReport, Endpoint, LoadReport
 from tg_base.pools import read_load_header, read_page
 from tg_base.pools.scraper import ScrapeOptions, Scraper
-from tg_flow.llama.provider import LlamaCpp
+from tg_llama.provider import LlamaCpp
 
 pytestmark = pytest.mark.model
 

@@ -8,8 +8,8 @@ from ollama import AsyncClient
 
 from tests.fakes.byte_llm import ByteLlm
 from tests.fakes.counting_llm import CountingLlm
-from tests.flow.demo_llm import opened
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
+from tests.llama.demo_llm import opened
 from tg_base.config import GatewayConfig
 from tg_gateway.dialects.ollama.bodies import ChatBody
 from tg_gateway.dialects.ollama.sampling import read_sampling

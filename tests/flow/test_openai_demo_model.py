@@ -9,8 +9,8 @@ from openai import AsyncOpenAI
 from pydantic import BaseModel
 
 from tests.fakes.counting_llm import CountingLlm
-from tests.flow.demo_llm import STORY, opened
 from tests.flow.openai_sdk import ask, open_sdk
+from tests.llama.demo_llm import STORY, opened
 
 pytestmark = pytest.mark.model
 

@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from tests.fakes.scripted_llm import ScriptedLlm
 from tests.flow.agent_dialog import pipeline
-from tests.flow.demo_llm import asked, opened, whole
 from tests.flow.open_gateway import Opened, open_gateway
+from tests.llama.demo_llm import asked, opened, whole
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_base.llm.prepared_request import PreparedRequest, prepare_request

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.openai_server import OpenAiServer
 from tests.flow.openai_asking import Open, chunks
-from tg_flow.llama.json_grammar import json_grammar
+from tg_llama.grammar.json_grammar import json_grammar
 from tg_schema import TextCompletionRequest, Tool
 from tg_schema.errors import BadRequest
 

@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.raw_llm import ERRORS, FEATURES, RawLlm
-from tests.flow.demo_llm import opened
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
+from tests.llama.demo_llm import opened
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.dialects import Ask, Call, Mount
 from tg_gateway.dialects.tgi.dialect import TextGenerationInference

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from tests.flow.demo_llm import STORY, opened
 from tests.flow.open_gateway import ON_ANY_PORT, until_listed
 from tests.flow.open_lmtp import Lmtp, is_final
+from tests.llama.demo_llm import STORY, opened
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import Config, TextCompletionConfig
 from tg_base.server import Processor
-from tg_flow.llama.provider import LlamaCpp
 from tg_gateway.app import Gateway
 from tg_gateway.mounts import MOUNTS
+from tg_llama.provider import LlamaCpp
 
 CONFIG = Config(flows={"default": {"text-completion": TextCompletionConfig(model="tinydemo")}})
 ROUTES = CONFIG.routes("text-completion")

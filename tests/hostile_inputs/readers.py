@@ -12,18 +12,18 @@ from tests.hostile_inputs.texts import Use, attack, make_patterns, make_template
 from tg_base.llm import LlmChunk, object_schema
 from tg_base.llm.answer_form import AnswerForm
 from tg_base.runtime import WorkerPool
-from tg_flow.llama.choice_grammar import choice_grammar
-from tg_flow.llama.json_grammar import json_grammar
-from tg_flow.llama.parameter_types import ParameterTypes
-from tg_flow.llama.regex_grammar import regex_grammar
-from tg_flow.llama.template_sandbox import SandboxedTemplate, TemplateEndless, TemplateFailed, within
-from tg_flow.llama.token_grammars import find_error
-from tg_flow.llama.tool_format import TOOL_FORMATS
-from tg_flow.llama.tool_grammar import tool_grammar
 from tg_flow.prompt.meter import Meter, TooMuchWork
 from tg_flow.prompt.rendering import MOST_SECONDS, MOST_WORK
 from tg_flow.prompt.template_syntax import Refused
 from tg_flow.prompt.template_text import TemplateText
+from tg_llama.chat.template_sandbox import SandboxedTemplate, TemplateEndless, TemplateFailed, within
+from tg_llama.grammar.choice_grammar import choice_grammar
+from tg_llama.grammar.json_grammar import json_grammar
+from tg_llama.grammar.parameter_types import ParameterTypes
+from tg_llama.grammar.regex_grammar import regex_grammar
+from tg_llama.grammar.token_grammars import find_error
+from tg_llama.tools.tool_format import TOOL_FORMATS
+from tg_llama.tools.tool_grammar import tool_grammar
 from tg_schema import TextCompletionRequest, TgError, Tool, encode
 
 Case = tuple[str, Callable[[], object]]

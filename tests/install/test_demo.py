@@ -10,7 +10,7 @@ import pytest
 from tests.uv_command import ROOT, uv_command
 
 pytestmark = [pytest.mark.install, pytest.mark.model]
-MEMBERS = {"schema", "base", "flow", "gateway", "cli", "serve"}
+MEMBERS = {"schema", "base", "flow", "gateway", "llama", "doors", "cli", "serve"}
 
 
 @pytest.mark.timeout(900)  # a machine whose cache has no llama.cpp compiles it

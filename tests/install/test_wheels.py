@@ -1,6 +1,6 @@
 """The wheels in fresh environments outside the tree: the server, the commands, the SDK and its types.
 
-llama.cpp stays out: the built-in model has tests of its own, and to compile it takes minutes.
+tokengrid-llama stays out: the built-in model has tests of its own, and to compile llama.cpp takes minutes.
 """
 
 import os
@@ -57,8 +57,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def server(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Every part, without an extra."""
-    return Installation(tmp_path_factory.mktemp("server"), list(wheels.values()))
+    """Every part but tokengrid-llama, without an extra."""
+    parts = [wheel for name, wheel in wheels.items() if name != "tokengrid-llama"]
+    return Installation(tmp_path_factory.mktemp("server"), parts)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +140,7 @@ def test_commands_say_what_to_install_for_a_server(client: Installation) -> None
 @pytest.mark.parametrize(
     ("arguments", "install"),
     [
-        ((), "tokengrid-flow[llama-cpp]"),
+        ((), "tokengrid-serve[llama]"),
         (("--bus", "pulsar://127.0.0.1:9"), "tokengrid-base[pulsar]"),
         (("--provider", "openai", "--model", "some"), "tokengrid-flow[openai]"),
         (("--provider", "cohere", "--model", "some"), "tokengrid-flow[cohere]"),

@@ -11,8 +11,8 @@ from aiohttp import ClientSession
 from tests.fakes.parley import MOUNTS as PARLEY_MOUNTS
 from tests.fakes.parley import Parley
 from tests.fakes.willing_llm import WillingLlm
-from tests.flow.demo_llm import TRAINED, opened
 from tests.flow.test_gateway_auth import LOCKED
+from tests.llama.demo_llm import TRAINED, opened
 from tests.openapi.described_gateway import MODEL, ON_ANY_PORT, described_gateway
 from tests.openapi.document import DOCUMENT, JSON, OPERATIONS, Operation
 from tg_base.config import GatewayConfig

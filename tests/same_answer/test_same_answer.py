@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 import pytest
 from aiohttp import ClientSession
 
-from tests.flow.demo_llm import STORY, opened
 from tests.flow.open_gateway import ON_ANY_PORT, until_listed
+from tests.llama.demo_llm import STORY, opened
 from tests.same_answer.row import MODEL, SYSTEM, Asked, Case, Place, Row, Told
 from tests.same_answer.rows import KEPT_REFERENCE, REFERENCE, ROWS
 from tg_base.bus import Bus

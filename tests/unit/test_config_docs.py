@@ -27,7 +27,7 @@ from tg_flow.agent.tools.mcp_options import McpOptions
 from tg_flow.agent.tools.prompt_tool import PromptOptions
 from tg_flow.agent.tools.python_tool import PythonOptions
 from tg_flow.agent.tools.service_tool import ServiceOptions
-from tg_flow.llama.options import LlamaCppOptions
+from tg_llama.options import LlamaCppOptions
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 

@@ -27,7 +27,6 @@ EXTRAS = {
     "tg_flow.agent.tools.http_tool": "http",
     "tg_flow.agent.tools.mcp_session": "mcp",
     "tg_flow.agent.tools.mcp_tool": "mcp",
-    "tg_flow.llama": "llama-cpp",
     "tg_flow.providers.anthropic": "anthropic",
     "tg_flow.providers.cohere": "cohere",
     "tg_flow.providers.gemini": "google-ai-studio",
@@ -63,7 +62,13 @@ INSIDE = {
 """Files that use what a library does not promise, and its distributions: the next minor version may have none of it."""
 TYPES_ONLY = {"types-boto3-bedrock", "types-boto3-bedrock-runtime"}
 """Imported for the type checker alone; the development tools have them."""
-ALL = {"tokengrid-base[pulsar]", "tokengrid-bedrock", "tokengrid-gateway[envoy]", "tokengrid-vertexai"}
+ALL = {
+    "tokengrid-base[pulsar]",
+    "tokengrid-bedrock",
+    "tokengrid-gateway[envoy]",
+    "tokengrid-llama",
+    "tokengrid-vertexai",
+}
 """What `tokengrid-serve[all]` has beside every extra of tokengrid-flow."""
 DEVELOPMENT = {"mypy", "pytest", "pytest-asyncio", "ruff", "hypothesis", "types-boto3"}
 NOT_FOR_A_DEMO = {"pulsar-client", "boto3", "google-genai", "openai", "anthropic", "mcp"} | DEVELOPMENT

@@ -10,7 +10,7 @@ READERS = {
     "base/tg_base/bus/pulsar/consumer.py",  # how old a message is: the broker's stamp is a wall clock's
     "base/tg_base/llm/core/errors.py",  # Retry-After as a date
     "base/tg_base/telemetry/model_loads.py",  # the value of vLLM's `lora_requests_info`
-    "flow/tg_flow/llama/template_sandbox.py",  # templates that tell the model today's date
+    "llama/tg_llama/chat/template_sandbox.py",  # templates that tell the model today's date
     "gateway/tg_gateway/dialects/embeddings/score_writers.py",  # the field `created`
     "gateway/tg_gateway/dialects/ollama/answer_shape.py",  # the field `created_at`
     "gateway/tg_gateway/dialects/openai/chat_writers.py",  # the field `created`

@@ -80,7 +80,7 @@ PROVIDERS: dict[str, ProviderEntry] = {
     "bedrock": ProviderEntry("tg_bedrock:Bedrock", "tokengrid-bedrock"),
     "google-ai-studio": ProviderEntry("tg_flow.providers.gemini:GoogleAiStudio", "tokengrid-flow[google-ai-studio]"),
     "cohere": ProviderEntry("tg_flow.providers.cohere:Cohere", "tokengrid-flow[cohere]"),
-    "llama-cpp": ProviderEntry("tg_flow.llama.provider:LlamaCpp", "tokengrid-flow[llama-cpp]"),
+    "llama-cpp": ProviderEntry("tg_llama:LlamaCpp", "tokengrid-serve[llama]"),
     "llamafile": _compatible(
         "LLAMAFILE_API_KEY", "LLAMAFILE_URL", "http://localhost:8080/v1", (*_UNCERTAIN, "reasoning")
     ),

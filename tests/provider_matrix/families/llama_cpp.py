@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from tests.fakes.plan import Exchange, Plan
-from tests.flow.demo_llm import ENDLESS, STORY, asked, at_rest
+from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest
 from tests.provider_matrix.asking import CLOCK, TOOL_HISTORY, WEATHER, joined, responses
 from tests.provider_matrix.case import MODEL, TELLS, Case, Run, Stage
-from tg_flow.llama.provider import LlamaCpp
+from tg_llama.provider import LlamaCpp
 from tg_schema import Message, Sampling, TextCompletionRequest, TextCompletionResponse
 
 PATIENCE = 1.0

@@ -1,0 +1,161 @@
+"""Engine -> llama.cpp: one context, whose sequences are numbered 0 to n - 1 without gaps."""
+
+import ctypes
+from typing import Any
+
+from tg_llama.core.adapter import Adapter
+from tg_llama.core.library import hold_interpreter_lock, native
+from tg_llama.core.model import Model
+from tg_schema.errors import Internal, Unavailable
+
+_remove = hold_interpreter_lock(native.llama_memory_seq_rm)
+_logits = hold_interpreter_lock(native.llama_get_logits_ith)
+
+State = ctypes.Array[ctypes.c_ubyte]
+"""A copy of a sequence's memory."""
+
+_Sequence = ctypes.POINTER(ctypes.c_int32)
+
+
+MAX_SCORED_BYTES = 32 * 1024 * 1024
+"""Memory for the logits of tokens that are scored in one step."""
+
+
+class Context:
+    """A `llama_context` with its batch. Every method belongs to the engine's thread.
+
+    Each sequence has separate memory (`kv_unified` off), so that a token attends only to its own stream, and a stream's
+    floating point sums do not depend on its neighbours. llama.cpp evaluates such sequences together only if their
+    numbers are consecutive: `copy` closes a gap.
+
+    Attributes:
+        outputs: rows of a step that may give logits.
+    """
+
+    def __init__(self, model: Model, *, sequences: int, tokens: int, batch: int, threads: int) -> None:
+        """Allocate memory for `sequences` streams of `tokens` tokens; a step evaluates at most `batch` tokens.
+
+        Raises:
+            Unavailable: there is not enough memory.
+        """
+        # Beside one row for each stream, those of tokens that are scored.
+        self.outputs = sequences + min(batch, MAX_SCORED_BYTES // (4 * model.vocabulary))
+        wanted = self._settings(sequences, tokens)
+        # Equal, or llama.cpp would evaluate one step in several runs.
+        wanted.n_batch = wanted.n_ubatch = batch
+        wanted.n_threads = wanted.n_threads_batch = threads
+        self.pointer = native.llama_init_from_model(model.pointer, wanted)
+        if not self.pointer:
+            raise Unavailable(
+                f"not enough memory for {sequences} slots of {tokens} tokens: lower `slots` or `context` of llama-cpp"
+            )
+        self._memory = native.llama_get_memory(self.pointer)
+        self._vocabulary = model.vocabulary
+        self._divisible = model.divisible
+        self._adapter: Adapter | None = None
+        self._evaluate = native.llama_decode if model.writes else native.llama_encode
+        self._allocate(sequences, batch)
+
+    def _settings(self, sequences: int, tokens: int) -> Any:
+        """llama.cpp's parameters, but for the sizes of a step."""
+        wanted = native.llama_context_default_params()
+        wanted.n_ctx = sequences * tokens
+        wanted.n_seq_max = sequences
+        # A step wants the logits of one row per stream; a vocabulary's worth of floats for each token would be huge.
+        wanted.n_outputs_max = self.outputs
+        wanted.kv_unified = False
+        wanted.no_perf = True
+        return wanted
+
+    def _allocate(self, sequences: int, batch: int) -> None:
+        self._token: Any = (ctypes.c_int32 * batch)()
+        self._position: Any = (ctypes.c_int32 * batch)()
+        self._output: Any = (ctypes.c_int8 * batch)()
+        self._sequence: Any = (_Sequence * batch)()
+        # Each row belongs to exactly one sequence, so these ones serve every batch.
+        self._one = (ctypes.c_int32 * batch)(*[1] * batch)
+        # Made once: llama.cpp takes a pointer per row, and creating them in each step costs more than the copying.
+        self._pointers = [ctypes.pointer(ctypes.c_int32(number)) for number in range(sequences)]
+        self._batch = native.llama_batch(
+            n_tokens=0,
+            token=self._token,
+            embd=None,
+            pos=self._position,
+            n_seq_id=self._one,
+            seq_id=self._sequence,
+            logits=self._output,
+        )
+
+    def decode(
+        self,
+        tokens: list[int],
+        positions: list[int],
+        sequences: list[int],
+        outputs: list[int],
+    ) -> int:
+        """Evaluate one batch; each row has a token, its position, its sequence, and 1 if its logits are wanted.
+
+        Returns:
+            0, or llama.cpp's error number; then the memory of these sequences is undefined.
+        """
+        count = len(tokens)
+        self._token[:count] = tokens
+        self._position[:count] = positions
+        self._output[:count] = outputs
+        pointers = self._pointers
+        self._sequence[:count] = [pointers[number] for number in sequences]
+        self._batch.n_tokens = count
+        return int(self._evaluate(self.pointer, self._batch))
+
+    def use(self, adapter: Adapter | None) -> None:
+        """Evaluate with `adapter` from here on; None = the base model. A change costs the next step about 1 ms."""
+        if adapter is self._adapter:
+            return
+        self._adapter = adapter
+        pointers = (native.llama_adapter_lora_p_ctypes * 1)(*[] if adapter is None else [adapter.pointer])
+        native.llama_set_adapters_lora(self.pointer, pointers, int(adapter is not None), (ctypes.c_float * 1)(1.0))
+
+    def logits(self, row: int) -> ctypes.Array[ctypes.c_float]:
+        """The logits of batch row `row`, valid until the next `decode`."""
+        pointer = _logits(self.pointer, row)
+        return ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float * self._vocabulary)).contents
+
+    def keep(self, sequence: int, tokens: int) -> int:
+        """Forget a sequence from token `tokens` on; returns how many it still has, `tokens` or 0."""
+        # A recurrent memory, or one with a sliding window, cannot be cut: such a sequence goes as a whole.
+        if tokens and self._divisible and _remove(self._memory, sequence, tokens, -1):
+            return tokens
+        _remove(self._memory, sequence, -1, -1)
+        return 0
+
+    def copy(self, source: int, target: int) -> None:
+        """Copy sequence `source` to sequence `target`.
+
+        Raises:
+            Internal: llama.cpp did not take the copy, which has room in any case.
+        """
+        # Not by `llama_memory_seq_cp`: between two memories it copies the whole of both, used or not, and only in the
+        # next step, so that whoever reads the target before would get what was there.
+        if not self.restore(target, self.save(source)):
+            raise Internal("the memory of a stream could not be copied")
+
+    def save(self, sequence: int) -> State:
+        """What the memory of a sequence holds, for any context of the same model."""
+        room = native.llama_state_seq_get_size(self.pointer, sequence)
+        state: State = (ctypes.c_ubyte * room)()
+        native.llama_state_seq_get_data(self.pointer, state, room, sequence)
+        return state
+
+    def restore(self, sequence: int, state: State) -> bool:
+        """Replace the memory of a sequence; False if that failed, and the sequence is empty."""
+        _remove(self._memory, sequence, -1, -1)
+        if native.llama_state_seq_set_data(self.pointer, state, len(state), sequence):
+            return True
+        _remove(self._memory, sequence, -1, -1)
+        return False
+
+    def close(self) -> None:
+        """Free the memory; the context must not be used afterwards."""
+        pointer, self.pointer = self.pointer, None
+        if pointer:
+            native.llama_free(pointer)

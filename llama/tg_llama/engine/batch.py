@@ -1,0 +1,114 @@
+"""Slots -> Batch: the tokens that the next step evaluates."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from tg_llama.engine.slot import Slot
+
+
+class Batch:
+    """The rows of one step.
+
+    Attributes:
+        tokens, positions, sequences, outputs: the columns; `outputs` is 1 if the row's logits are wanted.
+        slots: the slots with tokens in it.
+        sampled: the slots that get their next token from this step, each with its row; those that score have one for
+            each of several tokens.
+        prompt_tokens: the number of prompt rows.
+        generated: how many of `sampled` choose a token.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.positions: list[int] = []
+        self.sequences: list[int] = []
+        self.outputs: list[int] = []
+        self.slots: list[Slot] = []
+        self.sampled: list[tuple[Slot, int]] = []
+        self.prompt_tokens = self.generated = 0
+
+    @classmethod
+    def of(cls, slots: Sequence[Slot], most: int, prefill: int, outputs: int) -> Self:
+        """One token of each answer, and `prefill` prompt tokens, at most `most` rows in all.
+
+        At most `outputs` rows give logits; there are at least as many as slots.
+
+        Advances the slots' `evaluated`. Rows are in the order of their sequences, as llama.cpp requires.
+        """
+        batch = cls()
+        needs = [len(slot.tokens) - slot.evaluated for slot in slots if not slot.answering]
+        if not needs:
+            batch._answer_all(slots)
+            return batch
+        # Each answering stream takes one row of the batch; the prompts share the others.
+        room = shares(min(prefill, most - len(slots) + len(needs)), needs)
+        parts = iter(_limit_outputs([slot for slot in slots if not slot.answering], room, outputs - len(slots)))
+        for slot in slots:
+            if slot.answering:
+                batch._answer(slot)
+            else:
+                batch._prompt(slot, next(parts))
+        return batch
+
+    def _answer_all(self, slots: Sequence[Slot]) -> None:
+        """The common case, optimized: all slots are answering."""
+        self.tokens = [slot.tokens[-1] for slot in slots]
+        self.positions = [slot.evaluated for slot in slots]
+        self.sequences = [slot.sequence for slot in slots]
+        self.outputs = [1] * len(slots)
+        self.slots = list(slots)
+        self.sampled = list(zip(slots, range(len(slots)), strict=True))
+        self.generated = len(slots)
+        for slot in slots:
+            slot.evaluated += 1
+
+    def _answer(self, slot: Slot) -> None:
+        self.sampled.append((slot, len(self.tokens)))
+        self.generated += 1
+        self.tokens.append(slot.tokens[-1])
+        self.positions.append(slot.evaluated)
+        self.sequences.append(slot.sequence)
+        self.outputs.append(1)
+        self.slots.append(slot)
+        slot.evaluated += 1
+
+    def _prompt(self, slot: Slot, count: int) -> None:
+        start, end = slot.evaluated, slot.evaluated + count
+        if not count:
+            return
+        first = len(self.tokens)
+        self.tokens.extend(slot.tokens[start:end])
+        self.positions.extend(range(start, end))
+        self.sequences.extend([slot.sequence] * count)
+        self.outputs.extend([0] * count)
+        self.slots.append(slot)
+        slot.evaluated = end
+        self.prompt_tokens += count
+        # Often only the last token's, which is followed by the first one of the answer.
+        for position in range(max(start, slot.first_output), end):
+            self.outputs[first + position - start] = 1
+            self.sampled.append((slot, first + position - start))
+        self.generated += end == len(slot.tokens) and slot.generates
+
+
+def _limit_outputs(slots: Sequence[Slot], parts: Sequence[int], room: int) -> list[int]:
+    """The parts of the prompts, cut so that `room` rows give logits beside one of each slot."""
+    wanted = [
+        slot.evaluated + part - max(slot.first_output, slot.evaluated) for slot, part in zip(slots, parts, strict=True)
+    ]
+    excess = [max(0, outputs - 1) for outputs in wanted]
+    if sum(excess) <= room:
+        return list(parts)
+    given = shares(room, excess)
+    return [part - more + got for part, more, got in zip(parts, excess, given, strict=True)]
+
+
+def shares(room: int, needs: Sequence[int]) -> list[int]:
+    """Equal shares of `prefill`, none unused, so that a long prompt does not delay short ones."""
+    given = [0] * len(needs)
+    order = sorted(range(len(needs)), key=needs.__getitem__)
+    # From the smallest need on: what a short prompt leaves is shared among the longer ones.
+    for done, number in enumerate(order):
+        given[number] = min(needs[number], room // (len(needs) - done))
+        room -= given[number]
+    return given

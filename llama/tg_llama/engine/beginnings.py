@@ -1,0 +1,202 @@
+"""Slot -> Beginnings -> slot: the tokens that its prompt has in common with another sequence are evaluated once."""
+
+from collections.abc import Container, Sequence
+from typing import NamedTuple, Self, TypeAlias
+
+from tg_llama.core import Context, State
+from tg_llama.engine.slot import Slot
+
+MIN_COPIED_TOKENS = 32
+"""Tokens that must be saved by a copy; fewer are evaluated in a step that is made anyway."""
+MIN_PRESERVED_TOKENS = 256
+"""Tokens that are moved to a free sequence before others take their place; fewer are soon evaluated again."""
+
+
+_Owner: TypeAlias = tuple[int, str | None]
+"""The number of the adapter that evaluated tokens, 0 = none, and the caller: how many tokens of a prompt are cached is
+told, so a caller who shared others' would learn their prompts word by word."""
+
+
+class _Remembered(NamedTuple):
+    """What a sequence holds that no stream has: tokens, and who may use them.
+
+    The number of the `end` of their stream says how old they are.
+    """
+
+    owner: _Owner = (0, None)
+    tokens: Sequence[int] = ()
+    end: int = 0
+
+    @classmethod
+    def of(cls, slot: Slot, end: int) -> Self:
+        return cls(_owner(slot), slot.tokens[: slot.evaluated], end)
+
+    def common(self, slot: Slot) -> int:
+        """How many tokens the slot's prompt has in common with it, from the start."""
+        return common_beginning(self.tokens, slot.tokens) if self.owner == _owner(slot) else 0
+
+    def beside(self, slot: Slot) -> int:
+        """How many tokens it has that are not of the slot's prompt."""
+        return len(self.tokens) - self.common(slot)
+
+
+class Beginnings:
+    """What each sequence of a context holds; belongs to the engine's thread.
+
+    A new slot keeps what its own sequence still has of its prompt, or gets a copy of another sequence that has more. If
+    a stream is about to evaluate more of it, the slot follows that one: it waits until it can have the copy.
+
+    Streams are in the first sequences, so a lone one is always in sequence 0. What it overwrites there changes places
+    with its own beginning, or is moved to the free sequence whose tokens are the oldest: as many chats as there are
+    sequences take turns and keep their beginnings.
+    """
+
+    def __init__(self, context: Context, sequences: int, *, divisible: bool) -> None:
+        """`divisible` says whether a sequence's memory can be cut after a common beginning."""
+        self._context = context
+        self._divisible = divisible
+        self._remembered = [_Remembered()] * sequences
+        self._ends = 0
+
+    def remember(self, slot: Slot) -> None:
+        """The slot ended in its sequence, which keeps its tokens."""
+        self._ends += 1
+        self._remembered[slot.sequence] = _Remembered.of(slot, self._ends)
+
+    def move(self, slot: Slot, target: int) -> None:
+        """Move a stream to a sequence in which another one has ended, and the tokens of that one to where it was."""
+        source, held = slot.sequence, self._remembered[target]
+        state = self._context.save(target) if self._divisible and len(held.tokens) >= MIN_PRESERVED_TOKENS else None
+        self._context.copy(source, target)
+        slot.sequence = target
+        if state is None:
+            # The sequence that it leaves still holds its tokens; a later prompt may begin with them.
+            self._remembered[source] = _Remembered.of(slot, self._ends)
+        else:
+            self._restore(source, state, held)
+
+    def begin(self, slot: Slot, running: Sequence[Slot]) -> None:
+        """Set how much of a new slot is evaluated, and whom it follows."""
+        self._preserve(slot, running)
+        # Tokens whose logits are wanted are evaluated in any case: the last one chooses the first of the answer.
+        same = min(self._remembered[slot.sequence].common(slot), slot.first_output)
+        slot.evaluated = slot.generation.cached = self._context.keep(slot.sequence, same)
+        self._share(slot, running, {})
+
+    def begin_with(self, slot: Slot, running: Sequence[Slot], prompt: State) -> None:
+        """As `begin`, with the memory of the whole prompt."""
+        self._preserve(slot, running)
+        restored = self._context.restore(slot.sequence, prompt)
+        slot.evaluated = self._context.keep(slot.sequence, slot.first_output if restored else 0)
+
+    def let_go_on(self, running: Sequence[Slot]) -> list[Slot]:
+        """Copy what followers wait for, where it is evaluated by now; returns the slots that follow nobody."""
+        copies: dict[int, State] = {}
+        for slot in running:
+            leader = slot.follows
+            if leader is not None and (_has_ended(leader) or leader.evaluated >= slot.awaited):
+                slot.follows = None
+                self._share(slot, running, copies)
+        return [slot for slot in running if slot.follows is None]
+
+    def _preserve(self, slot: Slot, running: Sequence[Slot]) -> None:
+        """Move what a new slot overwrites to a free sequence: the one that this slot goes on from, or the oldest."""
+        held = self._remembered[slot.sequence]
+        if not self._divisible or held.beside(slot) < MIN_PRESERVED_TOKENS:
+            return
+        free = self._list_free(slot, running)
+        source = self._find_beginning(slot, free)
+        if source is not None and self._remembered[source].beside(slot) < MIN_PRESERVED_TOKENS:
+            # A copy would leave the same tokens there, in the place of another chat's.
+            self._exchange(slot.sequence, source)
+            return
+        # What this slot begins with is copied next.
+        targets = [number for number in free if number != source]
+        oldest = min(targets, key=lambda number: self._remembered[number].end, default=slot.sequence)
+        if self._remembered[oldest].end < held.end:
+            self._restore(oldest, self._context.save(slot.sequence), held)
+
+    def _find_beginning(self, slot: Slot, free: Sequence[int]) -> int | None:
+        """The free sequence with most of a slot's prompt, and least beside it; None = the slot's own has as much."""
+        kept = self._remembered[slot.sequence].common(slot)
+        held = [(self._remembered[number], number) for number in free]
+        found = [(each.common(slot), -each.beside(slot), number) for each, number in held]
+        most, _, source = max(found, default=(0, 0, 0))
+        return source if most - kept >= MIN_COPIED_TOKENS else None
+
+    def _exchange(self, one: int, other: int) -> None:
+        states = self._context.save(one), self._context.save(other)
+        first, second = self._remembered[one], self._remembered[other]
+        self._restore(other, states[0], first)
+        self._restore(one, states[1], second)
+
+    def _restore(self, sequence: int, state: State, held: _Remembered) -> None:
+        self._remembered[sequence] = held if self._context.restore(sequence, state) else _Remembered()
+
+    def _list_free(self, slot: Slot, running: Sequence[Slot]) -> list[int]:
+        """The sequences that neither this slot nor another stream has."""
+        used = {slot.sequence, *[other.sequence for other in running]}
+        return [number for number in range(len(self._remembered)) if number not in used]
+
+    def _share(self, slot: Slot, running: Sequence[Slot], copies: dict[int, State]) -> None:
+        if not self._divisible or slot.first_output - slot.evaluated < MIN_COPIED_TOKENS:
+            return
+        most, source = self._find_copy(slot, running, copies)
+        awaited, leader = _find_leader(slot, running)
+        if leader is not None and awaited - max(most, slot.evaluated) >= MIN_COPIED_TOKENS:
+            slot.follows, slot.awaited = leader, awaited
+        elif most - slot.evaluated >= MIN_COPIED_TOKENS:
+            self._copy(slot, source, most, copies)
+
+    def _find_copy(self, slot: Slot, running: Sequence[Slot], copies: Container[int]) -> tuple[int, int]:
+        """How many tokens a copy would have at most, and of which sequence; one that is saved already goes before."""
+        others = [other for other in running if other.sequence != slot.sequence]
+        found = [(min(_common(other, slot), other.evaluated), other.sequence) for other in others]
+        free = [(self._remembered[number].common(slot), number) for number in self._list_free(slot, running)]
+        most, source = max(found + free, key=lambda one: (one[0], one[1] in copies), default=(0, 0))
+        return min(most, slot.first_output), source
+
+    def _copy(self, slot: Slot, source: int, tokens: int, copies: dict[int, State]) -> None:
+        state = copies.get(source) or self._context.save(source)
+        copies[source] = state
+        restored = self._context.restore(slot.sequence, state)
+        copies.pop(slot.sequence, None)
+        slot.evaluated = slot.generation.cached = self._context.keep(slot.sequence, tokens if restored else 0)
+
+
+def _find_leader(slot: Slot, running: Sequence[Slot]) -> tuple[int, Slot | None]:
+    """The stream that is about to evaluate most of the slot's prompt, and how many tokens they have in common."""
+    awaited, leader = 0, None
+    for other in running:
+        # Who follows leads nobody, so that no two slots wait for each other.
+        if other is slot or other.answering or other.follows is not None or _has_ended(other):
+            continue
+        common = min(_common(other, slot), slot.first_output)
+        if common > awaited:
+            awaited, leader = common, other
+    return awaited, leader
+
+
+def _common(other: Slot, slot: Slot) -> int:
+    return common_beginning(other.tokens, slot.tokens) if _owner(other) == _owner(slot) else 0
+
+
+def _has_ended(slot: Slot) -> bool:
+    return slot.done or slot.generation.cancelled
+
+
+def _owner(slot: Slot) -> _Owner:
+    return slot.adapter.number if slot.adapter else 0, slot.generation.caller
+
+
+def common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two lists of tokens have in common, from the start."""
+    low, high = 0, min(len(one), len(other))
+    # By halves: slices of thousands of tokens are compared in microseconds, one by one they take a hundred times that.
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,276 @@
+"""Provider -> Generation -> engine: a job; and back: the engine's tokens become text."""
+
+import asyncio
+import ctypes
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tg_base.llm import AnswerText, LlmChunk
+from tg_llama.core import Adapter, Mailbox, State
+from tg_llama.lora import Lease
+from tg_llama.sampling import SamplerSettings
+from tg_schema import TgError, Token
+from tg_schema.errors import Internal
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One validated request in the model's terms.
+
+    Attributes:
+        prompt: token ids, at least one.
+        settings: settings of the sampler.
+        max_tokens: number of tokens after which the answer ends with "length".
+        stop: stop strings, which end the answer.
+        stop_ids: tokens that end the answer, besides the model's own.
+        keep_stop: whether what ended the answer, a stop string or one of `stop_ids`, is a part of it.
+        min_tokens: number of tokens before which the answer does not end.
+        ignore_eos: whether the model's own end tokens are never chosen.
+        logprobs: number of alternatives to report for each token; None = no token data.
+        prompt_logprobs: the same for each token of the prompt.
+        scored: tokens after the prompt whose log-probabilities are asked for; None = generate an answer.
+        end_token: whether the data of the token that ends the answer are wanted too.
+        shared: whether other answers begin with the same prompt.
+        shows_marks: whether control tokens that mark tool calls are text.
+        grammar: grammar of the answer, in llguidance's language.
+    """
+
+    prompt: tuple[int, ...]
+    settings: SamplerSettings
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+    stop_ids: frozenset[int] = frozenset()
+    keep_stop: bool = False
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    logprobs: int | None = None
+    grammar: str | None = None
+    prompt_logprobs: int | None = None
+    scored: tuple[int, ...] | None = None
+    end_token: bool = False
+    shared: bool = False
+    shows_marks: bool = False
+
+    @property
+    def evaluated(self) -> tuple[int, ...]:
+        """The tokens that the model reads before it is asked for one of its own."""
+        # Nothing is asked about what follows the last scored one.
+        return self.prompt if self.scored is None else (*self.prompt, *self.scored)[:-1]
+
+
+class Ending(NamedTuple):
+    """How an answer ended: its `finish_reason`, the stop string or stop id that ended it, and that token's data."""
+
+    reason: str
+    stopped_by: str | int | None = None
+    token: Token | None = None
+
+
+class Generation:
+    """One job on the engine: written by the engine's thread, read by one task of one loop.
+
+    The engine produces tokens. They are decoded to text in the loop, while the engine computes the next ones.
+    Therefore the engine may be a token or two ahead when a stop string is found; these are dropped and not counted.
+
+    Attributes:
+        cached: the tokens of the prompt that were in memory already.
+        caller: whose prompt it is; what is in memory of others' prompts is not used for it.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        pieces: Sequence[bytes],
+        mailbox: Mailbox,
+        evaluated: State | None = None,
+        lease: Lease | None = None,
+        *,
+        prompt_tokens: tuple[Token, ...] = (),
+        caller: str | None = None,
+    ) -> None:
+        """`pieces` are the bytes of each of the model's tokens.
+
+        `evaluated` is the prompt's memory, and `prompt_tokens` are those to tell of it, if they are known; `lease` has
+        the adapter, if it is not the base model's.
+        """
+        self.job = job
+        self._lease = lease
+        self.evaluated = evaluated
+        self.mailbox = mailbox
+        self.caller = caller
+        self.cancelled = False
+        self._pieces = pieces
+        self._arrived: deque[int | Token | list[Token] | State | Ending | TgError] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._answer = AnswerText(job.stop, keep_stop=job.keep_stop, min_tokens=job.min_tokens)
+        self._text = ""
+        self._tokens: tuple[Token, ...] = ()
+        # A prompt whose memory was copied was counted by the answer that evaluated it.
+        self._prompt = len(job.prompt) + len(job.scored or ()) if evaluated is None else None
+        # Written by the engine's thread, before the first token.
+        self.cached = 0
+        self._shared = asyncio.Event()
+        self._state: State | None = None
+        self.prompt_tokens = self._prompt_tokens = prompt_tokens
+        self._count = 0
+        self._end: Ending | TgError | None = None
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """What it is evaluated with; None = the base model."""
+        return None if self._lease is None else self._lease.adapter
+
+    @property
+    def adapter_name(self) -> str | None:
+        """The adapter's name; None = the base model."""
+        return None if self._lease is None else self._lease.adapter.name
+
+    def leave(self) -> None:
+        """The engine has nothing of it any more, so that its adapter may be unloaded; may be called more than once."""
+        if self._lease is not None:
+            self._lease.release()
+
+    def put(self, token: int | Token) -> None:
+        """Add the next token; called by the engine's thread."""
+        self._arrived.append(token)
+        self.mailbox.put(self)
+
+    def share(self, state: State) -> None:
+        """Pass on the memory of the whole prompt; called by the engine's thread, before the first token."""
+        self._arrived.append(state)
+        self.mailbox.put(self)
+
+    async def shared_prompt(self) -> State:
+        """The memory of the whole prompt, of a job that is `shared`; waits until it is evaluated.
+
+        Raises:
+            TgError: the generation failed before.
+        """
+        await self._shared.wait()
+        if self._state is None:
+            raise self._end if isinstance(self._end, TgError) else Internal("an answer ended before its prompt")
+        return self._state
+
+    def put_prompt(self, tokens: list[Token]) -> None:
+        """Add the tokens of the prompt; called by the engine's thread, before the first token of the answer."""
+        self._arrived.append(tokens)
+        self.mailbox.put(self)
+
+    def finish(self, end: Ending | TgError) -> None:
+        """End the answer, by itself or with an error; called by the engine's thread, once."""
+        self._arrived.append(end)
+        self.mailbox.put(self)
+
+    def wake(self) -> None:
+        """Take the engine's output, and wake the reader if there is something to read; called in the loop."""
+        arrived = self._arrived
+        while arrived:
+            self._take(arrived.popleft())
+        waiter = self._waiter
+        if waiter is not None and self._has_news and not waiter.done():
+            waiter.set_result(None)
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._text or self._tokens or self._end or self._prompt_tokens)
+
+    def _take(self, item: int | Token | list[Token] | State | Ending | TgError) -> None:
+        # The engine was ahead when a stop string was found: what it made since is neither shown nor counted.
+        if self._end is not None:
+            return
+        if isinstance(item, int):
+            self._add(*self._answer.feed(self._pieces[item], None))
+            self._count += 1
+        elif isinstance(item, Token):
+            self._add(*self._answer.feed(self._pieces[item.id], item))
+            self._count += 1
+        elif isinstance(item, list):
+            self.prompt_tokens = self._prompt_tokens = tuple(item)
+        elif isinstance(item, ctypes.Array):
+            self._state = item
+            self._shared.set()
+        else:
+            if isinstance(item, Ending):
+                self._add(*self._answer.flush())
+                if item.token is not None and self._end is None:
+                    self._tokens += (item.token,)
+            # The flushed text may complete a stop string, whose "stop" takes precedence.
+            self._end = self._end or item
+            self._shared.set()
+
+    def _add(self, text: str, tokens: tuple[Token, ...], stopped: bool) -> None:
+        self._text += text
+        self._tokens += tokens
+        # The engine sees the flag before its next step, and gives the slot to the next generation.
+        if stopped:
+            self._end = Ending("stop", self._answer.stopped_by)
+            self.cancelled = True
+
+    async def read(self) -> LlmChunk:
+        """Return all output since the last call as one chunk; waits until there is some.
+
+        Each chunk counts its own tokens. The first chunk has the prompt's count, the last one the `finish_reason`.
+
+        Raises:
+            TgError: the generation failed; text generated before was returned by earlier calls.
+        """
+        if not self._has_news:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+            self._waiter = None
+        text, tokens, end = self._text, self._tokens, self._end
+        # What came before the error is returned first; the next call raises it.
+        if isinstance(end, TgError) and not text and not tokens:
+            raise end
+        prompt, count = self._prompt, self._count
+        cached = None if prompt is None else self.cached
+        prompt_tokens = self._prompt_tokens
+        self._text, self._tokens, self._prompt, self._count, self._prompt_tokens = "", (), None, 0, ()
+        settings = self.job.settings
+        if not isinstance(end, Ending):
+            return LlmChunk(
+                text, in_token=prompt, cached_token=cached, out_token=count, tokens=tokens, prompt_tokens=prompt_tokens
+            )
+        return LlmChunk(
+            text,
+            in_token=prompt,
+            cached_token=cached,
+            out_token=count,
+            finish_reason=end.reason,
+            stopped_by=end.stopped_by,
+            seed=None if settings.is_greedy else settings.seed,
+            tokens=tokens,
+            prompt_tokens=prompt_tokens,
+        )
+
+    def cancel(self) -> None:
+        """Stop the generation: the engine drops it at its next step. May be called from any thread."""
+        self.cancelled = True
+
+
+Begin = Callable[[], Awaitable[tuple[Generation, str | None]]]
+"""Submits a generation; returns it and the text that its answer begins with."""
+
+
+async def read_answer(begin: Begin) -> AsyncGenerator[LlmChunk, None]:
+    """The chunks of a generation up to its end; closing it stops the generation.
+
+    Raises:
+        TgError: the generation failed.
+    """
+    generation, echo = await begin()
+    try:
+        if echo is not None and generation.job.prompt_logprobs is None and not generation.prompt_tokens:
+            yield LlmChunk(echo)
+        while True:
+            chunk = await generation.read()
+            # The tokens of the prompt come before any text.
+            if echo is not None and chunk.prompt_tokens:
+                chunk = msgspec.structs.replace(chunk, text=echo + chunk.text)
+            yield chunk
+            if chunk.finish_reason is not None:
+                return
+    finally:
+        generation.cancel()

@@ -1,0 +1,132 @@
+"""Engine -> slot: one running generation, token by token."""
+
+import math
+
+from tg_llama.core import Context, Model, State, token_data
+from tg_llama.engine.generation import Ending, Generation
+from tg_llama.engine.scores import Scores
+from tg_llama.sampling import GrammarSampler, Sampler, logprobs
+from tg_schema import TgError, Token
+
+_NONE: frozenset[int] = frozenset()
+
+
+class Slot:
+    """Belongs to the engine's thread.
+
+    Attributes:
+        generation: the generation that it runs.
+        sequence: the context's sequence that has its tokens.
+        adapter: what it is evaluated with; None = the base model.
+        tokens: prompt and answer.
+        first_output: the position of the first token of the prompt whose logits are wanted.
+        evaluated: how many of them the context has evaluated, which is the position of the next one.
+        answering: whether the prompt is evaluated; then the last of `tokens` is evaluated next.
+        done: whether the generation has its end.
+        shares: whether others wait for the memory of its prompt.
+        follows: the slot that evaluates a beginning which both have, while this one waits; None = it waits for none.
+        awaited: the number of tokens of that beginning.
+    """
+
+    def __init__(self, model: Model, generation: Generation, context_length: int, sequence: int) -> None:
+        """Raises: BadRequest, if the job's grammar cannot be read."""
+        job = generation.job
+        self.generation = generation
+        self.sequence = sequence
+        self.adapter = generation.adapter
+        self.tokens = list(job.evaluated)
+        self.evaluated = 0
+        self.answering = False
+        self.done = False
+        self.shares = job.shared
+        self.follows: Slot | None = None
+        self.awaited = 0
+        self._model = model
+        self._job = job
+        self._bars = job.ignore_eos or job.min_tokens > 0
+        self._least = len(job.prompt) + job.min_tokens
+        self._longest = min(len(job.prompt) + job.max_tokens, context_length)
+        longest = self._longest - len(job.prompt)
+        asks = job.prompt_logprobs is not None or job.scored is not None
+        self._scores = Scores(model, generation) if asks else None
+        self.first_output = self._scores.first if self._scores else len(self.tokens) - 1
+        self._sampler = (
+            GrammarSampler(model, job.settings, longest, job.grammar, job.prompt)
+            if job.grammar
+            else Sampler(model, job.settings, longest, job.prompt)
+        )
+
+    @property
+    def generates(self) -> bool:
+        """Whether an answer follows the prompt."""
+        return self._job.scored is None
+
+    def share(self, state: State) -> None:
+        """Pass on the memory of the prompt, once it is evaluated."""
+        self.generation.share(state)
+        self.shares = False
+
+    def step(self, context: Context, row: int) -> None:
+        """Choose the token that follows batch row `row`, or score the one that does, and pass it to the reader.
+
+        Raises:
+            ProtocolError: no token fits the job's grammar.
+        """
+        job, generation = self._job, self.generation
+        if self._scores is not None and not self._scores.done:
+            self._scores.take(context, row)
+            if self._scores.done and job.scored is not None:
+                self.finish(Ending("stop"))
+            return
+        token = self._sample_without(self._barred(), context, row) if self._bars else self._sampler.sample(context, row)
+        stops = token in job.stop_ids
+        if token in self._model.end_tokens and not (stops and job.keep_stop):
+            self.finish(Ending("stop", token if stops else None, self._end_data(context, row, token)))
+            return
+        if stops and not job.keep_stop:
+            self.finish(Ending("stop", token, self._end_data(context, row, token)))
+            return
+        self.tokens.append(token)
+        self.answering = True
+        # A bare number without log-probabilities: an object for each token would cost the loop more than its text.
+        generation.put(token if job.logprobs is None else self._data(context, row, token, job.logprobs))
+        if stops:
+            self.finish(Ending("stop", token))
+        elif len(self.tokens) >= self._longest:
+            self.finish(Ending("length"))
+
+    def _barred(self) -> frozenset[int]:
+        """The tokens that would end the answer too early."""
+        job = self._job
+        if len(self.tokens) < self._least:
+            return self._model.end_tokens | job.stop_ids
+        return self._model.end_tokens - job.stop_ids if job.ignore_eos else _NONE
+
+    def _sample_without(self, barred: frozenset[int], context: Context, row: int) -> int:
+        logits = context.logits(row)
+        hidden = {token: logits[token] for token in barred}
+        for token in barred:
+            logits[token] = -math.inf
+        try:
+            return self._sampler.sample(context, row)
+        finally:
+            # The token data that a request may want is of the model's own logits.
+            for token, logit in hidden.items():
+                logits[token] = logit
+
+    def _end_data(self, context: Context, row: int, token: int) -> Token | None:
+        asked = self._job.end_token and self._job.logprobs is not None
+        return self._data(context, row, token, self._job.logprobs or 0) if asked else None
+
+    def _data(self, context: Context, row: int, token: int, alternatives: int) -> Token:
+        own, top = logprobs(context.logits(row), token, alternatives, self._job.settings.logit_bias)
+        return token_data(self._model, token, own, top)
+
+    def finish(self, end: Ending | TgError) -> None:
+        """End the answer, by itself or with an error."""
+        self.generation.finish(end)
+        self.done = True
+
+    def close(self) -> None:
+        """Free the native memory."""
+        self._sampler.close()

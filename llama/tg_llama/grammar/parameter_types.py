@@ -1,0 +1,94 @@
+"""A tool's schema -> which types the values of its parameters may have, for calls whose text does not say it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tg_llama.grammar.schema_keywords import KINDS, fits
+
+MAX_DEPTH: Final = 8
+"""Of schemas within each other, also where a $ref leads to a $ref."""
+
+MAX_SCHEMAS: Final = 1_000
+"""That are read for one value. Of what comes after them, each type is allowed."""
+
+MAX_VALUES: Final = 1_000
+"""Of an `enum` that is looked at."""
+
+_ALL: Final = frozenset(KINDS)
+
+
+class ParameterTypes:
+    """The JSON types that values within one schema may have; all of them where it does not say so.
+
+    Whoever sends a tool writes its schema: each part of it is read once, however many references lead there.
+
+    Args:
+        root: the schema, to which its references point.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        # By identity: the parts of a schema cannot be hashed, and live as long as it does.
+        self._found: dict[int, frozenset[str]] = {}
+        self._left = 0
+
+    def of_property(self, name: str) -> frozenset[str]:
+        """The types of the property `name` of an object; a property that is not named may be anything."""
+        properties = self._root.get("properties")
+        return self.of(properties.get(name)) if isinstance(properties, dict) else _ALL
+
+    def of(self, schema: Any) -> frozenset[str]:
+        """The types of a value of `schema`, which is a part of the root."""
+        self._left = MAX_SCHEMAS
+        return self._find(schema, 0)
+
+    def _find(self, schema: Any, depth: int) -> frozenset[str]:
+        if not isinstance(schema, dict):
+            return _ALL
+        known = self._found.get(id(schema))
+        if known is not None or depth > MAX_DEPTH or self._left <= 0:
+            return known or _ALL
+        self._left -= 1
+        # A schema that leads to itself says nothing there.
+        self._found[id(schema)] = _ALL
+        types = self._found[id(schema)] = self._read(schema, depth + 1)
+        return types
+
+    def _read(self, schema: dict[str, Any], depth: int) -> frozenset[str]:
+        types = _named(schema)
+        for alternative in ("anyOf", "oneOf"):
+            inner = schema.get(alternative)
+            if isinstance(inner, list) and inner:
+                types &= self._any(inner, depth)
+        several = schema.get("allOf")
+        for each in several[:MAX_SCHEMAS] if isinstance(several, list) else ():
+            types &= self._find(each, depth)
+        if "$ref" in schema:
+            types &= self._find(follow(schema["$ref"], self._root), depth)
+        return types or _ALL
+
+    def _any(self, schemas: list[Any], depth: int) -> frozenset[str]:
+        if len(schemas) > MAX_SCHEMAS:
+            return _ALL
+        return frozenset[str]().union(*[self._find(each, depth) for each in schemas])
+
+
+def _named(schema: dict[str, Any]) -> frozenset[str]:
+    kinds = schema.get("type")
+    types = _ALL & frozenset(each for each in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(each, str))
+    values = schema.get("enum") if "const" not in schema else [schema["const"]]
+    if isinstance(values, list) and len(values) <= MAX_VALUES:
+        # One of each type tells of all.
+        samples = {type(value): value for value in values}.values()
+        types = (types or _ALL) & frozenset(kind for kind in KINDS for value in samples if fits(value, kind))
+    return types or _ALL
+
+
+def follow(reference: object, root: Mapping[str, Any]) -> Any:
+    """What a reference within `root` points to; True if that is nothing."""
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return True
+    found: Any = root
+    for step in reference[2:].split("/"):
+        found = found.get(step.replace("~1", "/").replace("~0", "~"), True) if isinstance(found, dict) else True
+    return found

@@ -1,0 +1,334 @@
+"""Names of LoRA adapters -> adapters in memory: each is loaded for its first request, and a few stay."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self
+
+import structlog
+
+from tg_base.runtime import translate_defects
+from tg_llama.core import Adapter, Model
+from tg_llama.lora.adapter_files import AdapterFile
+from tg_schema import TgError
+from tg_schema.errors import BadRequest, Internal, NotFound, RateLimited, Unavailable
+
+MAX_KNOWN = 1_000
+"""Adapters of one model beyond which none is loaded at run time: each heartbeat names all of them."""
+
+MAX_NAMED = 20
+"""Adapters that an error names."""
+
+MAX_NAME_CHARACTERS = 64
+"""Of a name that an error repeats."""
+
+log = structlog.get_logger()
+
+
+class _Source:
+    """A known adapter: another one, if the same name is unloaded and loaded again."""
+
+    def __init__(self, name: str, file: AdapterFile) -> None:
+        self.name = name
+        self.file = file
+
+
+class _Resident:
+    """An adapter that is in memory, or on its way there."""
+
+    def __init__(self) -> None:
+        self.adapter: Adapter | None = None
+        self.users = 0
+
+
+class Lease:
+    """An adapter in use: it stays in memory until each lease of it is released. Any thread may release it."""
+
+    def __init__(self, slots: "AdapterSlots", resident: _Resident, adapter: Adapter) -> None:
+        self.adapter = adapter
+        self._slots = slots
+        self._resident = resident
+        self._released = False
+
+    def again(self) -> Self:
+        """A further lease of the same adapter, while this one is not released."""
+        with self._slots.lock:
+            self._resident.users += 1
+        return type(self)(self._slots, self._resident, self.adapter)
+
+    def release(self) -> None:
+        """The context of whoever had it is free of the adapter; may be called more than once."""
+        with self._slots.lock:
+            if self._released:
+                return
+            self._released = True
+            self._resident.users -= 1
+            self._slots.arrange()
+
+
+class _Waiter:
+    """A request that waits for its adapter."""
+
+    def __init__(self, source: _Source) -> None:
+        self.source = source
+        self.end: Lease | TgError | None = None
+        self._loop = asyncio.get_running_loop()
+        self._done = asyncio.Event()
+
+    def finish(self, end: Lease | TgError) -> bool:
+        """Wake the request; any thread may call it. False if its loop is closed, so that nobody waits any more."""
+        self.end = end
+        try:
+            self._loop.call_soon_threadsafe(self._done.set)
+        except RuntimeError:
+            return False
+        return True
+
+    async def wait(self) -> None:
+        await self._done.wait()
+
+
+class AdapterSlots:
+    """The adapters of one model. Any thread may call everything but `acquire` and `add`, which belong to a loop.
+
+    A slot is given to the adapter whose first request waits longest. If all slots are taken, the least recently used
+    adapter without a request is unloaded; if all have requests, the one that was loaded first takes no more, and is
+    unloaded when its last one has ended. So an adapter waits no longer than the running answers of those before it.
+
+    Args:
+        model: must outlive them.
+        files: the file of each adapter that is known from the beginning.
+        resident: the most adapters in memory.
+        waiting: requests that may wait for a slot.
+
+    Attributes:
+        lock: guards the state.
+        resident_limit: the most adapters in memory.
+    """
+
+    def __init__(self, model: Model, files: Mapping[str, AdapterFile], *, resident: int, waiting: int) -> None:
+        self.lock = threading.RLock()
+        self.resident_limit = resident
+        self._model = model
+        self._room = waiting
+        self._sources = {name: _Source(name, file) for name, file in files.items()}
+        # The least recently used first.
+        self._residents: dict[_Source, _Resident] = {}
+        self._waiting: deque[_Waiter] = deque()
+        # One thread: llama.cpp keeps a list of a model's adapters without a lock.
+        self._loader = ThreadPoolExecutor(1, "llama-adapters")
+        self._closed = False
+
+    @property
+    def roots(self) -> dict[str, str]:
+        """The adapters that can be asked for, and where each is from."""
+        with self.lock:
+            return {name: source.file.root for name, source in self._sources.items()}
+
+    @property
+    def resident(self) -> tuple[str, ...]:
+        """The adapters in memory."""
+        with self.lock:
+            return tuple(source.name for source, each in self._residents.items() if each.adapter is not None)
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The adapter of each request that waits for it."""
+        with self.lock:
+            return tuple(waiter.source.name for waiter in self._waiting)
+
+    def check(self, name: str) -> None:
+        """Raises: NotFound, if no adapter has this name; the message lists those that there are."""
+        self._find(name)
+
+    async def acquire(self, name: str) -> Lease:
+        """The adapter, as soon as it is in memory. A cancelled wait leaves nothing behind.
+
+        Raises:
+            NotFound: as `check`.
+            RateLimited: too many requests wait.
+            Unavailable: its file cannot be loaded, or the model is closed.
+        """
+        with self.lock:
+            waiter = _Waiter(self._find(name))
+            if self._closed:
+                raise Unavailable("the model is being shut down; ask again")
+            self._waiting.append(waiter)
+            self.arrange()
+            if len(self._waiting) > self._room and waiter.end is None:
+                self._waiting.remove(waiter)
+                raise RateLimited("too many requests wait for their adapters: ask again", retry_after=1.0)
+        try:
+            if waiter.end is None:
+                await waiter.wait()
+        except asyncio.CancelledError:
+            self._give_up(waiter)
+            raise
+        if isinstance(waiter.end, Lease):
+            return waiter.end
+        raise waiter.end or Internal("an adapter's request was woken without it")
+
+    async def add(self, name: str, file: AdapterFile) -> None:
+        """Make a further adapter known; it is loaded to see that it can be, and stays if there is a free slot.
+
+        Raises:
+            BadRequest: the name is taken, there are `MAX_KNOWN`, or the file cannot be loaded.
+            Unavailable: the model is closed.
+        """
+        with self.lock:
+            self._check_free(name)
+            loaded = self._loader.submit(self._try_load, _Source(name, file))
+        await asyncio.wrap_future(loaded)
+
+    def remove(self, name: str) -> None:
+        """Forget an adapter. Its running answers, and those that wait for it, go on; then its memory is freed.
+
+        Raises:
+            NotFound: as `check`.
+        """
+        with self.lock:
+            source = self._find(name)
+            del self._sources[name]
+            self._drop_if_idle(source)
+
+    def close(self) -> None:
+        """Refuse what waits, and free everything. No context may have an adapter in use."""
+        with self.lock:
+            self._closed = True
+            waiting, self._waiting = self._waiting, deque()
+        for waiter in waiting:
+            waiter.finish(Unavailable("the model is being shut down; ask again"))
+        self._loader.shutdown(wait=True)
+        for resident in self._residents.values():
+            if resident.adapter is not None:
+                resident.adapter.close()
+        self._residents.clear()
+
+    def arrange(self) -> None:
+        """Give those who wait what they can have now, the first first; under `lock`."""
+        if self._closed:
+            return
+        promised: set[_Source] = set()
+        coming: set[_Source] = set()
+        for waiter in tuple(self._waiting):
+            source = waiter.source
+            resident = self._residents.get(source)
+            if resident is not None and source not in promised:
+                if resident.adapter is not None:
+                    self._grant(waiter, resident, resident.adapter)
+            elif resident is None and source not in coming and not self._make_room(source, promised):
+                coming.add(source)
+        for source in [source for source in self._residents if self._sources.get(source.name) is not source]:
+            self._drop_if_idle(source)
+
+    def _grant(self, waiter: _Waiter, resident: _Resident, adapter: Adapter) -> None:
+        self._waiting.remove(waiter)
+        self._residents[waiter.source] = self._residents.pop(waiter.source)
+        if waiter.finish(Lease(self, resident, adapter)):
+            resident.users += 1
+
+    def _make_room(self, source: _Source, promised: set[_Source]) -> bool:
+        """Begin to load `source`; if no slot is free, promise it that of another one."""
+        victim = None
+        if len(self._residents) >= self.resident_limit:
+            idle = (each for each, it in self._residents.items() if it.adapter is not None and not it.users)
+            victim = next(idle, None)
+            if victim is None:
+                busy = [each for each, it in self._residents.items() if it.adapter is not None and each not in promised]
+                if busy:
+                    promised.add(min(busy, key=self._loaded_as))
+                return False
+        freed = None if victim is None else self._residents.pop(victim).adapter
+        resident = self._residents[source] = _Resident()
+        self._loader.submit(self._load, source, resident, freed)
+        return True
+
+    def _loaded_as(self, source: _Source) -> int:
+        adapter = self._residents[source].adapter
+        return 0 if adapter is None else adapter.number
+
+    def _load(self, source: _Source, resident: _Resident, freed: Adapter | None) -> None:
+        """In the loader's thread."""
+        try:
+            with translate_defects(Internal, "an adapter could not be loaded", "llama.adapter_defect", log):
+                if freed is not None:
+                    freed.close()
+                    log.info("adapter.unloaded", adapter=freed.name)
+                adapter = Adapter(self._model, source.name, source.file.path)
+        except TgError as error:
+            self._fail(source, error)
+            return
+        log.info("adapter.loaded", adapter=source.name)
+        with self.lock:
+            resident.adapter = adapter
+            # All of them at once, although others came before some: a load for each request would take far longer.
+            for waiter in self._waiting_for(source):
+                self._grant(waiter, resident, adapter)
+            self.arrange()
+
+    def _fail(self, source: _Source, error: TgError) -> None:
+        with self.lock:
+            del self._residents[source]
+            for waiter in self._waiting_for(source):
+                self._waiting.remove(waiter)
+                waiter.finish(error)
+            self.arrange()
+
+    def _try_load(self, source: _Source) -> None:
+        """In the loader's thread."""
+        try:
+            adapter = Adapter(self._model, source.name, source.file.path)
+        except Unavailable as error:
+            raise BadRequest(error.message) from None
+        with self.lock:
+            try:
+                self._check_free(source.name)
+            except TgError:
+                adapter.close()
+                raise
+            self._sources[source.name] = source
+            if len(self._residents) < self.resident_limit:
+                resident = self._residents[source] = _Resident()
+                resident.adapter = adapter
+                return
+        adapter.close()
+
+    def _drop_if_idle(self, source: _Source) -> None:
+        resident = self._residents.get(source)
+        wanted = bool(self._waiting_for(source))
+        # While the model is closed, `close` frees them all.
+        if resident is not None and resident.adapter and not (resident.users or wanted or self._closed):
+            del self._residents[source]
+            self._loader.submit(resident.adapter.close)
+            log.info("adapter.unloaded", adapter=source.name)
+
+    def _waiting_for(self, source: _Source) -> list[_Waiter]:
+        return [waiter for waiter in self._waiting if waiter.source is source]
+
+    def _give_up(self, waiter: _Waiter) -> None:
+        with self.lock:
+            if isinstance(waiter.end, Lease):
+                waiter.end.release()
+            elif waiter in self._waiting:
+                self._waiting.remove(waiter)
+                # Whose slot was promised to it may take requests again.
+                self.arrange()
+
+    def _find(self, name: str) -> _Source:
+        with self.lock:
+            source = self._sources.get(name)
+            if source is None:
+                listed = ", ".join(list(self._sources)[:MAX_NAMED])
+                short = name[:MAX_NAME_CHARACTERS]
+                raise NotFound(f"The lora adapter '{short}' cannot be found; this model has: {listed or 'none'}")
+            return source
+
+    def _check_free(self, name: str) -> None:
+        if self._closed:
+            raise Unavailable("the model is being shut down; ask again")
+        if name in self._sources:
+            raise BadRequest(f"The lora adapter '{name}' has already been loaded.")
+        if len(self._sources) >= MAX_KNOWN:
+            raise BadRequest(f"this model has {MAX_KNOWN} adapters already: unload one first")

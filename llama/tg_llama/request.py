@@ -1,0 +1,129 @@
+"""TextCompletionRequest -> what a model of llama.cpp can be asked: checked sampling, alternating turns, a grammar."""
+
+import asyncio
+from functools import lru_cache
+from itertools import groupby
+
+import msgspec
+
+from tg_llama.grammar import ANY_OBJECT, TokenGrammars, choice_grammar, json_grammar, regex_grammar
+from tg_schema import Message, Sampling, TextCompletionRequest
+from tg_schema.errors import BadRequest, TooLarge
+
+MAX_STOPS = 16
+MAX_STOP_CHARACTERS = 256
+"""Maximum length of a stop string in characters."""
+
+MAX_LOGPROBS = 20
+
+MAX_IDS = 200_000
+"""Token ids of one list, or as many as the model has; to look at more would hold up all other prompts."""
+
+
+def check_sampling(sampling: Sampling, vocabulary: int) -> None:
+    """Check what the engine relies on.
+
+    Args:
+        sampling: of the request.
+        vocabulary: the number of the model's tokens.
+
+    Raises:
+        BadRequest: the message names the field.
+    """
+    if sampling.max_tokens is not None and sampling.max_tokens < 1:
+        raise BadRequest("sampling.max_tokens must be at least 1")
+    for field in ("logprobs", "prompt_logprobs"):
+        if not 0 <= (getattr(sampling, field) or 0) <= MAX_LOGPROBS:
+            raise BadRequest(f"sampling.{field} must be from 0 to {MAX_LOGPROBS}")
+    if len(sampling.stop) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in sampling.stop):
+        raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters")
+    check_ids("the ids that stop", sampling.stop_ids, vocabulary)
+
+
+def check_ids(what: str, ids: tuple[int, ...], vocabulary: int) -> None:
+    """Check that `ids` are tokens of the model.
+
+    Args:
+        what: has them, in words that the clients of every door understand: each has a name of its own for the field.
+        ids: of the tokens.
+        vocabulary: how many the model has.
+
+    Raises:
+        TooLarge: they are more than any context has.
+        BadRequest: one is no token.
+    """
+    if len(ids) > max(MAX_IDS, vocabulary):
+        raise TooLarge(f"{what} may have {max(MAX_IDS, vocabulary)} ids")
+    if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
+        raise BadRequest(f"{what}: this model's token ids are 0 to {vocabulary - 1}")
+
+
+def keep_end(tokens: tuple[int, ...], most: int | None, begin: int | None) -> tuple[int, ...]:
+    """The last `most` tokens of a prompt, of which the first is the model's begin token if it was before."""
+    if most is None or len(tokens) <= most:
+        return tokens
+    head = tokens[:1] if tokens[:1] == (begin,) else ()
+    return (*head, *tokens[len(tokens) - most + len(head) :])
+
+
+def measure_texts(request: TextCompletionRequest) -> int:
+    """The characters of a conversation."""
+    return len(request.system_text) + sum(len(turn.text) for turn in request.turns)
+
+
+def alternating_texts(turns: tuple[Message, ...]) -> list[str]:
+    """The texts of a conversation; consecutive turns of one role are joined by a blank line.
+
+    Raises:
+        BadRequest: user and assistant do not take turns.
+    """
+    spoken = [(role, "\n\n".join(turn.text for turn in group)) for role, group in groupby(turns, _role)]
+    if [role for role, _ in spoken] != (["user", "assistant"] * len(spoken))[: len(spoken)] or len(spoken) % 2 == 0:
+        raise BadRequest("messages: this model knows turns of user and assistant, the first and the last the user's")
+    return [text for _, text in spoken]
+
+
+def _role(turn: Message) -> str:
+    return turn.role
+
+
+async def find_grammar(request: TextCompletionRequest, grammars: TokenGrammars, forced: str | None) -> str | None:
+    """The grammar of the request's answers, or `forced`, that of a call, compiled in `grammars`; None = any text.
+
+    Raises:
+        BadRequest: no grammar can hold an answer to it; the message says why.
+    """
+    grammar = forced or await _form(request)
+    sampling = request.sampling
+    if grammar is not None and sampling is not None and (sampling.ignore_eos or sampling.min_tokens):
+        raise BadRequest("ignore_eos and min_tokens: an answer in a form ends where its form ends; leave them out")
+    if grammar is not None:
+        await asyncio.to_thread(grammars.compile, grammar)
+    return grammar
+
+
+async def _form(request: TextCompletionRequest) -> str | None:
+    if request.choice:
+        return choice_grammar(request.choice)
+    if request.regex is not None:
+        return await asyncio.to_thread(regex_grammar, request.regex)
+    return await _json_grammar(request)
+
+
+async def _json_grammar(request: TextCompletionRequest) -> str | None:
+    if request.schema is None:
+        if request.response_format != "json":
+            return None
+        return await asyncio.to_thread(_schema_grammar, _ANY_OBJECT)
+    try:
+        return await asyncio.to_thread(_schema_grammar, msgspec.json.encode(request.schema))
+    except (RecursionError, UnicodeEncodeError) as error:
+        raise BadRequest("schema: it is nested too deep, or has a text that is not Unicode") from error
+
+
+@lru_cache(maxsize=64)
+def _schema_grammar(schema: bytes) -> str:
+    return json_grammar(msgspec.json.decode(schema))
+
+
+_ANY_OBJECT = msgspec.json.encode(ANY_OBJECT)

@@ -1,0 +1,130 @@
+"""Biases of token ids -> arrays: a mask of a whole vocabulary must not cost the engine's thread milliseconds."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from tg_base.runtime import Steps
+from tg_llama.core import native
+from tg_llama.sampling.equal_rows import read_equal_rows
+from tg_llama.sampling.packed_numbers import read_numbers
+from tg_schema.errors import BadRequest
+
+MAX_BIAS: Final = 100
+MAX_ID: Final = 2**21
+"""What a higher id is taken as: no vocabulary has it. The largest have 10**6 tokens."""
+FLOAT_BYTES: Final = 4
+"""Size of one number in a mask of floats."""
+_Tokens = np.ndarray[Any, Any]
+_ROW = np.dtype([("token", np.int32), ("bias", np.float32)])
+
+
+class LogitBias:
+    """What is added to the logits of some tokens.
+
+    Args:
+        tokens: their ids, each once.
+        bias: what is added to each.
+        size: tokens of the vocabulary that this is made for; None = any that has these tokens.
+    """
+
+    def __init__(self, tokens: np.ndarray[Any, Any], bias: np.ndarray[Any, Any], size: int | None = None) -> None:
+        self._size = size
+        self._rows = np.empty(len(tokens), dtype=_ROW)
+        self._rows["token"] = tokens
+        self._rows["bias"] = bias
+
+    @classmethod
+    def of(cls, bias: Mapping[int, float]) -> "LogitBias":
+        """The biases of a mapping."""
+        count = len(bias)
+        values = np.fromiter(bias.values(), dtype=np.float32, count=count)
+        try:
+            tokens = np.fromiter(bias, dtype=np.int64, count=count).clip(-1, MAX_ID)
+        except OverflowError:
+            # JSON's integers have no bound.
+            tokens = np.fromiter((max(-1, min(token, MAX_ID)) for token in bias), dtype=np.int64, count=count)
+        return cls(tokens, values)
+
+    @classmethod
+    def unpack(cls, text: str) -> Steps["LogitBias"]:
+        """The biases of `Sampling.packed_bias`.
+
+        Raises:
+            BadRequest: it is no such text, or has a bias out of range.
+        """
+        tokens, bias = (_is_whole(text) and (yield from read_equal_rows(text))) or (yield from read_numbers(text))
+        _check_range(bias)
+        tokens = tokens.clip(-1, MAX_ID)
+        if not (tokens[1:] > tokens[:-1]).all():
+            yield
+            tokens, bias = _keep_last(tokens, bias)
+        return cls(tokens, bias)
+
+    @classmethod
+    def unpack_floats(cls, text: str) -> Steps["LogitBias"]:
+        """The biases of `Sampling.packed_floats`; `check` compares their number with that of the tokens.
+
+        Raises:
+            BadRequest: this is no Base64 of 32-bit floats, or a bias is out of range.
+        """
+        try:
+            data = msgspec.convert(text, bytes)
+        except msgspec.ValidationError:
+            raise BadRequest("sampling.logit_bias: this text is no Base64; send that of 32-bit floats") from None
+        if not data or len(data) % FLOAT_BYTES:
+            raise BadRequest(f"sampling.logit_bias: {len(data)} bytes are no 32-bit floats, one for each token")
+        yield
+        bias = np.frombuffer(data, dtype="<f4")
+        _check_range(bias)
+        yield
+        some = bias != 0
+        if np.count_nonzero(some) == len(bias):
+            return cls(np.arange(len(bias), dtype=np.int32), bias, len(bias))
+        # Most masks leave half of the vocabulary alone. At least one row stays: the functions below need one.
+        tokens = np.flatnonzero(some)
+        tokens = tokens if tokens.size else np.zeros(1, dtype=np.int32)
+        return cls(tokens, bias[tokens], len(bias))
+
+    def check(self, vocabulary: int) -> None:
+        """Check that these are tokens of the model; a mask of floats must have them all. Raises: BadRequest."""
+        if self._size not in {None, vocabulary}:
+            raise BadRequest(
+                f"sampling.logit_bias: the mask has {self._size} numbers, and this model {vocabulary} tokens; send one "
+                "for each token"
+            )
+        tokens = self._rows["token"]
+        if not 0 <= tokens.min() <= tokens.max() < vocabulary:
+            raise BadRequest(f"sampling.logit_bias: this model's token ids are 0 to {vocabulary - 1}")
+
+    def add_to(self, logits: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+        """Change the logits of a whole vocabulary."""
+        logits[self._rows["token"]] += self._rows["bias"]
+
+    def sampler(self, vocabulary: int) -> object:
+        """llama.cpp's sampler that does the same."""
+        rows = (native.llama_logit_bias * len(self._rows)).from_buffer(self._rows)
+        return native.llama_sampler_init_logit_bias(vocabulary, len(self._rows), rows)
+
+
+def _check_range(bias: np.ndarray[Any, Any]) -> None:
+    # With NaN both are NaN, which no comparison holds for.
+    if not -MAX_BIAS <= bias.min() <= bias.max() <= MAX_BIAS:
+        raise BadRequest("sampling.logit_bias: the values are numbers from -100 to 100")
+
+
+def _keep_last(tokens: _Tokens, bias: np.ndarray[Any, Any]) -> tuple[_Tokens, np.ndarray[Any, Any]]:
+    """Of a token that comes twice the last bias, as in a mapping."""
+    # By a table of all ids, which is much faster than sorting them. Of places that are assigned twice, NumPy keeps the
+    # last value. The last place of the table is that of -1.
+    entries = np.full(max(int(tokens.max()), 0) + 2, -1, dtype=np.int32)
+    entries[tokens] = np.arange(len(tokens), dtype=np.int32)
+    last = entries[entries >= 0]
+    return tokens[last], bias[last]
+
+
+def _is_whole(text: str) -> bool:
+    """Whether no number has a point or an exponent."""
+    return text.isascii() and not any(mark in text for mark in ".eE")

@@ -1,0 +1,116 @@
+"""Arguments between tags -> JSON text, while the model writes them: `<parameter=KEY>VALUE</parameter>` for each."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from tg_llama.grammar import ParameterTypes, fits
+from tg_llama.tools.call_scanner import overlap
+from tg_schema.codec import decode_json
+
+OPEN: Final = "<parameter="
+CLOSE: Final = "</parameter>"
+MAX_KEY_CHARACTERS: Final = 200
+
+_STRING: Final = frozenset({"string"})
+# Templates write JSON's words as Python does, and models as they were told.
+_WORDS: Final = {"True": "true", "False": "false", "None": "null"}
+
+
+class TaggedArguments:
+    """Reads the arguments of one call.
+
+    The text of the number 5 and of the string "5" is the same: what a value is, the tool's schema says. A value whose
+    schema allows strings alone is passed on while it is written; others are complete first. One line feed after the
+    opening tag, and one before the closing tag, are not part of a value. It ends at the first closing tag.
+    Of a parameter that comes again the first value counts.
+
+    Args:
+        types: of the tool's arguments.
+        ends: the tags of which the first ends the arguments. They are not read.
+    """
+
+    def __init__(self, types: ParameterTypes, ends: tuple[str, ...]) -> None:
+        self._known = types
+        self._tags = (OPEN, *ends)
+        self._next = re.compile(
+            rf"{OPEN}(?P<key>[^<>\n]{{1,{MAX_KEY_CHARACTERS}}})>|(?={'|'.join(map(re.escape, ends))})"
+        )
+        self._held = ""
+        self._written = "{"
+        self._separator = ""
+        self._searched = 0
+        self._in_value = self._leads = self._repeated = False
+        self._keys: set[str] = set()
+        self._types: frozenset[str] = frozenset()
+
+    def read(self, text: str) -> tuple[str, str | None]:
+        """Add text; return the JSON text that it makes, and what comes after the arguments, None while they go on."""
+        self._held += text
+        ended = False
+        while not ended and (self._value() if self._in_value else self._key()):
+            ended = not self._in_value and self._next.match(self._held) is not None and not self._held.startswith(OPEN)
+        written, self._written = self._written, ""
+        return (f"{written}}}", self._held) if ended else (written, None)
+
+    def _key(self) -> bool:
+        """Read up to the next value, or to the end; False if neither is there."""
+        found = self._next.search(self._held)
+        if found is None:
+            # What stands between tags says nothing; a tag may have begun.
+            at = self._held.rfind("<")
+            begun = self._held[at:] if at >= 0 else ""
+            # It is looked at with each piece: a key without an end is none.
+            begins = len(begun) <= len(OPEN) + MAX_KEY_CHARACTERS and any(
+                tag.startswith(begun) or begun.startswith(tag) for tag in self._tags
+            )
+            self._held = begun if begins else ""
+            return False
+        self._held = self._held[found.end() :]
+        if found["key"] is not None:
+            self._repeated = found["key"] in self._keys
+            self._keys.add(found["key"])
+            # What is not written need not be whole, whatever its type is.
+            self._types = _STRING if self._repeated else self._known.of_property(found["key"])
+            quote = '"' if self._types == _STRING else ""
+            self._write(f"{self._separator}{_json(found['key'])}: {quote}")
+            self._separator, self._in_value, self._leads, self._searched = ", ", True, True, 0
+        return True
+
+    def _value(self) -> bool:
+        """Read on in a value; False if it needs more text."""
+        if self._leads and self._held:
+            self._leads, self._held = False, self._held.removeprefix("\n")
+        end = self._held.find(CLOSE, max(self._searched - len(CLOSE), 0))
+        self._searched = len(self._held)
+        streams = self._types == _STRING
+        if end >= 0:
+            value, self._held = self._held[:end].removesuffix("\n"), self._held[end + len(CLOSE) :]
+            self._write(_json(value)[1:] if streams else _value_of(value, self._types))
+            self._in_value = False
+        elif streams:
+            cut = len(self._held) - (overlap(self._held, f"\n{CLOSE}") or overlap(self._held, CLOSE))
+            self._write(_json(self._held[:cut])[1:-1])
+            self._held, self._searched = self._held[cut:], 0
+        return end >= 0
+
+    def _write(self, text: str) -> None:
+        if not self._repeated:
+            self._written += text
+
+
+def _value_of(text: str, types: frozenset[str]) -> str:
+    """The JSON text of a value that may be of these types."""
+    word = text.strip()
+    word = _WORDS.get(word, word)
+    try:
+        value: object = decode_json(word)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return _json(text)
+    fitting = any(fits(value, kind) for kind in types - _STRING)
+    return word if fitting or "string" not in types else _json(text)
+
+
+def _json(text: str) -> str:
+    return msgspec.json.encode(text).decode()

@@ -1,0 +1,127 @@
+"""Tools of a request -> the grammar of a forced call, in the model's own format."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from tg_llama.grammar import KNOWN, LISTS_OF_SCHEMAS, MAPS_OF_SCHEMAS, SCHEMAS, escape_text, json_rule, write_pattern
+from tg_llama.tools.argument_grammar import python_rules, tagged_rules
+from tg_llama.tools.tool_format import ToolFormat
+from tg_schema import Tool
+from tg_schema.errors import BadRequest
+
+MAX_FORCED_TOOLS = 64
+
+_BLANK = '" "?'
+_NUMBER = "/[0-9]{1,3}/"
+
+
+def tool_grammar(
+    form: ToolFormat, tools: Sequence[Tool], *, several: bool, marks: Mapping[str, int] | None = None
+) -> str:
+    """The grammar of answers that call one of `tools`, or, with `several`, one after the other.
+
+    Of the schema of a tool that is not strict, what a grammar cannot enforce is left out.
+
+    Args:
+        form: how the model writes calls.
+        tools: at least one.
+        several: whether one call may follow another.
+        marks: the form's marks that are control tokens of the model; the others are text.
+
+    Raises:
+        BadRequest: there are too many tools, or the schema of one cannot be turned into a grammar; the message says
+            which.
+    """
+    if len(tools) > MAX_FORCED_TOOLS:
+        raise BadRequest(f"tools: a call can be forced of {MAX_FORCED_TOOLS} at most; name fewer in allowed_tools")
+    encoded = msgspec.json.encode([(tool.name, tool.parameters) for tool in tools])
+    return _grammar(form, encoded, several, tuple((marks or {}).items()))
+
+
+@lru_cache(maxsize=64)
+def _grammar(form: ToolFormat, encoded: bytes, several: bool, marks: tuple[tuple[str, int], ...]) -> str:
+    tokens = dict(marks)
+    rules: dict[str, str] = {"nl": r'"\n"?'}
+    calls: list[str] = []
+    for number, (name, parameters) in enumerate(msgspec.json.decode(encoded)):
+        try:
+            rules |= _argument_rules(form, f"arguments{number}", _arguments_schema(parameters))
+        except BadRequest as refused:
+            raise BadRequest(f"tools: {name}: a call of it cannot be forced: {refused.message}") from None
+        calls.append(_call(form, name, f"arguments{number}", tokens))
+    rules["call"] = " | ".join(calls)
+    rules["start"] = _answer(form, tokens, several=several)
+    return "\n".join([f"{name}: {body}" for name, body in rules.items()])
+
+
+def _argument_rules(form: ToolFormat, name: str, schema: dict[str, Any]) -> dict[str, str]:
+    whole = json_rule(schema)
+    if form.syntax == "json":
+        return {name: whole}
+    return tagged_rules(name, schema) if form.syntax == "tags" else python_rules(name, schema)
+
+
+def _call(form: ToolFormat, name: str, arguments: str, tokens: dict[str, int]) -> str:
+    if form.syntax == "python":
+        return f"{_text(f'{name}(')} {arguments} {_text(')')}"
+    if form.split:
+        named = f"{_text(f'functions.{name}:')} {_NUMBER}" if form.numbered else _text(name)
+        call = f"{named} {_mark(form.split, tokens)} {arguments}"
+        return f"{_mark(form.item, tokens)} {call} {_mark(form.item_end, tokens)}"
+    quoted = json.dumps(name, ensure_ascii=False)
+    number = [_text(f'"{form.id_key}":'), _BLANK, _text('"'), _NUMBER, _text('",'), _BLANK] if form.id_key else []
+    head = [_text("{"), *number, _text(f'"{form.name_key}":'), _BLANK, _text(f"{quoted},"), _BLANK]
+    head += [_text(f'"{form.arguments_key}":'), _BLANK]
+    return " ".join([*head, arguments, _text("}")])
+
+
+def _answer(form: ToolFormat, tokens: dict[str, int], *, several: bool) -> str:
+    begin, end = _mark(form.begin, tokens), _mark(form.end, tokens)
+    if form.listed:
+        more = f"({_text(',')} {_BLANK} call)*" if several else ""
+        return f"{begin} {_BLANK} {_text('[')} call {more} {_text(']')} {end}"
+    if form.item and not form.alone:
+        return f"{begin} call {'(nl call)*' if several else ''} {end}"
+    one = f"{begin} nl call nl {end}" if form.end else f"{begin} call"
+    # Without a mark, a second call could not be told from text.
+    return f"{one} (nl {one})*" if several and form.begin else one
+
+
+def _text(text: str) -> str:
+    return write_pattern(escape_text(text))
+
+
+def _mark(mark: str, tokens: dict[str, int]) -> str:
+    if not tokens:
+        return _text(mark) if mark else ""
+    parts = re.split(f"({'|'.join(map(re.escape, tokens))})", mark)
+    return " ".join([f"<[{tokens[part]}]>" if part in tokens else _text(part) for part in parts if part])
+
+
+def _arguments_schema(parameters: dict[str, Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = _loosened(parameters)
+    if not {"type", "anyOf", "oneOf", "allOf", "$ref"} & schema.keys():
+        schema["type"] = "object"
+    if schema.get("type") == "object" and not schema.get("properties") and "additionalProperties" not in schema:
+        schema["additionalProperties"] = False
+    return schema
+
+
+def _loosened(schema: Any) -> Any:
+    """The schema without the keywords that a grammar cannot enforce."""
+    if not isinstance(schema, dict):
+        return schema
+    return {word: _loosened_value(word, value) for word, value in schema.items() if word in KNOWN}
+
+
+def _loosened_value(word: str, value: Any) -> Any:
+    if word in MAPS_OF_SCHEMAS and isinstance(value, dict):
+        return {name: _loosened(schema) for name, schema in value.items()}
+    if word in LISTS_OF_SCHEMAS and isinstance(value, list):
+        return [_loosened(schema) for schema in value]
+    return _loosened(value) if word in SCHEMAS else value
