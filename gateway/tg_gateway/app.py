@@ -25,7 +25,7 @@ from tg_gateway.http import Health, HttpHandlers, LoadHeaders, Middleware, Route
 from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner, notice_leaving
 from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
 from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, listen, stop_listening
-from tg_gateway.mounts import MOUNTS
+from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
 from tg_gateway.relay import (
@@ -86,7 +86,7 @@ class Gateway:
         requestor: this process's end of the bus, entered by its owner.
         routes: every service of every flow.
         limits: what one client may take.
-        mounts: which protocols are where.
+        mounts: which protocols are where; None = all that are installed.
         shared: where it listens, in place of the configured address.
 
     Attributes:
@@ -94,6 +94,7 @@ class Gateway:
 
     Raises:
         BadRequest: the configuration's `auth` and address do not go together, or a value for a protocol is wrong.
+        Unavailable: as `load_mounts`.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Gateway:
         routes: tuple[Route[Any, Any], ...],
         *,
         limits: Limits | None = None,
-        mounts: Sequence[Mount] = MOUNTS,
+        mounts: Sequence[Mount] | None = None,
         shared: SharedListener | None = None,
     ) -> None:
         self.url = ""
@@ -112,7 +113,8 @@ class Gateway:
         self._requestor = requestor
         self._routes = routes
         self._limits = limits or Limits()
-        self._mounts = [replace(mount, dialect=mount.dialect.configure(config)) for mount in mounts]
+        table = load_mounts() if mounts is None else mounts
+        self._mounts = [replace(mount, dialect=mount.dialect.configure(config)) for mount in table]
         self._authenticator = Authenticator(config, self._limits, time.monotonic)
         self._origins = Origins(config)
         self._rate_limits = RateLimits(config, time.monotonic)

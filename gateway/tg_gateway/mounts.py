@@ -1,38 +1,72 @@
-"""The table of mounts: which protocol is where. A new protocol is a row here, and a file or folder in `dialects`."""
+"""Installed distributions -> the table of mounts: each door is an entry point, ours and other people's alike."""
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
+import structlog
+
+from tg_base.runtime import translate_defects
 from tg_gateway.dialects import Mount
-from tg_gateway.dialects.adapters import ADAPTERS_MOUNTS
-from tg_gateway.dialects.anthropic import ANTHROPIC_MOUNTS
-from tg_gateway.dialects.embeddings import EMBEDDINGS_MOUNTS
-from tg_gateway.dialects.lmi import LMI_MOUNTS
-from tg_gateway.dialects.lmtp import LMTP_MOUNTS
-from tg_gateway.dialects.mlc import MLC_MOUNTS
-from tg_gateway.dialects.native import NATIVE_MOUNTS
-from tg_gateway.dialects.ollama import OLLAMA_MOUNTS
-from tg_gateway.dialects.openai import OPENAI_MOUNTS
-from tg_gateway.dialects.responses import RESPONSES_MOUNTS
-from tg_gateway.dialects.tgi import TGI, TGI_MOUNTS
-from tg_gateway.dialects.tokens import TOKENS, TOKENS_MOUNTS
 from tg_gateway.keyed_dialect import KeyedDialect
+from tg_schema.errors import Unavailable
 
-_TOKENIZE: Final = KeyedDialect({"inputs": (TGI, "tokenize")}, (TOKENS, "tokenize"))
-"""`/tokenize` is TGI's for a body with `inputs`, and vLLM's for all others."""
+log = structlog.get_logger()
 
-MOUNTS: Final[tuple[Mount, ...]] = (
-    *NATIVE_MOUNTS,
-    *OPENAI_MOUNTS,
-    *ADAPTERS_MOUNTS,
-    *EMBEDDINGS_MOUNTS,
-    *TOKENS_MOUNTS,
-    *RESPONSES_MOUNTS,
-    *ANTHROPIC_MOUNTS,
-    *TGI_MOUNTS,
-    Mount("POST", "/tokenize", _TOKENIZE, "tokenize", large=True),
-    *LMI_MOUNTS,
-    *LMTP_MOUNTS,
-    *OLLAMA_MOUNTS,
-    *MLC_MOUNTS,
-)
-"""The first row's dialect refuses what is near to nobody's path."""
+DOORS: Final = "tokengrid.doors"
+"""The group of entry points. A door's name is its own; its value is the "module:NAME" of a tuple of `Mount`."""
+
+
+def load_mounts() -> tuple[Mount, ...]:
+    """The rows of all doors that are installed.
+
+    Raises:
+        Unavailable: as `join_doors`, or no door is installed.
+    """
+    mounts = join_doors(entry_points(group=DOORS))
+    if not mounts:
+        raise Unavailable("no door is installed: install tokengrid-gateway anew (in a checkout: make .venv/ready)")
+    return mounts
+
+
+def join_doors(points: Iterable[EntryPoint]) -> tuple[Mount, ...]:
+    """The rows of some doors, in the order of their names.
+
+    Raises:
+        Unavailable: a door cannot be loaded, or two have the same row. The message names the distributions.
+    """
+    rows: dict[tuple[str, str, str], dict[str, tuple[Mount, EntryPoint]]] = {}
+    for point in sorted(points, key=lambda point: point.name):
+        for mount in _load(point):
+            sharing = rows.setdefault((mount.method, mount.path, mount.header), {})
+            if mount.key in sharing:
+                both = f"{_name(sharing[mount.key][1])} and {_name(point)}"
+                raise Unavailable(
+                    f"{both} both answer {mount.method} {mount.path}: uninstall one, or give the rows of one a "
+                    "`header` or a `key` by which its requests are told"
+                )
+            sharing[mount.key] = (mount, point)
+    return tuple(_join([mount for mount, _ in sharing.values()]) for sharing in rows.values())
+
+
+def _load(point: EntryPoint) -> Iterator[Mount]:
+    with translate_defects(Unavailable, f"{_name(point)} cannot be loaded: mend or uninstall it", "gateway.door", log):
+        mounts = point.load()
+    if not isinstance(mounts, tuple) or not all(isinstance(mount, Mount) for mount in mounts):
+        raise Unavailable(f"{_name(point)} is no tuple of `Mount`: mend or uninstall it")
+    yield from mounts
+
+
+def _name(point: EntryPoint) -> str:
+    return f'the door "{point.name}" of {point.dist.name if point.dist else point.value}'
+
+
+def _join(sharing: Sequence[Mount]) -> Mount:
+    """One row for those that have a path in common: the body's keys tell whose a request is."""
+    if len(sharing) == 1:
+        return sharing[0]
+    last = next((mount for mount in sharing if not mount.key), sharing[-1])
+    keyed = {mount.key: (mount.dialect, mount.operation) for mount in sharing if mount.key}
+    dialect = KeyedDialect(keyed, (last.dialect, last.operation))
+    return replace(last, dialect=dialect, key="", large=any(mount.large for mount in sharing))

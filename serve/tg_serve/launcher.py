@@ -232,14 +232,12 @@ def _make_gateway(
     order: ServeOptions, config: Config, bus: Bus, listener: SharedListener | None = None
 ) -> tuple[Requestor, "Gateway"]:
     from tg_gateway.app import Gateway
-    from tg_gateway.mounts import MOUNTS
 
-    mounts = (*MOUNTS, *(mount for place in order.mounts for mount in _import(place)))
     routes = tuple(route for service in order.services for route in config.routes(service))
     plain = tuple(route.response for route in routes if route.plain)
     requestor = Requestor(bus, config.topics, plain=plain, queues=_list_queues(order, config))
     with _locating(config):
-        return requestor, Gateway(config.gateway, requestor, routes, mounts=mounts, shared=listener)
+        return requestor, Gateway(config.gateway, requestor, routes, shared=listener)
 
 
 def _list_queues(order: ServeOptions, config: Config) -> tuple[str, ...]:

@@ -26,7 +26,6 @@ class ServeOptions:
         file: the configuration; None = the built-in one.
         only: the parts that this process runs; none = all.
         services: the services that a flow may bind, as `SERVICES`; the file may add some.
-        mounts: further doors of the gateway: places of tables of mounts, as "module:NAME".
         options: the provider's options for `model`.
         host: the address on which gateway and metrics listen.
         drain: seconds that running streams get to finish on shutdown.
@@ -42,7 +41,6 @@ class ServeOptions:
     file: Path | None = None
     only: tuple[str, ...] = ()
     services: Mapping[str, str] = field(default_factory=lambda: SERVICES)
-    mounts: tuple[str, ...] = ()
     bus: str | None = None
     host: str | None = None
     port: int | None = None

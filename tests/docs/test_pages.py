@@ -8,7 +8,7 @@ import ast
 import json
 import shlex
 import tomllib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,8 +42,11 @@ REASONS = {
     "an interactive shell's own",
 }
 """Every reason that a page may give."""
-OTHER_FILES = {"pick.toml": read_pick_config}
-"""Configurations of other commands than tg-serve, and who reads them."""
+OTHER_FILES: dict[str, Callable[[Path], object]] = {
+    "pick.toml": read_pick_config,
+    "pyproject.toml": lambda path: tomllib.loads(path.read_text("utf-8")),
+}
+"""TOML that is not the configuration of tg-serve, and who reads it."""
 UNREADABLE = {"wrong on purpose", "needs a class of yours"}
 """Configurations that are TOML, and that we refuse."""
 SERVERS = ("make serve", "tg-serve")

@@ -9,7 +9,9 @@ from tests.door_matrix.doors import DOORS
 from tests.door_matrix.killed import KILLED
 from tests.door_matrix.table import HOW, PAGE, make_tables, read_tables, write_tables
 from tg_gateway.dialects import Mount
-from tg_gateway.mounts import MOUNTS
+from tg_gateway.mounts import load_mounts
+
+MOUNTS = load_mounts()
 
 
 def test_the_page_has_every_cell() -> None:

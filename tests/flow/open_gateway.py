@@ -19,8 +19,9 @@ from tg_base.server import Processor, Service
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
 from tg_gateway.dialects import Mount
-from tg_gateway.mounts import MOUNTS
+from tg_gateway.mounts import load_mounts
 
+MOUNTS = load_mounts()
 FLOWS = {"default": {"text-completion": TextCompletionConfig(model="counting"), "prompt": PromptConfig()}}
 CONFIG = Config(flows=FLOWS)
 TEXTS = CONFIG.routes("text-completion")

@@ -17,13 +17,13 @@ from tests.fakes import parley
 from tests.fakes.byte_llm import ByteLlm
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.failing_llm import FailingLlm
-from tests.flow.open_gateway import Opened, open_gateway
+from tests.flow.open_gateway import MOUNTS, Opened, open_gateway
 from tests.flow.raw_http import raw_connection
+from tests.installed_door import install_door
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.dialects import Answer, Ask, Call, Mount
 from tg_gateway.dialects.tokens import TOKENS
 from tg_gateway.keyed_dialect import KeyedDialect
-from tg_gateway.mounts import MOUNTS
 from tg_schema import TgError
 from tg_serve.launcher import launch
 from tg_serve.options import ServeOptions
@@ -66,13 +66,13 @@ def test_the_page_shows_this_very_file() -> None:
     assert shown == Path(parley.__file__).read_text("utf-8")
 
 
-async def test_the_server_serves_it_by_its_place(tmp_path: Path) -> None:
-    """As the page's program does, from a module that it only names."""
+async def test_the_server_serves_it_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the page's package does, from a module that it only names."""
     file = tmp_path / "tg.toml"
     file.write_text(SERVED)
-    (place,) = re.findall(r'ServeOptions\(mounts=\("parley(:\w+)",\)\)', PAGE.read_text("utf-8"))
-    options = ServeOptions(file=file, mounts=(f"tests.fakes.parley{place}",))
-    async with launch(options) as (_, url), ClientSession(url) as http:
+    monkeypatch.syspath_prepend(tmp_path)
+    install_door(tmp_path, "parley-door", "parley = tests.fakes.parley:MOUNTS")
+    async with launch(ServeOptions(file=file)) as (_, url), ClientSession(url) as http:
         async with http.post(TALKS, json={"say": "2"}) as response:
             assert (response.status, (await response.json())["speech"]) == (200, "0 1 ")
         async with http.get("/api/v1/models") as response:

@@ -6,11 +6,10 @@ import time
 from typing_extensions import override
 
 from tests.fakes.parley import Parley
-from tests.flow.open_gateway import open_gateway
+from tests.flow.open_gateway import MOUNTS, open_gateway
 from tests.flow.raw_http import raw_connection
 from tests.flow.socket_frames import masked, upgrade
 from tg_gateway.dialects import Conversation, Mount, Socket
-from tg_gateway.mounts import MOUNTS
 from tg_gateway.websocket.handler import TAKING_SECONDS
 
 MESSAGES = 20

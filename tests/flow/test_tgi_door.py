@@ -13,12 +13,11 @@ from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.raw_llm import ERRORS, FEATURES, RawLlm
-from tests.flow.open_gateway import Opened, open_gateway, until_listed
+from tests.flow.open_gateway import MOUNTS, Opened, open_gateway, until_listed
 from tests.llama.demo_llm import opened
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.dialects import Ask, Call, Mount
 from tg_gateway.dialects.tgi.dialect import TextGenerationInference
-from tg_gateway.mounts import MOUNTS
 from tg_schema import COMMON_FEATURES
 from tg_schema.errors import TgError, Timeout, TooLarge
 

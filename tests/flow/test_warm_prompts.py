@@ -17,7 +17,6 @@ from tg_base.client import Requestor
 from tg_base.config import Config, TextCompletionConfig
 from tg_base.server import Processor
 from tg_gateway.app import Gateway
-from tg_gateway.mounts import MOUNTS
 from tg_llama.provider import LlamaCpp
 
 CONFIG = Config(flows={"default": {"text-completion": TextCompletionConfig(model="tinydemo")}})
@@ -51,7 +50,7 @@ async def open_pair() -> AsyncIterator[Pair]:
             await stack.enter_async_context(processor)
         queues = tuple(route.request for route in ROUTES)
         requestor = await stack.enter_async_context(Requestor(bus, CONFIG.topics, queues=queues))
-        gateway = await stack.enter_async_context(Gateway(ON_ANY_PORT, requestor, ROUTES, mounts=MOUNTS))
+        gateway = await stack.enter_async_context(Gateway(ON_ANY_PORT, requestor, ROUTES))
         http = await stack.enter_async_context(ClientSession(gateway.url))
         await until_listed(http)
         await until(lambda: len(requestor.presence.serving(queues[0])) == len(models))

@@ -6,10 +6,11 @@ from typing import Any, Final, NamedTuple
 import jsonschema_rs
 import msgspec
 
-from tg_gateway.mounts import MOUNTS
+from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import list_rows, make_document
 from tg_schema import encode
 
+MOUNTS = load_mounts()
 JSON: Final = "application/json"
 DOCUMENT: Final[dict[str, Any]] = msgspec.json.decode(encode(make_document(list_rows(MOUNTS))))
 """As a gateway tells it, without the gateway's own paths."""

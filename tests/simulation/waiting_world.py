@@ -20,12 +20,13 @@ from tg_base.client.shared_time import SharedTime
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits, RateLimits
 from tg_gateway.dialects import Ask, Call, Catalogue
-from tg_gateway.mounts import MOUNTS
+from tg_gateway.mounts import load_mounts
 from tg_gateway.relay import AnswerLogs, AnswerStore, AttemptPauses, BackgroundRuns, Band, BandBounds, Relay
 from tg_gateway.relay.answer_log import AnswerLog
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TEXT_COMPLETION, TgError, encode
 
+MOUNTS = load_mounts()
 MAX_WAIT: Final = 600.0
 """Seconds for which an answer may wait: longer than a broker believes in a gateway that is dead."""
 DRAIN: Final = 2.0

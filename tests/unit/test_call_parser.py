@@ -14,11 +14,12 @@ from tests.flow.open_gateway import TEXTS
 from tg_base.protocol import EncodedRequest, Presence
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect
 from tg_gateway.dialects.lmi.invocation import PayloadError
-from tg_gateway.mounts import MOUNTS
+from tg_gateway.mounts import load_mounts
 from tg_gateway.parsing import CallParser
 from tg_schema import TextCompletionResponse, TgError
 from tg_schema.errors import BadRequest, NotFound, ProtocolError, RateLimited, TooLarge
 
+MOUNTS = load_mounts()
 MANY = 3000
 """Items of a body. To read one takes more than one call, so in this process there would be several times as many."""
 SENT = {

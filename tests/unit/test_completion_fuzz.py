@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from tg_base.protocol import Presence, Route
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Mount
-from tg_gateway.mounts import MOUNTS
+from tg_gateway.mounts import load_mounts
 from tg_schema import TEXT_COMPLETION, encode
 from tg_schema.errors import BadRequest, NotFound
 
+MOUNTS = load_mounts()
 ROUTE = Route("default", TEXT_COMPLETION, "q/default", "", model="small")
 PLAIN = Route("plain", TEXT_COMPLETION, "q/plain", "", plain=True, model="old")
 LIVE = Presence("p", ("q/default",), 1, 0, ("small",), features=("raw", "prompt_ids", "embed", "tokenize"))

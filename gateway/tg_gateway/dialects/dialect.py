@@ -18,12 +18,15 @@ class Dialect(ABC):
     """One protocol: how requests are parsed, answered and refused. It has no state; a request's state is in its writer.
 
     Attributes:
+        precedence: who refuses an unknown path that resembles the rows of several dialects equally, or none at all: the
+            dialect with the greatest.
         descriptions: descriptions of its operations, for the gateway's OpenAPI document.
         restarts: the name by which any gateway finds this dialect for answers that wait (`Waiting.dialect`); ""
             = none of its answers wait.
     """
 
     restarts: ClassVar[str] = ""
+    precedence: ClassVar[int] = 0
     descriptions: ClassVar[Mapping[str, Description]] = MappingProxyType({})
 
     def configure(self, config: GatewayConfig) -> "Dialect":
@@ -101,13 +104,15 @@ class Dialect(ABC):
 class Mount:
     """A row of the table of mounts: requests with this method and path belong to this dialect.
 
-    If several rows have the same method and path, the first whose `header` the request has wins, else the first
-    without one. An unknown path is refused by the dialect whose rows share most of its segments.
+    Rows of several doors may have the same method and path, if each but one has a `header` or a `key` of its own. The
+    one whose header the request has wins, then the one whose key its body has. An unknown path is refused by the
+    dialect whose rows share most of its segments.
 
     Attributes:
         path: `{name}` stands for one segment.
         operation: which of the dialect's operations, as `Call.operation`.
         header: the row is only for requests that have this header.
+        key: the row is only for bodies that are JSON objects with this key, where another row has the same path.
         socket: the path opens WebSockets.
         large: bodies may have `large_body_limit` bytes in place of `body_limit`, and requests on a WebSocket four
             times `body_limit`.
@@ -119,6 +124,7 @@ class Mount:
     dialect: Dialect
     operation: str
     header: str = ""
+    key: str = ""
     socket: bool = False
     large: bool = False
     keyless: bool = False

@@ -33,22 +33,16 @@ class Router:
     """The table of mounts.
 
     Args:
-        mounts: the table. The first row's dialect refuses paths that resemble no mount's.
+        mounts: the table.
         catalogue: the services and models that can be asked.
     """
 
     def __init__(self, mounts: Sequence[Mount], catalogue: Catalogue) -> None:
-        self._mounts = mounts
         self._catalogue = catalogue
         self._rows: dict[tuple[str, str], list[Mount]] = {}
         for mount in mounts:
             self._rows.setdefault((mount.method, mount.path), []).append(mount)
         self._segments = [(mount, mount.path.strip("/").split("/")) for mount in mounts]
-
-    @property
-    def default(self) -> Dialect:
-        """The dialect for requests that no mount resembles."""
-        return self._mounts[0].dialect
 
     def routes(self, http: Handler, socket: Handler) -> list[web.RouteDef]:
         """Each method and path once. GET serves HEAD too, unless HEAD has its own row or all GET rows are sockets."""
@@ -94,8 +88,8 @@ class Router:
         # An unknown path is refused in the shape of the protocol whose paths resemble it most: its client can
         # read that.
         segments = path.strip("/").split("/")
-        best = max(self._segments, key=lambda row: _count_common(row[1], segments), default=None)
-        return best[0].dialect if best and _count_common(best[1], segments)[0] else self.default
+        row = max(self._segments, key=lambda row: (_count_common(row[1], segments), row[0].dialect.precedence))
+        return row[0].dialect
 
 
 async def defer_expectation(request: web.Request) -> None:

@@ -1,5 +1,5 @@
 """vLLM's API of LoRA adapters: loaded and unloaded while the model is served."""
 
-from tg_gateway.dialects.adapters.mounts import ADAPTERS_MOUNTS
+from tg_gateway.dialects.adapters.dialect import MOUNTS
 
-__all__ = ["ADAPTERS_MOUNTS"]
+__all__ = ["MOUNTS"]

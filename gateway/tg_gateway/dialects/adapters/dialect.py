@@ -5,7 +5,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Call, Dialect, FoundModel, InvalidParameter, WholeWriter
+from tg_gateway.dialects import Answer, Ask, Call, Dialect, FoundModel, InvalidParameter, Mount, WholeWriter
 from tg_gateway.dialects.adapters.bodies import LoadBody, UnloadBody
 from tg_gateway.dialects.adapters.descriptions import ADAPTERS_DESCRIPTIONS
 from tg_gateway.dialects.openai import check_peer, decode_body, find_asked_model, refuse
@@ -83,3 +83,9 @@ def _check_editable(found: FoundModel) -> None:
 
 
 ADAPTERS: Final = AdaptersApi()
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("POST", "/v1/load_lora_adapter", ADAPTERS, "load-adapter"),
+    Mount("POST", "/v1/unload_lora_adapter", ADAPTERS, "unload-adapter"),
+)
+"""Where LoRA adapters are loaded and unloaded."""

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Call, Dialect, FoundModel, show_ignored
+from tg_gateway.dialects import Answer, Ask, Call, Dialect, FoundModel, Mount, show_ignored
 from tg_gateway.dialects.anthropic.blocks import DIALECT
 from tg_gateway.dialects.anthropic.body import MessageBody
 from tg_gateway.dialects.anthropic.descriptions import ANTHROPIC_DESCRIPTIONS
@@ -17,6 +17,9 @@ from tg_gateway.dialects.anthropic.whole_writers import CountWriter, MessageWrit
 from tg_gateway.dialects.anthropic.wire import Model, ModelList
 from tg_schema import TextCompletionRequest, TgError, decode, encode
 from tg_schema.errors import BadRequest, NotFound
+
+_VERSION: Final = "anthropic-version"
+"""Anthropic's clients send it with every request; others that ask for the list of models do not."""
 
 
 class AnthropicMessages(Dialect):
@@ -83,3 +86,13 @@ def _answer(call: Call, body: msgspec.Struct) -> Answer:
 
 
 ANTHROPIC: Final = AnthropicMessages()
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("POST", "/v1/messages", ANTHROPIC, "message", large=True),
+    Mount("POST", "/v1/messages/count_tokens", ANTHROPIC, "count", large=True),
+    Mount("GET", "/v1/models", ANTHROPIC, "models", header=_VERSION),
+    Mount("GET", "/v1/models/{model}", ANTHROPIC, "model", header=_VERSION),
+    # Claude Code asks without a key whether anybody is there.
+    Mount("HEAD", "/", ANTHROPIC, "probe", keyless=True),
+)
+"""Where Anthropic's clients find us."""

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, InvalidParameter, show_ignored
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, InvalidParameter, Mount, show_ignored
 from tg_gateway.dialects.embeddings.bodies import EmbeddingsBody, RerankBody, ScoreBody, VectorsBody
 from tg_gateway.dialects.embeddings.descriptions import EMBEDDINGS_DESCRIPTIONS
 from tg_gateway.dialects.embeddings.embeddings_writer import EmbeddingsWriter
@@ -97,3 +97,13 @@ def _fields(body: VectorsBody) -> set[str]:
 
 
 EMBEDDINGS: Final = EmbeddingsApi()
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("POST", "/v1/embeddings", EMBEDDINGS, "embed", large=True),
+    Mount("POST", "/score", EMBEDDINGS, "score", large=True),
+    Mount("POST", "/v1/score", EMBEDDINGS, "score", large=True),
+    Mount("POST", "/rerank", EMBEDDINGS, "rerank", large=True),
+    Mount("POST", "/v1/rerank", EMBEDDINGS, "rerank", large=True),
+    Mount("POST", "/v2/rerank", EMBEDDINGS, "rerank", large=True),
+)
+"""Where vectors and scores can be asked for: OpenAI's path, vLLM's, and Jina's for reranking."""

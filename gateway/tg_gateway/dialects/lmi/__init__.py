@@ -1,8 +1,7 @@
 """LMI's protocol, of DJL's containers: raw text to text, in several shapes, and the interface of custom formatters."""
 
 from tg_gateway.dialects.lmi.custom_formatters import InputFormatter, OutputFormatter, OutputStep
-from tg_gateway.dialects.lmi.dialect import LMI, Lmi
-from tg_gateway.dialects.lmi.mounts import LMI_MOUNTS
+from tg_gateway.dialects.lmi.dialect import LMI, MOUNTS, Lmi
 from tg_gateway.dialects.lmi.settings import LmiSettings
 
-__all__ = ["LMI", "LMI_MOUNTS", "InputFormatter", "Lmi", "LmiSettings", "OutputFormatter", "OutputStep"]
+__all__ = ["LMI", "MOUNTS", "InputFormatter", "Lmi", "LmiSettings", "OutputFormatter", "OutputStep"]

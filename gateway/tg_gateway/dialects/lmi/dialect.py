@@ -9,18 +9,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
-from tg_gateway.dialects import (
-    Answer,
-    Ask,
-    Batch,
-    Call,
-    Catalogue,
-    Dialect,
-    FoundModel,
-    Mount,
-    Writer,
-    show_ignored,
-)
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect, FoundModel, Mount, Writer, show_ignored
 from tg_gateway.dialects.lmi.batch_writers import GeneratedTextsWriter, OutputsWriter
 from tg_gateway.dialects.lmi.custom_formatters import translate_body
 from tg_gateway.dialects.lmi.descriptions import LMI_DESCRIPTIONS, PARTS, Health
@@ -33,7 +22,7 @@ from tg_gateway.dialects.lmi.output_formats import choose_format
 from tg_gateway.dialects.lmi.parameters import LmiParameters
 from tg_gateway.dialects.lmi.payload_parts import PayloadPartsWriter
 from tg_gateway.dialects.lmi.settings import LmiSettings, LmiTable, read_settings
-from tg_gateway.dialects.openai import OPENAI_MOUNTS
+from tg_gateway.dialects.openai import MOUNTS as OPENAI_MOUNTS
 from tg_schema import TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import BadRequest, Unavailable
 
@@ -233,3 +222,16 @@ def _show_health(catalogue: Catalogue) -> Answer:
 
 
 LMI: Final = Lmi()
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("POST", "/invocations", LMI, "generate", large=True),
+    Mount("POST", "/predictions/{model}", LMI, "generate", large=True),
+    Mount("POST", "/predictions/{model}/{version}", LMI, "generate", large=True),
+    Mount("POST", "/models/{model}/invoke", LMI, "generate", large=True),
+    # Of SageMaker's clients, whose address can be set; an endpoint is a model.
+    Mount("POST", "/endpoints/{model}/invocations", LMI, "generate", large=True),
+    Mount("POST", "/endpoints/{model}/invocations-response-stream", LMI, PARTS, large=True),
+    # SageMaker's health check has no key.
+    Mount("GET", "/ping", LMI, "ping", keyless=True),
+)
+"""Where LMI's clients find us: their base URL is the gateway's, without a path."""

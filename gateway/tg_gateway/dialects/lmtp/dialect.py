@@ -7,7 +7,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.description import Description
-from tg_gateway.dialects import Answer, Ask, Call, Conversation, Dialect, Socket
+from tg_gateway.dialects import Answer, Ask, Call, Conversation, Dialect, Mount, Socket
 from tg_gateway.dialects.lmtp.conversation import BufferBody, CancelBody, LmtpConversation
 from tg_gateway.dialects.lmtp.information import HelloBody, ModelInfoBody
 from tg_gateway.dialects.lmtp.request import GenerateBody, ScoreBody
@@ -62,3 +62,11 @@ class Lmtp(Dialect):
 
 
 LMTP: Final = Lmtp()
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("GET", "/lmtp", LMTP, "converse", socket=True, large=True),
+    # LMQL's client opens its socket at the bare address; without a handshake that path is another protocol's. The
+    # header tells it from an upgrade to HTTP/2, which some clients offer everywhere.
+    Mount("GET", "/", LMTP, "converse", header="Sec-WebSocket-Key", socket=True, large=True),
+)
+"""Where LMTP's clients find us."""

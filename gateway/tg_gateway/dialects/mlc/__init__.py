@@ -1,5 +1,5 @@
 """MLC-LLM's REST API: OpenAI's, with conventions of its own."""
 
-from tg_gateway.dialects.mlc.mounts import MLC_MOUNTS
+from tg_gateway.dialects.mlc.dialect import MOUNTS
 
-__all__ = ["MLC_MOUNTS"]
+__all__ = ["MOUNTS"]

@@ -5,7 +5,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Writer
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Mount, Writer
 from tg_gateway.dialects.embeddings import EMBEDDINGS
 from tg_gateway.dialects.mlc.descriptions import MLC_DESCRIPTIONS
 from tg_gateway.dialects.mlc.failures import encode_failure, refuse
@@ -64,3 +64,12 @@ def _choose_writer(asked: Ask, suffix: str) -> Writer[TextCompletionResponse]:
 
 
 MLC: Final = MlcLlm(STYLE)
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("GET", "/mlc/v1/models", MLC, "list-models"),
+    Mount("GET", "/mlc/v1/models/{model}", MLC, "show-model"),
+    Mount("POST", "/mlc/v1/chat/completions", MLC, "chat-completion", large=True),
+    Mount("POST", "/mlc/v1/completions", MLC, "completion", large=True),
+    Mount("POST", "/mlc/v1/embeddings", MLC, "embed", large=True),
+)
+"""Where MLC-LLM's clients find us: in place of its server's base URL they have `http://HOST:PORT/mlc/v1`."""

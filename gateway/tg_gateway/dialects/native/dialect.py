@@ -5,21 +5,12 @@ from typing import Any, Final
 from typing_extensions import override
 
 from tg_base.protocol import Route
-from tg_gateway.dialects import (
-    Answer,
-    Ask,
-    Call,
-    Conversation,
-    Dialect,
-    Socket,
-    Writer,
-    server_sent_event,
-)
+from tg_gateway.dialects import Answer, Ask, Call, Conversation, Dialect, Mount, Socket, Writer, server_sent_event
 from tg_gateway.dialects.native.conversation import NativeConversation
 from tg_gateway.dialects.native.descriptions import NATIVE_DESCRIPTIONS
 from tg_gateway.dialects.native.failures import encode_refusal
 from tg_gateway.dialects.native.flow_service import MODELS, list_models
-from tg_gateway.dialects.native.services import NativeService, service_of
+from tg_gateway.dialects.native.services import SERVICES, NativeService, service_of
 from tg_gateway.dialects.native.writers import BodyWriter
 from tg_schema import TgError
 from tg_schema.response import Response
@@ -50,6 +41,7 @@ class EventWriter(Writer[Any]):
 class Native(Dialect):
     """The short paths name a service of the model's flow or of `default`; TrustGraph's paths name the flow as well."""
 
+    precedence = 2
     descriptions = NATIVE_DESCRIPTIONS
 
     @override
@@ -84,3 +76,11 @@ def _find(call: Call) -> Route[Any, Any]:
 
 
 NATIVE: Final = Native()
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    *(Mount("POST", f"/api/v1/{service}", NATIVE, service) for service in SERVICES),
+    Mount("POST", "/api/v1/flow/{flow}/service/{service}", NATIVE, "service"),
+    Mount("GET", "/api/v1/models", NATIVE, MODELS),
+    Mount("GET", "/api/v1/socket", NATIVE, "socket", socket=True, keyless=True),
+)
+"""Where our own protocol is."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, show_ignored
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, Mount, show_ignored
 from tg_gateway.dialects.ollama.answer_shape import LOADED, UNLOADED, AnswerShape, ChatShape, GenerateShape
 from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLineWriter, LoadedWriter
 from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody
@@ -145,3 +145,22 @@ _PARSERS: Final[Mapping[str, Callable[[Call], Ask | Answer]]] = {
 }
 """By operation; the others would change which models there are."""
 OLLAMA: Final = Ollama()
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("POST", "/api/chat", OLLAMA, "chat", large=True),
+    Mount("POST", "/api/generate", OLLAMA, "generate", large=True),
+    Mount("POST", "/api/embed", OLLAMA, "embed", large=True),
+    Mount("POST", "/api/embeddings", OLLAMA, "embed-one", large=True),
+    Mount("GET", "/api/tags", OLLAMA, "tags"),
+    Mount("POST", "/api/show", OLLAMA, "show"),
+    Mount("GET", "/api/ps", OLLAMA, "ps"),
+    Mount("GET", "/api/version", OLLAMA, "version"),
+    Mount("POST", "/api/pull", OLLAMA, "pull"),
+    Mount("POST", "/api/push", OLLAMA, "push"),
+    Mount("POST", "/api/create", OLLAMA, "create"),
+    Mount("POST", "/api/copy", OLLAMA, "copy"),
+    Mount("DELETE", "/api/delete", OLLAMA, "delete"),
+    Mount("POST", "/api/blobs/{digest}", OLLAMA, "create"),
+    Mount("HEAD", "/api/blobs/{digest}", OLLAMA, "create"),
+)
+"""Where Ollama's clients find us: `OLLAMA_HOST` is `http://HOST:PORT`."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, Writer, show_ignored
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, Mount, Writer, show_ignored
 from tg_gateway.dialects.openai.answer_style import OPENAI_STYLE, AnswerStyle
 from tg_gateway.dialects.openai.asked_model import find_asked_model
 from tg_gateway.dialects.openai.chat_body import ChatBody
@@ -30,6 +30,7 @@ class OpenAi(Dialect):
         style: how answers differ, for the clients of another server with this API.
     """
 
+    precedence = 1
     descriptions = OPENAI_DESCRIPTIONS
     failure = Failure
     """The JSON of a refusal."""
@@ -96,3 +97,11 @@ def _make_chat_writer(body: ChatBody, model: str, style: AnswerStyle) -> Writer[
 
 
 OPENAI: Final = OpenAi()
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("GET", "/v1/models", OPENAI, "list-models"),
+    Mount("GET", "/v1/models/{model}", OPENAI, "show-model"),
+    Mount("POST", "/v1/chat/completions", OPENAI, "chat-completion", large=True),
+    Mount("POST", "/v1/completions", OPENAI, "completion", large=True),
+)
+"""Where OpenAI's protocol is: the base URL of its SDKs is `http://HOST:PORT/v1`."""

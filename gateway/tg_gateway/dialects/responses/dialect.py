@@ -15,6 +15,7 @@ from tg_gateway.dialects import (
     Dialect,
     FoundModel,
     InvalidParameter,
+    Mount,
     Socket,
     Writer,
     show_ignored,
@@ -37,7 +38,16 @@ from tg_gateway.dialects.responses.kept_response import (
     recall_items,
     repeat_events,
 )
-from tg_gateway.dialects.responses.operations import CANCEL, COMPACT, COUNT, CREATE, DELETE, LIST_ITEMS, RETRIEVE
+from tg_gateway.dialects.responses.operations import (
+    CANCEL,
+    COMPACT,
+    CONVERSE,
+    COUNT,
+    CREATE,
+    DELETE,
+    LIST_ITEMS,
+    RETRIEVE,
+)
 from tg_gateway.dialects.responses.request import (
     DIALECT,
     ReadRequest,
@@ -211,3 +221,15 @@ _ABOUT_KEPT: Final[Mapping[str, Callable[[Call], Awaitable[Answer | StreamedAnsw
     CANCEL: _cancel,
 }
 RESPONSES: Final = Responses()
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("POST", "/v1/responses", RESPONSES, CREATE, large=True),
+    Mount("GET", "/v1/responses", RESPONSES, CONVERSE, socket=True),
+    Mount("POST", "/v1/responses/input_tokens", RESPONSES, COUNT, large=True),
+    Mount("POST", "/v1/responses/compact", RESPONSES, COMPACT, large=True),
+    Mount("GET", "/v1/responses/{response}", RESPONSES, RETRIEVE),
+    Mount("DELETE", "/v1/responses/{response}", RESPONSES, DELETE),
+    Mount("GET", "/v1/responses/{response}/input_items", RESPONSES, LIST_ITEMS),
+    Mount("POST", "/v1/responses/{response}/cancel", RESPONSES, CANCEL),
+)
+"""Where OpenAI's Responses API is mounted."""

@@ -1,17 +1,16 @@
 """TGI's protocol: raw text to text with its tokens, and what protocols of the same shape are made of."""
 
 from tg_gateway.dialects.tgi.answer_shapes import Details, GeneratedText, PrefillToken, Token
-from tg_gateway.dialects.tgi.dialect import TGI
+from tg_gateway.dialects.tgi.dialect import MOUNTS, TGI
 from tg_gateway.dialects.tgi.generated_answers import GeneratedAnswer, GeneratedAnswers
 from tg_gateway.dialects.tgi.generation import may_ask
 from tg_gateway.dialects.tgi.last_step import LastStep
-from tg_gateway.dialects.tgi.mounts import TGI_MOUNTS
 from tg_gateway.dialects.tgi.token_reader import Step, TokenReader
 from tg_gateway.dialects.tgi.token_texts import make_prefill, make_token, make_tokens
 
 __all__ = [
+    "MOUNTS",
     "TGI",
-    "TGI_MOUNTS",
     "Details",
     "GeneratedAnswer",
     "GeneratedAnswers",

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Call, Dialect, Writer, abridge_body, show_ignored
+from tg_gateway.dialects import Answer, Ask, Call, Dialect, Mount, Writer, abridge_body, show_ignored
 from tg_gateway.dialects.openai import find_asked_model
 from tg_gateway.dialects.tgi.descriptions import TGI_DESCRIPTIONS
 from tg_gateway.dialects.tgi.failures import refuse
@@ -92,3 +92,16 @@ def _is_streamed(call: Call) -> bool:
 
 
 TGI: Final = TextGenerationInference()
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("POST", "/", TGI, "generate-compatible", large=True),
+    Mount("POST", "/generate", TGI, "generate", large=True),
+    Mount("POST", "/generate_stream", TGI, "stream", large=True),
+    # vLLM's API has the same path, for bodies with other keys.
+    Mount("POST", "/tokenize", TGI, "tokenize", key="inputs", large=True),
+    Mount("POST", "/chat_tokenize", TGI, "tokenize-chat", large=True),
+    Mount("GET", "/info", TGI, "info"),
+    # A client that checks whether the server is there has shown no key yet.
+    Mount("GET", "/", TGI, "health", keyless=True),
+)
+"""Where TGI's clients find us: their base URL is the gateway's, without a path. `/health` is the gateway's own."""

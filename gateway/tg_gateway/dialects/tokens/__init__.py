@@ -1,6 +1,5 @@
 """vLLM's API of token ids: text to ids, and back."""
 
-from tg_gateway.dialects.tokens.dialect import TOKENS
-from tg_gateway.dialects.tokens.mounts import TOKENS_MOUNTS
+from tg_gateway.dialects.tokens.dialect import MOUNTS, TOKENS
 
-__all__ = ["TOKENS", "TOKENS_MOUNTS"]
+__all__ = ["MOUNTS", "TOKENS"]

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, show_ignored
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, Mount, show_ignored
 from tg_gateway.dialects.openai import DIALECT, ChatBody, decode_body, find_asked_model, refuse
 from tg_gateway.dialects.tokens.bodies import DetokenizeBody, TokenizeBody
 from tg_gateway.dialects.tokens.descriptions import TOKENS_DESCRIPTIONS
@@ -48,3 +48,9 @@ def _show_unknown(call: Call, *bodies: type[msgspec.Struct]) -> dict[str, str]:
 
 
 TOKENS: Final = TokensApi()
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("POST", "/tokenize", TOKENS, "tokenize", large=True),
+    Mount("POST", "/detokenize", TOKENS, "detokenize", large=True),
+)
+"""Where token ids can be asked for."""

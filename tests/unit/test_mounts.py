@@ -1,0 +1,74 @@
+"""The table of mounts: rows of all doors that are installed, and what is said of doors that do not go together."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import parley
+from tests.installed_door import install_door
+from tg_gateway.dialects import Call, Catalogue, Mount
+from tg_gateway.dialects.tokens import TOKENS
+from tg_gateway.mounts import join_doors, load_mounts
+from tg_schema.errors import Unavailable
+
+SAY = (Mount("POST", "/talk", parley.PARLEY, "talk", key="say"),)
+TOKENIZE = (Mount("POST", "/talk", TOKENS, "tokenize", large=True),)
+HEADED = (Mount("POST", "/talk", TOKENS, "detokenize", header="X-Ids"),)
+TWICE = SAY + SAY
+A_LIST = [*SAY]
+HERE = __name__
+
+
+def join(folder: Path, *values: str) -> tuple[Mount, ...]:
+    """The rows of doors "a", "b" ... of the distributions "of-a", "of-b" ..., in the reverse order."""
+    names = "abc"[: len(values)]
+    found = [install_door(folder, f"of-{n}", f"{n} = {value}") for n, value in zip(names, values, strict=True)]
+    return join_doors(point for each in reversed(found) for point in each.entry_points)
+
+
+def operation_for(mount: Mount, body: bytes) -> str:
+    call = Call(mount.operation, Catalogue((), lambda _: [], {}), {}, {}, {}, "r")
+    call.body = body
+    mount.dialect.refuse(Unavailable("no"), 503, call)
+    return call.operation
+
+
+def test_doors_of_one_path_are_told_by_a_key_or_a_header(tmp_path: Path) -> None:
+    by_key, by_header = join(tmp_path, f"{HERE}:SAY", f"{HERE}:TOKENIZE", f"{HERE}:HEADED")
+    assert by_header == HEADED[0]
+    assert (by_key.path, by_key.key, by_key.large) == ("/talk", "", True)
+    assert [operation_for(by_key, body) for body in (b'{"say": 1}', b'{"prompt": 1}', b"{")] == [
+        "talk",
+        "tokenize",
+        "tokenize",
+    ]
+
+
+def test_a_key_alone_on_its_path_needs_no_choice(tmp_path: Path) -> None:
+    assert join(tmp_path, f"{HERE}:SAY") == SAY
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (
+            [f"{HERE}:SAY", f"{HERE}:TWICE"],
+            'the door "a" of of-a and the door "b" of of-b both answer POST /talk: uninstall one, or give the rows',
+        ),
+        ([f"{HERE}:TOKENIZE", f"{HERE}:TOKENIZE"], 'the door "a" of of-a and the door "b" of of-b both answer'),
+        (["tests.nowhere:MOUNTS"], 'the door "a" of of-a cannot be loaded: mend or uninstall it'),
+        ([f"{HERE}:NAMELESS"], 'the door "a" of of-a cannot be loaded'),
+        ([f"{HERE}:A_LIST"], 'the door "a" of of-a is no tuple of `Mount`'),
+        ([f"{HERE}:HERE"], 'the door "a" of of-a is no tuple of `Mount`'),
+    ],
+)
+def test_what_does_not_go_together_is_a_sentence(tmp_path: Path, values: list[str], says: str) -> None:
+    with pytest.raises(Unavailable, match=re.escape(says)):
+        join(tmp_path, *values)
+
+
+def test_no_door_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", [])
+    with pytest.raises(Unavailable, match="no door is installed"):
+        load_mounts()
