@@ -18,14 +18,14 @@ from typing import Any, Final
 from tg_base.llm.request_plan import check_completion
 from tg_base.protocol import EncodedRequest, Route
 from tg_base.runtime import finish, is_costly
+from tg_doors.lmtp.buffers import Buffers
+from tg_doors.lmtp.generate_message import read_generate
+from tg_doors.lmtp.mask import read_mask
+from tg_doors.lmtp.messages import split_message
+from tg_doors.lmtp.packed_bias import pack_mask
+from tg_doors.lmtp.prompt import read_prompt
+from tg_doors.lmtp.request import make_generate
 from tg_gateway.dialects import FoundModel
-from tg_gateway.dialects.lmtp.buffers import Buffers
-from tg_gateway.dialects.lmtp.generate_message import read_generate
-from tg_gateway.dialects.lmtp.mask import read_mask
-from tg_gateway.dialects.lmtp.messages import split_message
-from tg_gateway.dialects.lmtp.packed_bias import pack_mask
-from tg_gateway.dialects.lmtp.prompt import read_prompt
-from tg_gateway.dialects.lmtp.request import make_generate
 from tg_llama.options import LlamaCppOptions
 from tg_llama.provider import LlamaCpp
 from tg_llama.sampling.sampler_settings import SamplerSettings

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tg_gateway.dialects.lmi import OutputStep
+from tg_doors.lmi import OutputStep
 from tg_schema.errors import BadRequest
 
 

@@ -12,10 +12,10 @@ from openai import AsyncOpenAI
 
 from tests.connected.pipeline import Part, Pipeline
 from tests.connected.test_kept_responses import sdk
+from tests.doors.open_lmtp import Lmtp
 from tests.fakes.live_openai import MODEL, Generation, LiveOpenAi, told
 from tests.flow.background_asking import begin, client_of, gather, gather_until_cut, poll, until_told
 from tests.flow.open_gateway import ON_ANY_PORT
-from tests.flow.open_lmtp import Lmtp
 from tests.flow.responses_stream import check_stream
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import open_bus

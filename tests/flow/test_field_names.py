@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.doors.open_lmtp import MODEL, open_lmtp
 from tests.fakes.refusing_llm import RefusingLlm
 from tests.flow.open_gateway import open_gateway
-from tests.flow.open_lmtp import MODEL, open_lmtp
 
 BIAS = "sampling.logit_bias: this model's token ids are 0 to 9"
 SCHEMA = "schema: a $ref points to nothing"

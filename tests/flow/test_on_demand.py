@@ -9,10 +9,10 @@ import pytest
 from aiohttp import ClientSession
 from typing_extensions import override
 
+from tests.doors.open_lmtp import MODEL, Lmtp, open_lmtp
 from tests.fakes.token_llm import END, TokenLlm
 from tests.flow.narrow_gateway import OFTEN
 from tests.flow.open_gateway import CONFIG, TEXTS, open_gateway, until_listed
-from tests.flow.open_lmtp import MODEL, Lmtp, open_lmtp
 from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.config import GatewayConfig
@@ -284,7 +284,7 @@ async def list_running(http: ClientSession) -> list[str]:
 
 
 async def test_a_client_is_told_that_no_processor_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tg_gateway.dialects.lmtp.conversation.PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("tg_doors.lmtp.conversation.PATIENCE_SECONDS", 0.3)
     llm = TokenLlm()
     llm.capacity, llm.step = 1, asyncio.Semaphore(0)
     async with open_gateway(llm=llm, timing=OFTEN) as it:

@@ -49,6 +49,6 @@ async def test_a_server_imports_what_it_uses(tmp_path: Path) -> None:
     loaded = set(done.err.split())
     assert not loaded & NEVER
     # The SDK prepares the requests all the same, and the doors that few ask are there at once.
-    assert {"openai", "aiohttp", "tg_gateway.dialects.lmtp"} <= loaded
+    assert {"openai", "aiohttp", "tg_doors.lmtp"} <= loaded
     # Of its types the few that its own modules name: a change of the SDK that needs them all is seen here.
     assert sum(name.startswith("openai.types.") for name in loaded) < 120

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
+from tests.doors.open_lmtp import Lmtp, is_final
 from tests.flow.open_gateway import ON_ANY_PORT, until_listed
-from tests.flow.open_lmtp import Lmtp, is_final
 from tests.llama.demo_llm import STORY, opened
 from tests.until import until
 from tg_base.bus.memory import MemoryBus

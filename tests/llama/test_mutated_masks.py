@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tg_base.runtime import finish
-from tg_gateway.dialects.lmtp import mask, packed_bias
-from tg_gateway.dialects.lmtp.generate_message import read_generate
+from tg_doors.lmtp import mask, packed_bias
+from tg_doors.lmtp.generate_message import read_generate
 from tg_llama.sampling import packed_numbers
 from tg_llama.sampling.logit_bias import LogitBias
 from tg_schema import Sampling

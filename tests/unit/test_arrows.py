@@ -119,26 +119,6 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_gateway.dialects.output": set(),
     "tg_gateway.dialects.anthropic": {"tg_gateway.description", "tg_gateway.dialects"},
     "tg_gateway.dialects.embeddings": {"tg_gateway.description", "tg_gateway.dialects", "tg_gateway.dialects.openai"},
-    "tg_gateway.dialects.lmi": {
-        "tg_gateway.description",
-        "tg_gateway.dialects",
-        "tg_gateway.dialects.openai",
-        "tg_gateway.dialects.output",
-        "tg_gateway.dialects.tgi",
-    },
-    "tg_gateway.dialects.lmtp": {
-        "tg_gateway.description",
-        "tg_gateway.dialects",
-        "tg_gateway.dialects.answers",
-        "tg_gateway.dialects.output",
-    },
-    "tg_gateway.dialects.mlc": {
-        "tg_gateway.description",
-        "tg_gateway.dialects",
-        "tg_gateway.dialects.embeddings",
-        "tg_gateway.dialects.openai",
-        "tg_gateway.dialects.output",
-    },
     "tg_gateway.dialects.ollama": {
         "tg_gateway.description",
         "tg_gateway.dialects",
@@ -154,7 +134,6 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.dialects.openai",
         "tg_gateway.dialects.output",
     },
-    "tg_gateway.dialects.tgi": {"tg_gateway.description", "tg_gateway.dialects", "tg_gateway.dialects.openai"},
     "tg_gateway.dialects.adapters": {"tg_gateway.description", "tg_gateway.dialects", "tg_gateway.dialects.openai"},
     "tg_gateway.dialects.tokens": {"tg_gateway.description", "tg_gateway.dialects", "tg_gateway.dialects.openai"},
     "tg_gateway.http": {
@@ -185,6 +164,10 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.telemetry",
     },
     "tg_doors": set(),
+    "tg_doors.lmi": {"tg_doors.tgi"},
+    "tg_doors.lmtp": set(),
+    "tg_doors.mlc": set(),
+    "tg_doors.tgi": set(),
     "tg_llama": {
         "tg_llama.chat",
         "tg_llama.core",

@@ -12,8 +12,8 @@ from typing_extensions import override
 from tests.fakes.turn_counter import TurnCounter
 from tests.flow.open_gateway import TEXTS
 from tg_base.protocol import EncodedRequest, Presence
+from tg_doors.lmi.invocation import PayloadError
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect
-from tg_gateway.dialects.lmi.invocation import PayloadError
 from tg_gateway.mounts import load_mounts
 from tg_gateway.parsing import CallParser
 from tg_schema import TextCompletionResponse, TgError

@@ -65,6 +65,7 @@ TYPES_ONLY = {"types-boto3-bedrock", "types-boto3-bedrock-runtime"}
 ALL = {
     "tokengrid-base[pulsar]",
     "tokengrid-bedrock",
+    "tokengrid-doors",
     "tokengrid-gateway[envoy]",
     "tokengrid-llama",
     "tokengrid-vertexai",

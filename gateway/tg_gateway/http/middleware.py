@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Final
 
@@ -58,8 +59,11 @@ _STRANGE_HOST: Final = (
     "the request's Host is no name of this gateway: ask by its address, or add the name to the configuration's "
     "gateway.hosts"
 )
+_MORE_DOORS: Final = (
+    "" if find_spec("tg_doors") else '; for those of LMTP, LMI, TGI and MLC-LLM: pip install "tokengrid-serve[doors]"'
+)
 _MESSAGES: Final = {
-    404: "no such path: check the base URL; GET /openapi.json lists all paths",
+    404: "no such path: check the base URL; GET /openapi.json lists all paths" + _MORE_DOORS,
     405: "this path does not take the method {method}",
 }
 

@@ -1,0 +1,103 @@
+"""Records of a dynamic batch -> one body with an answer for each text, or lines with a piece of each."""
+
+from collections.abc import Sequence
+
+import msgspec
+from typing_extensions import override
+
+from tg_doors.lmi.answer_shapes import GeneratedText
+from tg_doors.lmi.failures import HandlerFailure
+from tg_doors.lmi.line_writer import JSON_LINES
+from tg_doors.lmi.order import Order
+from tg_doors.lmi.whole_writer import read_answers
+from tg_gateway.dialects import FailedRequest, WholeWriter, Writer, json_line
+from tg_schema import TextCompletionResponse, TgError, encode
+
+_Item = TextCompletionResponse | FailedRequest
+
+
+class Outputs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line. Each list has a place for each text; `errors` is there if a text's answer failed."""
+
+    outputs: list[str]
+    errors: list[str | None] = []
+
+
+class GeneratedTextsWriter(WholeWriter[TextCompletionResponse]):
+    """A list with an object for each text, in their order: what was generated, or why it failed.
+
+    Args:
+        orders: what was asked.
+    """
+
+    def __init__(self, orders: Sequence[Order]) -> None:
+        super().__init__(TextCompletionResponse)
+        self.headers = orders[0].headers
+        self._orders = orders
+        self._failed: dict[int, TgError] = {}
+
+    @override
+    def write(self, record: _Item) -> bytes:
+        if isinstance(record, FailedRequest):
+            self._failed[record.index] = record.error
+            return b""
+        return super().write(record)
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        """As of every whole answer.
+
+        Raises:
+            TgError: no text has an answer; it is the first one's error.
+        """
+        answers: list[list[TextCompletionResponse]] = [[] for _ in self._orders]
+        for record in records:
+            answers[record.index].append(msgspec.structs.replace(record, index=0))
+        results = [self._make_result(index, each) for index, each in enumerate(answers)]
+        if len(self._failed) == len(self._orders):
+            raise self._failed[0]
+        return encode(results)
+
+    def _make_result(self, index: int, records: Sequence[TextCompletionResponse]) -> GeneratedText | HandlerFailure:
+        order = self._orders[index]
+        try:
+            if index not in self._failed:
+                return GeneratedText(order.prefix + read_answers(records, order).best.text)
+        except TgError as error:
+            self._failed[index] = error
+        return HandlerFailure.of(self._failed[index])
+
+
+class OutputsWriter(Writer[TextCompletionResponse]):
+    """A line for each piece of text. The texts of one place in all lines are together its text's answer.
+
+    Args:
+        orders: what was asked.
+    """
+
+    content_type = JSON_LINES
+    keep_alive = b""
+
+    def __init__(self, orders: Sequence[Order]) -> None:
+        self.headers = {**Writer.headers, **orders[0].headers}
+        self._prefixes = [order.prefix for order in orders]
+        self._count = len(orders)
+
+    @override
+    def write(self, record: _Item) -> bytes:
+        if isinstance(record, FailedRequest):
+            errors: list[str | None] = [None] * self._count
+            errors[record.index] = record.error.message
+            return json_line(encode(Outputs([""] * self._count, errors)))
+        text = self._prefixes[record.index] + (record.response or "")
+        if not text:
+            return b""
+        # Once, before the first piece.
+        self._prefixes[record.index] = ""
+        outputs = [""] * self._count
+        outputs[record.index] = text
+        return json_line(encode(Outputs(outputs)))
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        return json_line(encode(HandlerFailure.of(error)))

@@ -1,0 +1,164 @@
+"""Functions of other packages -> custom forms of requests and answers; docs/lmi.md describes them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from inspect import signature
+from types import MappingProxyType
+from typing import Any, Final
+
+from typing_extensions import override
+
+from tg_doors.lmi.invocation import PayloadError
+from tg_doors.lmi.order import Order
+from tg_doors.tgi import TokenReader
+from tg_gateway.dialects import Writer
+from tg_schema import TextCompletionResponse, TgError, encode
+from tg_schema.errors import BadRequest
+
+INPUT_GROUP: Final = "tokengrid.lmi_input_formatters"
+OUTPUT_GROUP: Final = "tokengrid.lmi_output_formatters"
+"""Groups of entry points."""
+_ARGUMENTS: Final = MappingProxyType({INPUT_GROUP: ("body", "headers"), OUTPUT_GROUP: ("step",)})
+"""What the functions of a group are called with."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputStep:
+    """What an output formatter is called with: a token, or the end.
+
+    Attributes:
+        inputs: the text of the request.
+        parameters: of the request, as they came.
+        first: whether it is the first call for this answer.
+        last: whether it is the last one; its token has the id -1 and no text.
+        id: of the token; -1 = the provider tells none.
+        text: of the token.
+        log_prob: of the token; None = unknown.
+        generated_text: all of it, in the last call; "" before.
+        finish_reason: in the last call: "length", "eos_token", "stop_sequence" or, if the answer failed, "error".
+        generated_tokens: how many, in the last call.
+        error: why the answer failed.
+    """
+
+    inputs: str
+    parameters: Mapping[str, Any]
+    first: bool
+    last: bool = False
+    id: int = -1
+    text: str = ""
+    log_prob: float | None = None
+    generated_text: str = ""
+    finish_reason: str | None = None
+    generated_tokens: int | None = None
+    error: str | None = None
+
+
+InputFormatter = Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]
+"""Body and headers of a request -> the request as LMI's schema has it. It raises `BadRequest` with a sentence for the
+client; ValueError, TypeError and LookupError, as of a field that is missing, are answered by a sentence of ours."""
+OutputFormatter = Callable[[OutputStep], str | bytes]
+"""A step of an answer -> what is sent. Its attribute `content_type`, if it has one, is the header."""
+
+
+def load_formatter(name: str, group: str, *place: str) -> Callable[..., Any]:
+    """The function of an entry point, or `module:function`.
+
+    Args:
+        name: as the configuration has it.
+        group: the group of entry points.
+        place: of the name, within the table `[gateway]`.
+
+    Raises:
+        BadRequest: there is none, or it cannot be called so.
+    """
+    module, colon, function = name.partition(":")
+    try:
+        if colon:
+            found: Any = import_module(module)
+            for part in function.split("."):
+                found = getattr(found, part)
+        else:
+            # Exactly one: two packages may offer a formatter of the same name.
+            (found,) = (point.load() for point in entry_points(group=group, name=name))
+    except (ImportError, AttributeError, ValueError):
+        raise BadRequest(
+            f'there is no formatter "{name}"; write one of LMI\'s, the name of an entry point of the group "{group}", '
+            'or "module:function" of an installed module'
+        ).at(*place) from None
+    if not callable(found):
+        raise BadRequest(f'"{name}" is not a function').at(*place)
+    _check_arguments(found, name, group, *place)
+    return found  # type: ignore[no-any-return]
+
+
+def _check_arguments(found: Callable[..., Any], name: str, group: str, *place: str) -> None:
+    """Check the arguments at start-up, since a wrong call later would look like a malformed body."""
+    arguments = _ARGUMENTS[group]
+    try:
+        signature(found).bind(*arguments)
+    except TypeError:
+        raise BadRequest(f'"{name}" must be a function of {" and ".join(arguments)}').at(*place) from None
+    except ValueError:
+        # Some functions of C do not tell their arguments.
+        return
+
+
+def translate_body(formatter: InputFormatter, body: bytes, headers: Mapping[str, str]) -> bytes:
+    """The body in LMI's shape.
+
+    Raises:
+        PayloadError: the formatter cannot read it.
+    """
+    try:
+        return encode(dict(formatter(body, headers)))
+    except BadRequest as error:
+        raise PayloadError(error.message) from None
+    except (ValueError, TypeError, LookupError, AttributeError):
+        # The exceptions of code that expected another form.
+        raise PayloadError("the body is not in the form that this endpoint's input formatter reads") from None
+
+
+class CustomWriter(Writer[TextCompletionResponse]):
+    """What an output formatter makes of each token, and of the end.
+
+    Args:
+        order: what was asked.
+        formatter: the function.
+    """
+
+    keep_alive = b""
+
+    def __init__(self, order: Order, formatter: OutputFormatter) -> None:
+        self.content_type = getattr(formatter, "content_type", "application/json")
+        self.headers = {**Writer.headers, **order.headers}
+        self._order = order
+        self._formatter = formatter
+        self._reader = TokenReader()
+        self._first = True
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        steps = [step for step in self._reader.read(record) if not step.token.special]
+        return b"".join([self._format(id=step.token.id, text=step.text, log_prob=step.token.logprob) for step in steps])
+
+    @override
+    def end(self) -> bytes:
+        reader, order = self._reader, self._order
+        return self._format(
+            last=True,
+            generated_text=order.prefix + reader.text,
+            finish_reason=reader.name_ending(order.kept_stops),
+            generated_tokens=reader.generated_tokens,
+        )
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        return self._format(last=True, finish_reason="error", error=error.message)
+
+    def _format(self, **fields: Any) -> bytes:
+        step = OutputStep(self._order.text, self._order.given, self._first, **fields)
+        self._first = False
+        output = self._formatter(step)
+        return output.encode() if isinstance(output, str) else output

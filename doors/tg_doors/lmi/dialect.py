@@ -1,0 +1,237 @@
+"""LMI's protocol over HTTP: which protocol a body is in, and how it is answered and refused."""
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.config import GatewayConfig
+from tg_doors.lmi.batch_writers import GeneratedTextsWriter, OutputsWriter
+from tg_doors.lmi.custom_formatters import translate_body
+from tg_doors.lmi.descriptions import LMI_DESCRIPTIONS, PARTS, Health
+from tg_doors.lmi.failures import abridge, refuse
+from tg_doors.lmi.field_names import LMI_FIELDS
+from tg_doors.lmi.generation import list_ignored, read_generation, read_generations
+from tg_doors.lmi.invocation import Invocation, read_invocation
+from tg_doors.lmi.order import Order
+from tg_doors.lmi.output_formats import choose_format
+from tg_doors.lmi.parameters import LmiParameters
+from tg_doors.lmi.payload_parts import PayloadPartsWriter
+from tg_doors.lmi.settings import LmiSettings, LmiTable, read_settings
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect, FoundModel, Mount, Writer, show_ignored
+from tg_gateway.dialects.openai import MOUNTS as OPENAI_MOUNTS
+from tg_schema import TextCompletionResponse, TgError, decode, encode
+from tg_schema.errors import BadRequest, Unavailable
+
+DIALECT: Final = "lmi"
+"""The name of this wire format in the log."""
+BATCH_FORMATS: Final = ("json", "jsonlines")
+"""The output formatters of dynamic batches."""
+ADAPTER_HEADER: Final = "X-Amzn-SageMaker-Adapter-Identifier"
+_DOORS: Final = {mount.path: mount for mount in OPENAI_MOUNTS}
+_OTHERS: Final[Mapping[str, Mount]] = MappingProxyType(
+    {"messages": _DOORS["/v1/chat/completions"], "prompt": _DOORS["/v1/completions"]}
+)
+"""Whose request a body is that has one of these keys and no `inputs`."""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    model: str | None = None
+
+
+class Lmi(Dialect):
+    """What an LMI container answers, and SageMaker's endpoints with one.
+
+    Args:
+        settings: of each model, as an operator has configured them.
+    """
+
+    descriptions = LMI_DESCRIPTIONS
+
+    def __init__(self, settings: LmiTable = LmiTable()) -> None:  # noqa: B008 - frozen
+        self._settings = settings
+
+    @override
+    def configure(self, config: GatewayConfig) -> "Lmi":
+        return Lmi(read_settings(config.lmi))
+
+    @override
+    def parse(self, call: Call) -> Ask | Answer | Awaitable[Any]:
+        if call.operation == "ping":
+            return _show_health(call.catalogue)
+        # The model in a body is known only after reading it, so the formatter is that of the path's or the default
+        # model.
+        formatter = self._settings.find(call.catalogue, call.path.get("model")).input_formatter
+        if formatter is not None:
+            call.body = translate_body(formatter, call.body, call.headers)
+        other = _find_other(call.body)
+        asked = self._parse(call) if other is None else _hand_over(call, other)
+        if call.operation == PARTS and isinstance(asked, Ask):
+            return replace(asked, writer=PayloadPartsWriter(asked.writer))
+        return asked
+
+    @override
+    def abridge(self, body: bytes) -> bytes:
+        return abridge(body, ("inputs", *_OTHERS, "model", "stream"))
+
+    @override
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        other = _find_other(call.body)
+        if other is not None:
+            return other.dialect.refuse(error, status, replace(call, operation=other.operation))
+        settings = self._settings.find(call.catalogue, _name_model(call))
+        return refuse(
+            error,
+            status,
+            call.body,
+            compatible=settings.compatible,
+            rolling=settings.rolling,
+            formatter=settings.output_name,
+        )
+
+    def _parse(self, call: Call) -> Ask:
+        asked = read_invocation(call.body)
+        found = call.catalogue.find_model(call.path.get("model") or asked.model)
+        call.route = found.route
+        settings = self._settings.find(call.catalogue, found.model)
+        ask = _ask_batch if asked.listed or not settings.rolling else _ask_one
+        return ask(call, asked, found, settings)
+
+
+def _ask_one(call: Call, asked: Invocation, found: FoundModel, settings: LmiSettings) -> Ask:
+    parameters = asked.parameters
+    own = {} if settings.output_formatter is None else {settings.output_name: settings.output_formatter}
+    name = parameters.output_formatter or settings.output_name
+    form = choose_format(name, own, stream=asked.stream, events=settings.compatible)
+    if parameters.generated > 1 and not form.several:
+        sentence = "this endpoint's output formatter writes one answer; leave it out, or name another formatter"
+        raise BadRequest(f"parameters.{parameters.several_name}: {sentence}")
+    streaming = asked.stream if form.streaming is None else form.streaming
+    details = _has_details(parameters, settings)
+    headers = _show_ignored(
+        call, asked, found, alternatives=details if form.alternatives is None else form.alternatives
+    )
+    order = _make_order(asked.texts[0], asked, found, headers, settings)
+    request = read_generation(
+        order.text,
+        parameters,
+        found,
+        _find_adapter(call, asked, 0),
+        streaming=streaming,
+        tokens=form.tokens or order.details,
+    )
+    return Ask(found.route, request, form.make(order), streaming, fields=LMI_FIELDS)
+
+
+def _ask_batch(call: Call, asked: Invocation, found: FoundModel, settings: LmiSettings) -> Ask:
+    by_stream = "jsonlines" if asked.stream else "json"
+    # Of the formatters that can be configured, only these apply to lists.
+    usual = settings.output_name if settings.output_name in BATCH_FORMATS else by_stream
+    name = asked.parameters.output_formatter or usual
+    _check_batch(asked, name)
+    streaming = name == "jsonlines"
+    adapters = [_find_adapter(call, asked, number) for number in range(len(asked.texts))]
+    requests = read_generations(asked.texts, asked.parameters, found, adapters, streaming=streaming)
+    headers = _show_ignored(call, asked, found, alternatives=False)
+    orders = [_make_order(text, asked, found, headers, settings) for text in asked.texts]
+    writer: Writer[TextCompletionResponse] = OutputsWriter(orders) if streaming else GeneratedTextsWriter(orders)
+    return Ask(found.route, Batch(requests, independent=True), writer, streaming, fields=LMI_FIELDS)
+
+
+def _make_order(
+    text: str, asked: Invocation, found: FoundModel, headers: Mapping[str, str], settings: LmiSettings
+) -> Order:
+    parameters, compatible = asked.parameters, settings.compatible
+    details = _has_details(parameters, settings)
+    return Order(text, parameters, asked.given, compatible, details, found.model or "", headers)
+
+
+def _has_details(parameters: LmiParameters, settings: LmiSettings) -> bool:
+    shown = settings.compatible if parameters.details is None else parameters.details
+    return shown or parameters.wants_prefill or parameters.generated > 1
+
+
+def _show_ignored(call: Call, asked: Invocation, found: FoundModel, *, alternatives: bool) -> Mapping[str, str]:
+    # Models have no versions here.
+    versions = (name for name in ("version",) if name in call.path)
+    ignored = list_ignored(asked.parameters, found, alternatives=alternatives)
+    return show_ignored(DIALECT, (*asked.unknown, *versions, *ignored))
+
+
+def _check_batch(asked: Invocation, name: str) -> None:
+    parameters = asked.parameters
+    # Without a rolling batch, one text is a batch of its own.
+    what, advice = ("a dynamic batch", "leave it out")
+    if asked.listed:
+        what, advice = "a list of inputs", "send one text, or leave it out"
+    if name not in BATCH_FORMATS:
+        raise BadRequest(f"parameters.output_formatter: {what} has {' and '.join(BATCH_FORMATS)} alone")
+    if parameters.details_name is not None:
+        raise BadRequest(f"parameters.{parameters.details_name}: {what} has no details; {advice}")
+    if parameters.generated > 1:
+        raise BadRequest(f"parameters.{parameters.several_name}: {what} has one answer for each text; {advice}")
+
+
+def _name_model(call: Call) -> str | None:
+    """The model that a refused request has named, if its body can be read."""
+    try:
+        return call.path.get("model") or decode(_Named, call.body).model
+    except BadRequest:
+        return None
+
+
+def _find_adapter(call: Call, asked: Invocation, number: int) -> str | None:
+    return asked.adapters[number] if asked.adapters else call.headers.get(ADAPTER_HEADER)
+
+
+def _find_other(body: bytes) -> Mount | None:
+    """The operation of OpenAI's door that this body is for; None = it is LMI's, or of no known protocol."""
+    try:
+        keys = decode(dict[str, msgspec.Raw], body)
+    except BadRequest:
+        return None
+    return None if "inputs" in keys else next((other for key, other in _OTHERS.items() if key in keys), None)
+
+
+def _hand_over(call: Call, other: Mount) -> Ask | Answer | Awaitable[Any]:
+    """Handle a request as OpenAI's door does; only the path may name its model."""
+    fields = decode(dict[str, msgspec.Raw], call.body)
+    path = call.path.get("model")
+    # LMI's clients name no model: their endpoint has only one.
+    if path or bytes(fields.get("model", b"null")) == b"null":
+        found = call.catalogue.find_model(path)
+        call.route = found.route
+        if not (name := path or found.model):
+            raise Unavailable("no live processor serves a model; ask again later", retry_after=1.0)
+        fields["model"] = msgspec.Raw(encode(name))
+    handed = replace(call, operation=other.operation, body=encode(fields))
+    try:
+        return other.dialect.parse(handed)
+    finally:
+        # Also for a refused request, so that the log names its service.
+        call.route = handed.route or call.route
+
+
+def _show_health(catalogue: Catalogue) -> Answer:
+    """`GET /ping`: whether any model can be asked now."""
+    status = 200 if catalogue.models() else Unavailable.status
+    return Answer(encode(Health("Healthy" if status == 200 else "Unhealthy")), status)
+
+
+LMI: Final = Lmi()
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("POST", "/invocations", LMI, "generate", large=True),
+    Mount("POST", "/predictions/{model}", LMI, "generate", large=True),
+    Mount("POST", "/predictions/{model}/{version}", LMI, "generate", large=True),
+    Mount("POST", "/models/{model}/invoke", LMI, "generate", large=True),
+    # Of SageMaker's clients, whose address can be set; an endpoint is a model.
+    Mount("POST", "/endpoints/{model}/invocations", LMI, "generate", large=True),
+    Mount("POST", "/endpoints/{model}/invocations-response-stream", LMI, PARTS, large=True),
+    # SageMaker's health check has no key.
+    Mount("GET", "/ping", LMI, "ping", keyless=True),
+)
+"""Where LMI's clients find us: their base URL is the gateway's, without a path."""

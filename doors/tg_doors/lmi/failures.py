@@ -1,0 +1,132 @@
+"""Error -> LMI's JSON: of its front end, of a body that it cannot read, of a generation, and of a dynamic batch."""
+
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Final, Self
+
+import msgspec
+
+from tg_doors.lmi.answer_shapes import Details, GeneratedText
+from tg_doors.lmi.invocation import PayloadError
+from tg_doors.lmi.line_writer import encode_failed_line
+from tg_doors.lmi.output_formats import FORMATS
+from tg_gateway.dialects import Answer, abridge_body
+from tg_schema import TgError, decode, encode
+from tg_schema.errors import BadRequest, BusError, NotFound, RateLimited, TooLarge, Unavailable
+
+FAILED_DEPENDENCY: Final = 424
+"""LMI's status of what a model could not do."""
+FRONT_END: Final = (NotFound, RateLimited, Unavailable, BusError)
+"""What LMI's front end answers itself: it does not have the model, or no room for the request."""
+TYPES: Final = MappingProxyType(
+    {
+        400: "BadRequestException",
+        401: "UnauthorizedException",
+        403: "AccessDeniedException",
+        404: "ModelNotFoundException",
+        405: "MethodNotAllowedException",
+        408: "RequestTimeoutException",
+        413: "PayloadTooLargeException",
+        415: "UnsupportedMediaTypeException",
+        503: "ServiceUnavailableException",
+    }
+)
+"""By status; every other one is an `InternalServerException`."""
+
+
+class FrontEndFailure(msgspec.Struct, frozen=True):
+    """An error of the front end."""
+
+    code: int
+    type: str
+    message: str
+
+
+class PayloadFailure(msgspec.Struct, frozen=True):
+    """An error of a body."""
+
+    error: str
+    code: int = FAILED_DEPENDENCY
+
+
+class HandlerFailure(msgspec.Struct, frozen=True):
+    """An error of a dynamic batch, or of one of its texts."""
+
+    code: int
+    message: str
+    error: str
+
+    @classmethod
+    def of(cls, error: TgError) -> Self:
+        """The object of an error."""
+        return cls(FAILED_DEPENDENCY, "invoke handler failure", error.message)
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    inputs: msgspec.Raw = msgspec.Raw(b"null")
+    stream: msgspec.Raw = msgspec.Raw(b"null")
+    parameters: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Formatted(msgspec.Struct, frozen=True):
+    output_formatter: str | None = None
+
+
+def refuse(error: TgError, status: int, body: bytes, *, compatible: bool, rolling: bool, formatter: str = "") -> Answer:
+    """The answer to a request that failed before its first byte.
+
+    Args:
+        error: why.
+        status: HTTP's; another one than the error's own is of a request that was refused unread.
+        body: of the request; empty = it was not read.
+        compatible: whether TGI's names are wanted.
+        rolling: whether one text is answered by an object.
+        formatter: the output formatter of requests that name none; "" = by `stream`.
+    """
+    asked = _peek(body)
+    listed = bytes(asked.inputs).startswith(b"[")
+    # First: a body without a byte was read too.
+    if isinstance(error, PayloadError) and not listed:
+        return Answer(encode(PayloadFailure(error.message)), FAILED_DEPENDENCY)
+    if not body or status != error.status or isinstance(error, FRONT_END):
+        # LMI throttles with 503.
+        status = Unavailable.status if status == RateLimited.status else status
+        kind = TYPES.get(status, "InternalServerException")
+        return Answer(encode(FrontEndFailure(status, kind, error.message)), status)
+    if not rolling or listed:
+        return Answer(encode(HandlerFailure.of(error)), FAILED_DEPENDENCY)
+    status = 400 if isinstance(error, BadRequest | TooLarge) else FAILED_DEPENDENCY
+    if _is_streamed(asked, formatter):
+        return Answer(encode_failed_line(error, compatible=compatible), status)
+    whole = GeneratedText("", Details("error", None, None, None), error.message, status)
+    return Answer(encode([whole] if compatible else whole), status)
+
+
+def abridge(body: bytes, names: Iterable[str]) -> bytes:
+    """What a refusal reads of a body: these fields, and of its parameters the output formatter."""
+    kept, formatter = abridge_body(body, names), _name_formatter(_peek(body))
+    if formatter not in FORMATS:
+        return kept
+    return encode(decode(dict[str, msgspec.Raw], kept) | {"parameters": {"output_formatter": formatter}})
+
+
+def _is_streamed(asked: _Asked, formatter: str) -> bool:
+    """Whether the answer would have been a stream, which the formatter decides before `stream` does."""
+    form = FORMATS.get(_name_formatter(asked) or formatter)
+    by_stream = bytes(asked.stream) == b"true"
+    return by_stream if form is None or form.streaming is None else form.streaming
+
+
+def _name_formatter(asked: _Asked) -> str:
+    """The output formatter that the parameters name, if they can be read."""
+    try:
+        return decode(_Formatted, bytes(asked.parameters)).output_formatter or ""
+    except BadRequest:
+        return ""
+
+
+def _peek(body: bytes) -> _Asked:
+    try:
+        return decode(_Asked, body)
+    except BadRequest:
+        return _Asked()

@@ -1,0 +1,163 @@
+"""A text and its parameters -> a request record: each parameter has its field there, or is listed as ignored."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from tg_doors.lmi.parameters import LmiParameters, keep
+from tg_doors.tgi import may_ask
+from tg_gateway.dialects import FoundModel
+from tg_schema import Sampling, TextCompletionRequest
+from tg_schema.errors import BadRequest
+from tg_schema.features import Feature, describe_missing
+
+
+def read_generation(
+    text: str, parameters: LmiParameters, found: FoundModel, adapter: str | None, *, streaming: bool, tokens: bool
+) -> TextCompletionRequest:
+    """The request record of one text.
+
+    It is the whole prompt where the model takes raw text. A model behind a chat API takes none: for it the text is
+    what a user says.
+
+    Args:
+        text: one of several may be empty, which the processor refuses.
+        parameters: how to generate.
+        found: the model.
+        adapter: the LoRA adapter; None = that of the model's name.
+        streaming: whether the answer is.
+        tokens: whether the answer tells its tokens.
+
+    Raises:
+        BadRequest: a parameter is senseless, or asks for what cannot be answered.
+    """
+    _check(parameters, found, streaming=streaming)
+    request = TextCompletionRequest(
+        prompt=text,
+        streaming=streaming,
+        model=found.model,
+        sampling=_read_sampling(parameters, found, shows_tokens=tokens),
+        raw=may_ask(found, "raw"),
+        adapter=_choose_adapter(adapter, found),
+        max_prompt_tokens=parameters.truncate,
+    )
+    _check_peer(request, found)
+    return request
+
+
+def read_generations(
+    texts: Sequence[str],
+    parameters: LmiParameters,
+    found: FoundModel,
+    adapters: Sequence[str | None],
+    *,
+    streaming: bool,
+) -> tuple[TextCompletionRequest, ...]:
+    """The request records of a list of texts, each with its adapter; the parameters, which may be long, are read once.
+
+    Raises:
+        BadRequest: as `read_generation`.
+    """
+    first = read_generation(texts[0], parameters, found, adapters[0], streaming=streaming, tokens=False)
+    requests = [first]
+    for text, adapter in zip(texts[1:], adapters[1:], strict=True):
+        request = msgspec.structs.replace(first, prompt=text, adapter=_choose_adapter(adapter, found))
+        _check_peer(request, found)
+        requests.append(request)
+    return tuple(requests)
+
+
+def _check_peer(request: TextCompletionRequest, found: FoundModel) -> None:
+    if found.route.plain and request.features:
+        raise BadRequest(describe_missing(request.features))
+
+
+def list_ignored(parameters: LmiParameters, found: FoundModel, *, alternatives: bool) -> Iterator[str]:
+    """The parameters on which the answer does not depend, although they ask for something.
+
+    Args:
+        parameters: of the request.
+        found: the model.
+        alternatives: whether the answer tells the most probable tokens at each place.
+    """
+    asked = {
+        "logprobs": 0 if alternatives else parameters.logprobs,
+        "top_n_tokens": 0 if alternatives else parameters.top_n_tokens,
+        "num_beams": keep(parameters.num_beams, 1),
+        "early_stopping": parameters.early_stopping,
+        "length_penalty": None if _takes_length(found) else keep(parameters.length_penalty, 1),
+        "skip_special_tokens": parameters.skip_special_tokens is False,
+        "spaces_between_special_tokens": parameters.spaces_between_special_tokens is False,
+        "bad_sequences": parameters.bad_sequences,
+        "stop": parameters.stop is True,
+    }
+    yield from (f"parameters.{name}" for name, value in asked.items() if value)
+
+
+def _check(parameters: LmiParameters, found: FoundModel, *, streaming: bool) -> None:
+    if "" in parameters.stops:
+        raise BadRequest("parameters.stop_sequences: none of them may be empty")
+    if parameters.truncate is not None and not may_ask(found, "raw"):
+        raise BadRequest("parameters.truncate: this model takes no raw text; shorten the inputs, and leave it out")
+    if parameters.best_of is not None and parameters.best_of < (parameters.n or 1):
+        raise BadRequest("parameters.best_of must be at least n: so many are generated, of which n are told")
+    if parameters.generated > 1:
+        name = parameters.several_name
+        if not parameters.samples:
+            sentence = f"several answers are the same without sampling; set do_sample, or {name} to 1"
+            raise BadRequest(f"parameters.{name}: {sentence}")
+        if streaming:
+            raise BadRequest(f"parameters.{name} cannot be streamed: which answer is the best is known at their end")
+
+
+def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens: bool) -> Sampling:
+    needed = bool(parameters.alternatives) or parameters.generated > 1
+    logprobs = parameters.alternatives if needed or (shows_tokens and may_ask(found, "logprobs")) else None
+    temperature = 1.0 if parameters.temperature is None else parameters.temperature
+    return Sampling(
+        temperature=temperature if parameters.samples else 0.0,
+        top_p=keep(parameters.top_p, 0) if _chooses(found, "top_p") else keep(parameters.top_p, 0, 1),
+        top_k=_read_top_k(parameters) if _chooses(found, "top_k") else keep(parameters.top_k, 0, -1),
+        min_p=keep(parameters.min_p, 0),
+        typical_p=keep(parameters.typical_p, 0, 1),
+        max_tokens=parameters.max_tokens,
+        min_tokens=parameters.min_length,
+        stop=parameters.stops,
+        keep_stop=bool((parameters.stops or parameters.stop_token_ids) and parameters.include_stop_str_in_output),
+        stop_ids=parameters.stop_token_ids or (),
+        seed=parameters.seed,
+        presence_penalty=keep(parameters.presence_penalty, 0),
+        frequency_penalty=keep(parameters.frequency_penalty, 0),
+        repetition_penalty=keep(parameters.repetition_penalty, 1),
+        length_penalty=keep(parameters.length_penalty, 1) if _takes_length(found) else None,
+        ignore_eos=bool(parameters.ignore_eos_token),
+        logprobs=logprobs,
+        # Ask for all answers: the best one is chosen here.
+        n=parameters.generated,
+        end_token=logprobs is not None and "end_token" in found.features,
+        prompt_logprobs=(parameters.prompt_logprobs or 0) if parameters.wants_prefill else None,
+    )
+
+
+def _chooses(found: FoundModel, feature: Feature) -> bool:
+    """Whether the model may limit the choice of tokens by a default of its own, so that 1 and 0 are not without effect.
+
+    A chat API that knows both is not asked: some refuse `top_p` beside a temperature.
+    """
+    return "raw" in found.features and feature in found.features
+
+
+def _read_top_k(parameters: LmiParameters) -> int | None:
+    """0 = all tokens; vLLM's word for it is -1."""
+    return None if parameters.top_k is None else max(parameters.top_k, 0)
+
+
+def _takes_length(found: FoundModel) -> bool:
+    """Only a search with beams knows a length penalty, so it is left out for all others."""
+    return "length_penalty" in found.features
+
+
+def _choose_adapter(adapter: str | None, found: FoundModel) -> str | None:
+    if adapter and found.adapter and adapter != found.adapter:
+        raise BadRequest("adapters: the model's name has another adapter; send one of them")
+    return adapter or found.adapter

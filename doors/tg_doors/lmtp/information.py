@@ -1,0 +1,94 @@
+"""MODEL_INFO and HELLO: what a model can do on this socket, and which extensions client and gateway share."""
+
+from collections.abc import Iterable, Set
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from tg_doors.lmtp.messages import StreamId, encode_message
+from tg_gateway.dialects import Catalogue, FoundModel
+
+UNAVAILABLE: Final = "<unavailable>"
+"""LMQL's clients ask again later."""
+NEGOTIABLE: Final = ("SYSTEM", "ERRORS")
+"""What the gateway sends only to clients that have accepted it: messages of that type; kinds of errors."""
+_ID_FEATURES: Final = frozenset({"prompt_ids", "logprobs", "end_token"})
+
+
+Status = Literal["unavailable", "loading", "ready"]
+"""Of a model: `loading` = the next request waits until it is loaded. LMQL's clients know only `unavailable`."""
+
+
+class ModelInfoBody(msgspec.Struct, frozen=True):
+    """The JSON of a MODEL_INFO; LMQL's clients name the model in `data` too."""
+
+    stream_id: StreamId
+    model: str
+    data: Any = None
+
+
+class HelloBody(msgspec.Struct, frozen=True):
+    """The JSON of a HELLO."""
+
+    accept: tuple[Annotated[str, msgspec.Meta(max_length=64)], ...]
+    stream_id: StreamId | None = None
+
+
+class _Capabilities(msgspec.Struct, frozen=True):
+    """What the model's processors can do: `ids` = GENERATE as LMQL asks for it, `packed_floats` = Base64 masks."""
+
+    ids: bool
+    score: bool
+    logit_bias: bool
+    packed_floats: bool
+    text: bool
+    raw_text: bool
+    stop: bool
+    seed: bool
+    resume: bool
+
+
+class _ModelInfo(msgspec.Struct, frozen=True):
+    stream_id: int
+    model_info: str
+    status: Status
+    capabilities: _Capabilities
+
+
+class _Hello(msgspec.Struct, frozen=True):
+    stream_id: int | None
+    accepted: tuple[str, ...]
+
+
+def encode_model_info(stream: int, found: FoundModel, catalogue: Catalogue) -> bytes:
+    """The answer to a MODEL_INFO."""
+    # A plain peer announces nothing: it is taken to be there.
+    known = found.route.plain or found.model in catalogue.models()
+    text = f"{found.model} (flow {found.route.flow})" if known else UNAVAILABLE
+    status: Status = "unavailable" if not known else "loading" if found.loading else "ready"
+    return encode_message(b"MSG", [_ModelInfo(stream, text, status, _list_capabilities(found.features))])
+
+
+def choose_accepted(offered: Iterable[str]) -> frozenset[str]:
+    """The extensions of a client's offer that the gateway knows."""
+    return frozenset(offered) & frozenset(NEGOTIABLE)
+
+
+def encode_hello(stream: int | None, accepted: Set[str]) -> bytes:
+    """The answer to a HELLO."""
+    return encode_message(b"MSG", [_Hello(stream, tuple(name for name in NEGOTIABLE if name in accepted))])
+
+
+def _list_capabilities(features: Set[str]) -> _Capabilities:
+    ids = features >= _ID_FEATURES
+    return _Capabilities(
+        ids=ids,
+        score=features >= {"prompt_ids", "score"},
+        logit_bias=ids and "logit_bias" in features,
+        packed_floats=ids and "packed_floats" in features,
+        text=True,
+        raw_text="raw" in features,
+        stop="stop" in features,
+        seed="seed" in features,
+        resume=True,
+    )

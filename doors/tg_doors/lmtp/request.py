@@ -1,0 +1,149 @@
+"""GENERATE and SCORE -> the request record: the parameters of LMQL's clients, and ours beside them."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from tg_doors.lmtp.buffers import BufferId
+from tg_doors.lmtp.messages import RequestKey, StreamId
+from tg_doors.lmtp.prompt import Given, Prompt
+from tg_gateway.dialects import FoundModel
+from tg_schema import Sampling, TextCompletionRequest, decode
+from tg_schema.errors import BadRequest
+from tg_schema.features import describe_missing
+from tg_schema.sampling import Fraction, Penalty, TokenId
+
+DEFAULT_MAX_TOKENS = 32
+DEFAULT_TOP_LOGPROBS = 1
+"""Those of LMQL's server, like the temperature 0."""
+
+
+_MASK: Final = {
+    "anyOf": [
+        {"type": "object", "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}},
+        {
+            "type": "string",
+            "contentEncoding": "base64",
+            "description": "of a little-endian 32-bit float for each token, where MODEL_INFO says packed_floats",
+        },
+        {"type": "null"},
+    ]
+}
+Mask = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema=_MASK)]
+"""Kept as JSON: it is read later in slices, or not at all, see `generate_message.py` and `packed_bias.py`."""
+
+
+class StreamBody(msgspec.Struct, frozen=True):
+    """What GENERATE and SCORE have in common; unknown fields are ignored.
+
+    Attributes:
+        stream_id: of the client; no other running stream of its socket has it.
+        prompt: what `read_prompt` reads.
+        deadline_ms: milliseconds until the answer must be complete.
+        request_key: the answer goes on without its socket, and is found by this word.
+    """
+
+    stream_id: StreamId
+    model: str
+    prompt: Given
+    deadline_ms: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
+    request_key: RequestKey | None = None
+
+
+class GenerateBody(StreamBody, frozen=True, kw_only=True):
+    """The JSON of a GENERATE."""
+
+    mode: Literal["ids", "text"] = "ids"
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = DEFAULT_MAX_TOKENS
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
+    top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
+    logit_bias: Mask = msgspec.field(default_factory=partial(msgspec.Raw, b"null"))
+    top_p: Fraction | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    length_penalty: Annotated[float, msgspec.Meta(ge=-100, le=100)] | None = None
+    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    stop: tuple[str, ...] = ()
+    buffer_id: BufferId | None = None
+    """Of the buffer that the stream leaves at its end: its prompt and its answer."""
+
+
+class _TextBody(GenerateBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same, of a client that is none of LMQL's."""
+
+
+class ScoreBody(StreamBody, frozen=True, kw_only=True):
+    """The JSON of a SCORE; its other fields, which LMQL's clients may send, change no score."""
+
+    scored: tuple[TokenId, ...]
+
+
+def check_text_fields(payload: bytes) -> None:
+    """In text mode, refuse unknown fields. In token mode they are ignored, since LMQL's clients send some.
+
+    Raises:
+        BadRequest: a field is none of GENERATE's; the message names it.
+    """
+    decode(_TextBody, payload)
+
+
+def make_generate(
+    body: GenerateBody,
+    prompt: Prompt,
+    found: FoundModel,
+    mask: Mapping[str, Any],
+) -> TextCompletionRequest:
+    """The record of a GENERATE.
+
+    Args:
+        body: the message's fields.
+        prompt: the prompt, already read.
+        found: the model.
+        mask: the field of `Sampling` that has the mask; empty = there is none.
+
+    Raises:
+        BadRequest: the model cannot do this.
+    """
+    ids = body.mode == "ids"
+    if ids and body.stop:
+        raise BadRequest("stop: token streams have no stop strings; send mode: text, or stop reading and CANCEL")
+    sampling = Sampling(
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=body.top_k,
+        max_tokens=body.max_tokens,
+        stop=body.stop,
+        seed=body.seed,
+        presence_penalty=body.presence_penalty,
+        frequency_penalty=body.frequency_penalty,
+        repetition_penalty=body.repetition_penalty,
+        length_penalty=body.length_penalty,
+        **mask,
+        logprobs=DEFAULT_TOP_LOGPROBS if ids and body.top_logprobs is None else body.top_logprobs,
+        end_token=ids,
+    )
+    return _check(msgspec.structs.replace(prompt.place(), sampling=sampling, streaming=True), found)
+
+
+def make_score(body: ScoreBody, prompt: Prompt, found: FoundModel) -> TextCompletionRequest:
+    """The record of a SCORE.
+
+    Raises:
+        BadRequest: there is nothing to score, or the model cannot do this.
+    """
+    if not body.scored:
+        raise BadRequest("scored: at least one token id is needed")
+    sampling = Sampling(logprobs=0)
+    record = msgspec.structs.replace(prompt.place(), operation="score", scored=body.scored, sampling=sampling)
+    return _check(record, found)
+
+
+def _check(request: TextCompletionRequest, found: FoundModel) -> TextCompletionRequest:
+    """Refuse for a plain peer, whose features nobody knows; for the others the requestor does it."""
+    if found.route.plain and request.features:
+        raise BadRequest(describe_missing(request.features))
+    return msgspec.structs.replace(request, model=found.model, adapter=found.adapter)

@@ -1,0 +1,5 @@
+"""MLC-LLM's REST API: OpenAI's, with conventions of its own."""
+
+from tg_doors.mlc.dialect import MOUNTS
+
+__all__ = ["MOUNTS"]

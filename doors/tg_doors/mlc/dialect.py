@@ -1,0 +1,75 @@
+"""MLC-LLM's REST API over HTTP: OpenAI's dialect answers, in MLC's style; bodies and errors are translated."""
+
+from dataclasses import replace
+from typing import Final
+
+from typing_extensions import override
+
+from tg_doors.mlc.descriptions import MLC_DESCRIPTIONS
+from tg_doors.mlc.failures import encode_failure, refuse
+from tg_doors.mlc.late_text import SpelledCallsWriter, SuffixWriter
+from tg_doors.mlc.parsed_calls import ParsedCallsWriter
+from tg_doors.mlc.translated_body import take_suffix, translate_body
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Mount, Writer
+from tg_gateway.dialects.embeddings import EMBEDDINGS
+from tg_gateway.dialects.openai import AnswerStyle, OpenAi
+from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
+
+STYLE: Final = AnswerStyle(
+    owner="MLC-LLM",
+    complete=True,
+    named_by_user=True,
+    model_required=False,
+    encode_failure=encode_failure,
+)
+
+
+class MlcLlm(OpenAi):
+    """Models, chats, completions and embeddings, as the clients of `mlc_llm serve` ask for them."""
+
+    descriptions = MLC_DESCRIPTIONS
+
+    @override
+    def parse(self, call: Call) -> Ask | Answer:
+        if call.operation in {"list-models", "show-model"}:
+            return super().parse(call)
+        call.body = translate_body(call.body)
+        if call.operation == "embed":
+            return EMBEDDINGS.parse(call)
+        suffix = ""
+        if call.operation == "completion":
+            call.body, suffix = take_suffix(call.body)
+        asked = super().parse(call)
+        if not isinstance(asked, Ask):
+            return asked
+        writer = _choose_writer(asked, suffix)
+        if asked.streaming:
+            # The clients of MLC's documentation take each chunk of HTTP for one event, and every event for JSON.
+            writer.events_apart, writer.keep_alive = True, b""
+        return replace(asked, writer=writer)
+
+    @override
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        return refuse(error, status, known_path=bool(call.operation))
+
+
+def _choose_writer(asked: Ask, suffix: str) -> Writer[TextCompletionResponse]:
+    if isinstance(asked.request, Batch):
+        choices = len(asked.request.requests) * asked.request.answers
+        return SuffixWriter(asked.writer, choices, suffix) if suffix else asked.writer
+    if not asked.streaming:
+        return ParsedCallsWriter(asked.writer)
+    request: TextCompletionRequest = asked.request
+    return SpelledCallsWriter(asked.writer, request.answers) if request.tools else asked.writer
+
+
+MLC: Final = MlcLlm(STYLE)
+
+MOUNTS: Final[tuple[Mount, ...]] = (
+    Mount("GET", "/mlc/v1/models", MLC, "list-models"),
+    Mount("GET", "/mlc/v1/models/{model}", MLC, "show-model"),
+    Mount("POST", "/mlc/v1/chat/completions", MLC, "chat-completion", large=True),
+    Mount("POST", "/mlc/v1/completions", MLC, "completion", large=True),
+    Mount("POST", "/mlc/v1/embeddings", MLC, "embed", large=True),
+)
+"""Where MLC-LLM's clients find us: in place of its server's base URL they have `http://HOST:PORT/mlc/v1`."""

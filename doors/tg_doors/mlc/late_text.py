@@ -1,0 +1,110 @@
+"""Records of an answer -> the same with a text at the end of each choice: a suffix, or the calls of a stream.
+
+Sources: MLC-LLM's server repeats a completion's `suffix` after its text, and streams calls as the text of its model.
+"""
+
+from abc import abstractmethod
+
+import msgspec
+from typing_extensions import override
+
+from tg_doors.mlc.spelled_calls import spell_calls
+from tg_gateway.dialects import Writer
+from tg_gateway.dialects.output import Output, append_output
+from tg_schema import TextCompletionResponse, TgError
+from tg_schema.answer_collector import AnswerCollector
+from tg_schema.conversation import whole_calls
+
+
+class LateTextWriter(Writer[TextCompletionResponse]):
+    """Wraps another writer, and adds `late_text` at the end of each choice.
+
+    Args:
+        writer: of the answer in OpenAI's shape.
+        choices: how many it has.
+    """
+
+    def __init__(self, writer: Writer[TextCompletionResponse], choices: int) -> None:
+        self.content_type, self.headers = writer.content_type, writer.headers
+        self.keep_alive, self.cut_after_failure = writer.keep_alive, writer.cut_after_failure
+        self._writer = writer
+        self._open = set(range(choices))
+
+    @abstractmethod
+    def late_text(self, index: int) -> str:
+        """What is said last in the choice of this index; called once for each."""
+
+    def guess_reason(self, index: int) -> str | None:
+        """How the choice ended, where nobody has said it; None = the other writer guesses. Asked before the text."""
+        return None
+
+    @override
+    def write(self, record: TextCompletionResponse) -> Output:
+        if record.finish_reason is not None and record.index in self._open:
+            self._open.remove(record.index)
+            text = (record.response or "") + self.late_text(record.index)
+            record = msgspec.structs.replace(record, response=text)
+        return self._writer.write(record)
+
+    @override
+    def end(self) -> Output:
+        told: Output = b""
+        # No record said how these choices ended.
+        for index in sorted(self._open):
+            reason = self.guess_reason(index)
+            record = TextCompletionResponse(response=self.late_text(index), index=index, finish_reason=reason)
+            told = append_output(told, self._writer.write(record))
+        return append_output(told, self._writer.end())
+
+    @override
+    def fail(self, error: TgError) -> Output:
+        return self._writer.fail(error)
+
+
+class SuffixWriter(LateTextWriter):
+    """Each choice of a completion ends with the request's suffix.
+
+    Args:
+        writer: as `LateTextWriter`.
+        choices: the same.
+        suffix: the text.
+    """
+
+    def __init__(self, writer: Writer[TextCompletionResponse], choices: int, suffix: str) -> None:
+        super().__init__(writer, choices)
+        self._suffix = suffix
+
+    @override
+    def late_text(self, index: int) -> str:
+        return self._suffix
+
+
+class SpelledCallsWriter(LateTextWriter):
+    """Calls come as the last text of their choice, when they are whole; a stream without calls is not changed.
+
+    Raises:
+        TooLarge: by `write`: the calls are larger than an answer may be.
+    """
+
+    def __init__(self, writer: Writer[TextCompletionResponse], choices: int) -> None:
+        super().__init__(writer, choices)
+        self._calls: dict[int, AnswerCollector[TextCompletionResponse]] = {}
+
+    @override
+    def write(self, record: TextCompletionResponse) -> Output:
+        if record.tool_calls:
+            calls = self._calls.setdefault(record.index, AnswerCollector(TextCompletionResponse.join))
+            calls.add(TextCompletionResponse(tool_calls=record.tool_calls))
+            record = msgspec.structs.replace(record, tool_calls=())
+        return super().write(record)
+
+    @override
+    def guess_reason(self, index: int) -> str | None:
+        return "tool_calls" if index in self._calls else None
+
+    @override
+    def late_text(self, index: int) -> str:
+        calls = self._calls.pop(index, None)
+        if calls is None:
+            return ""
+        return spell_calls(whole_calls(call for record in calls.records() for call in record.tool_calls))

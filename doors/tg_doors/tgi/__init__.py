@@ -1,0 +1,27 @@
+"""TGI's protocol: raw text to text with its tokens, and what protocols of the same shape are made of."""
+
+from tg_doors.tgi.answer_shapes import Details, GeneratedText, PrefillToken, Token
+from tg_doors.tgi.dialect import MOUNTS, TGI
+from tg_doors.tgi.generated_answers import GeneratedAnswer, GeneratedAnswers
+from tg_doors.tgi.generation import may_ask
+from tg_doors.tgi.last_step import LastStep
+from tg_doors.tgi.token_reader import Step, TokenReader
+from tg_doors.tgi.token_texts import make_prefill, make_token, make_tokens
+
+__all__ = [
+    "MOUNTS",
+    "TGI",
+    "Details",
+    "GeneratedAnswer",
+    "GeneratedAnswers",
+    "GeneratedText",
+    "LastStep",
+    "PrefillToken",
+    "Step",
+    "Token",
+    "TokenReader",
+    "make_prefill",
+    "make_token",
+    "make_tokens",
+    "may_ask",
+]

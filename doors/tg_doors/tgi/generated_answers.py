@@ -1,0 +1,130 @@
+"""Records of a whole answer -> what was generated, the best answer first."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tg_doors.tgi.answer_shapes import BestOfSequence, Details, Token
+from tg_doors.tgi.ending import name_ending
+from tg_doors.tgi.seed import unsign_seed
+from tg_doors.tgi.token_texts import make_alternatives, make_prefill, make_tokens
+from tg_schema import TextCompletionResponse
+from tg_schema import Token as RecordToken
+from tg_schema.completion import add_usage
+from tg_schema.deltas import join_text
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedAnswer:
+    """One answer.
+
+    Attributes:
+        text: of it, with the stop string that ended it.
+        finish_reason: in TGI's words.
+        tokens: of it; empty = the provider tells none, or nobody has asked.
+        prompt_tokens: those of the prompt, if they were asked for.
+        seed: the one that was used; None = none, or unknown.
+        out_token: tokens that were generated; None = unknown.
+    """
+
+    text: str
+    finish_reason: str
+    tokens: tuple[RecordToken, ...] = ()
+    prompt_tokens: tuple[RecordToken, ...] = ()
+    seed: int | None = None
+    out_token: int | None = None
+
+    @property
+    def counted_tokens(self) -> int | None:
+        """How many tokens were generated, with the end token if it was told; None where nobody has told."""
+        return max(self.out_token or 0, len(self.tokens)) if self.tokens else self.out_token
+
+    @property
+    def generated_tokens(self) -> int:
+        """The same; 0 where nobody has told."""
+        return self.counted_tokens or 0
+
+    @property
+    def mean_logprob(self) -> float:
+        """Of its tokens; what is not known ranks last."""
+        known = [token.logprob for token in self.tokens if token.logprob is not None]
+        return sum(known) / len(known) if known else float("-inf")
+
+    @property
+    def top_tokens(self) -> tuple[tuple[Token, ...], ...]:
+        """The alternatives of each token; empty where there are none."""
+        tops = tuple(make_alternatives(token) for token in self.tokens)
+        return tops if any(tops) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedAnswers:
+    """All that one request has generated.
+
+    Attributes:
+        best: the answer with the highest mean log-probability of its tokens.
+        others: the rest, in the same order.
+        in_token: tokens of the prompt; None = unknown, and where each of several answers has counted its own.
+    """
+
+    best: GeneratedAnswer
+    others: tuple[GeneratedAnswer, ...]
+    in_token: int | None
+
+    @classmethod
+    def of(cls, records: Sequence[TextCompletionResponse], stops: Sequence[str]) -> "GeneratedAnswers":
+        """Read the records of a whole answer.
+
+        Args:
+            records: all of them.
+            stops: the stop strings that were asked for.
+
+        Raises:
+            ContentFilter: as `name_ending`.
+        """
+        usage = add_usage(records)
+        indexes = sorted({record.index for record in records})
+        if len(indexes) == 1:
+            return cls(_join(records, stops, usage["out_token"]), (), usage["in_token"])
+        # No count of tokens: the provider's is of all answers together.
+        answers = [_join([each for each in records if each.index == index], stops, None) for index in indexes]
+        # Python's sort is stable: answers of one mean keep their order, in every run.
+        best, *others = sorted(answers, key=lambda answer: -answer.mean_logprob)
+        return cls(best, tuple(others), None)
+
+    def describe(self, prefix: str) -> Details:
+        """The details of the best answer, with the others; their texts follow `prefix`."""
+        best = self.best
+        return Details(
+            best.finish_reason,
+            best.generated_tokens,
+            best.seed,
+            make_prefill(best.prompt_tokens),
+            make_tokens(best.tokens, best.text),
+            tuple(_describe_other(other, prefix) for other in self.others) or None,
+            best.top_tokens,
+        )
+
+
+def _join(records: Sequence[TextCompletionResponse], stops: Sequence[str], out_token: int | None) -> GeneratedAnswer:
+    whole = TextCompletionResponse.summarize(records)
+    text = join_text(record.response for record in records) or ""
+    return GeneratedAnswer(
+        text,
+        name_ending(whole.finish_reason, whole.stopped_by, text, stops),
+        whole.tokens,
+        whole.prompt_tokens,
+        unsign_seed(whole.seed),
+        out_token,
+    )
+
+
+def _describe_other(answer: GeneratedAnswer, prefix: str) -> BestOfSequence:
+    return BestOfSequence(
+        prefix + answer.text,
+        answer.finish_reason,
+        answer.generated_tokens,
+        answer.seed,
+        make_prefill(answer.prompt_tokens),
+        make_tokens(answer.tokens, answer.text),
+        answer.top_tokens,
+    )

@@ -1,0 +1,134 @@
+"""Inputs and parameters -> a request record: every parameter has its field there, or is refused by name."""
+
+from typing import Any
+
+from tg_doors.tgi.generation_parameters import MAX_STOP_SEQUENCES, GenerationParameters, Grammar
+from tg_doors.tgi.seed import SEEDS, sign_seed
+from tg_gateway.dialects import FoundModel
+from tg_schema import Sampling, TextCompletionRequest, decode
+from tg_schema.errors import BadRequest
+from tg_schema.features import Feature, describe_missing
+
+TGI_TEMPERATURE = 1.0
+"""TGI's, where tokens are drawn and the request has none."""
+
+
+def read_generation(
+    inputs: str, parameters: GenerationParameters, found: FoundModel, *, streaming: bool
+) -> TextCompletionRequest:
+    """The request record of a generation.
+
+    The inputs are the whole prompt where the model takes raw text. A model behind a chat API takes none: for it they
+    are what a user says.
+
+    Raises:
+        BadRequest: the inputs are empty, or a parameter is senseless, or asks for what cannot be answered.
+    """
+    if not inputs:
+        raise BadRequest("inputs must not be empty")
+    _check(parameters, found, streaming=streaming)
+    request = TextCompletionRequest(
+        prompt=inputs,
+        streaming=streaming,
+        model=found.model,
+        sampling=_read_sampling(parameters, found, streaming=streaming),
+        raw=may_ask(found, "raw"),
+        adapter=_read_adapter(parameters, found),
+        max_prompt_tokens=parameters.truncate,
+        **read_grammar(parameters.grammar),
+    )
+    if found.route.plain and request.features:
+        raise BadRequest(describe_missing(request.features))
+    return request
+
+
+def may_ask(found: FoundModel, feature: Feature) -> bool:
+    """Whether to ask a model for what TGI does by default.
+
+    A model whose features are not known yet is asked, like TGI: it refuses by name what it lacks, and nothing changes
+    silently. A plain peer is never asked.
+    """
+    return feature in found.features or not (found.features or found.route.plain)
+
+
+def read_grammar(grammar: Grammar | None) -> dict[str, Any]:
+    """The record's fields for the form of an answer: `schema` and its name, or `regex`.
+
+    Raises:
+        BadRequest: the value is not what its type says.
+    """
+    if grammar is None:
+        return {}
+    value, name = grammar.value, None
+    if grammar.type == "regex":
+        if not isinstance(value, str) or not value:
+            raise BadRequest("parameters.grammar.value must be the text of a regular expression")
+        return {"regex": value}
+    if grammar.type == "json_schema":
+        value, name = (value.get("schema"), value.get("name")) if isinstance(value, dict) else (None, None)
+    elif isinstance(value, str):
+        value = decode(Any, value)
+    if not isinstance(value, dict):
+        place = "parameters.grammar.value" + (".schema" if grammar.type == "json_schema" else "")
+        raise BadRequest(f"{place} must be a JSON schema, which is an object")
+    return {"schema": value, "schema_name": name if isinstance(name, str) else None}
+
+
+def _check(parameters: GenerationParameters, found: FoundModel, *, streaming: bool) -> None:
+    stop = parameters.stop or ()
+    if len(stop) > MAX_STOP_SEQUENCES or "" in stop:
+        raise BadRequest(f"parameters.stop may have {MAX_STOP_SEQUENCES} texts, none of them empty")
+    if stop and not may_ask(found, "keep_stop"):
+        raise BadRequest(
+            "parameters.stop: here the stop string that ends an answer is a part of its text, and this model removes "
+            "it; leave stop out, or ask at another door"
+        )
+    if parameters.truncate is not None and not may_ask(found, "raw"):
+        raise BadRequest("parameters.truncate: this model takes no raw text; shorten the inputs, and leave it out")
+    if parameters.answers > 1:
+        if not parameters.samples:
+            raise BadRequest("parameters.best_of: several answers are the same without do_sample or temperature")
+        if parameters.seed is not None:
+            raise BadRequest("parameters.seed: with best_of each answer has a seed of its own; leave out one of them")
+        if streaming:
+            raise BadRequest("parameters.best_of cannot be streamed: which answer is the best is known at their end")
+    if parameters.seed is not None and parameters.seed >= SEEDS:
+        raise BadRequest("parameters.seed has 64 bits; send one below 2**64")
+    if parameters.decoder_input_details and streaming:
+        raise BadRequest("parameters.decoder_input_details cannot be streamed; leave it out, or ask for a whole answer")
+
+
+def _read_sampling(parameters: GenerationParameters, found: FoundModel, *, streaming: bool) -> Sampling:
+    logprobs = _count_alternatives(parameters, found, streaming=streaming)
+    temperature = TGI_TEMPERATURE if parameters.temperature is None else parameters.temperature
+    return Sampling(
+        # TGI takes the most probable token unless it is told to draw; most providers draw.
+        temperature=temperature if parameters.samples else 0.0,
+        top_p=parameters.top_p,
+        top_k=parameters.top_k,
+        typical_p=parameters.typical_p,
+        max_tokens=parameters.max_new_tokens,
+        stop=parameters.stop or (),
+        keep_stop=bool(parameters.stop),
+        seed=None if parameters.seed is None else sign_seed(parameters.seed),
+        frequency_penalty=parameters.frequency_penalty,
+        repetition_penalty=parameters.repetition_penalty,
+        logprobs=logprobs,
+        # Ask for all answers: the best one is chosen here.
+        n=parameters.answers,
+        end_token=logprobs is not None and "end_token" in found.features,
+        prompt_logprobs=0 if parameters.decoder_input_details else None,
+    )
+
+
+def _count_alternatives(parameters: GenerationParameters, found: FoundModel, *, streaming: bool) -> int | None:
+    """The alternatives of each token to ask for; None = no token data is needed, or there is none to have."""
+    if parameters.top_n_tokens or parameters.answers > 1:
+        return parameters.top_n_tokens or 0
+    return 0 if (streaming or parameters.wants_details) and may_ask(found, "logprobs") else None
+
+
+def _read_adapter(parameters: GenerationParameters, found: FoundModel) -> str | None:
+    if parameters.adapter_id and found.adapter and parameters.adapter_id != found.adapter:
+        raise BadRequest("parameters.adapter_id: the model's name has another adapter; send one of them")
+    return parameters.adapter_id or found.adapter

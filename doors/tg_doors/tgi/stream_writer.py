@@ -1,0 +1,81 @@
+"""Records of a streamed answer -> TGI's events, one for each token."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from typing_extensions import override
+
+from tg_doors.tgi.answer_shapes import StreamDetails, TokenEvent
+from tg_doors.tgi.failures import encode_failure_event
+from tg_doors.tgi.generation_parameters import GenerateBody, GenerationParameters
+from tg_doors.tgi.last_step import LastStep
+from tg_doors.tgi.token_reader import Step, TokenReader
+from tg_doors.tgi.token_texts import make_alternatives, make_token
+from tg_gateway.dialects import Writer, is_text_alone, server_sent_event
+from tg_schema import TextCompletionResponse, TgError, encode
+from tg_schema.completion import NO_TOKEN_ID
+
+_TOKEN_EVENT: Final = (
+    b'data: {"index":%d,"token":{"id":%d,"text":%b,"logprob":%b,"special":false},"generated_text":null,'
+    b'"details":null}\n\n'
+)
+"""A `TokenEvent` of an ordinary token without alternatives, as `encode` would write it: nearly all of them are such."""
+
+
+class TokenEventWriter(Writer[TextCompletionResponse]):
+    """An event for each token. The last one has the whole text, and the details if asked for.
+
+    Its token is the last one of an answer of full length, or the model's end token; otherwise it has the id -1.
+
+    An answer that fails ends with one event and an orderly end, as TGI's does: its clients know a whole answer by the
+    text in its last event.
+
+    Args:
+        body: what was asked.
+        headers: of the answer, besides those of every stream.
+    """
+
+    def __init__(self, body: GenerateBody, headers: Mapping[str, str]) -> None:
+        self.headers = {**Writer.headers, **headers}
+        self._body = body
+        self._parameters = body.parameters or GenerationParameters()
+        self._reader = TokenReader()
+        self._last = LastStep(self._parameters.max_new_tokens)
+        self._index = 0
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        # A provider that tells no tokens: each of its records is one for the client.
+        if not record.index and is_text_alone(record) and not self._last.holds:
+            text = record.response or ""
+            self._reader.add_text(text)
+            self._index += 1
+            return _TOKEN_EVENT % (self._index, NO_TOKEN_ID, encode(text), b"null")
+        return b"".join(map(self._encode_step, self._last.pass_on(self._reader.read(record))))
+
+    @override
+    def end(self) -> bytes:
+        reader, asked = self._reader, self._parameters
+        reason = reader.name_ending(asked.stop or ())
+        details = StreamDetails(reason, reader.generated_tokens, reader.seed, reader.in_token or 0)
+        prefix = self._body.inputs if asked.return_full_text else ""
+        before, last = self._last.end(reader.end)
+        events = b"".join(map(self._encode_step, before))
+        return events + self._encode(last, prefix + reader.text, details if asked.details else None)
+
+    def _encode_step(self, step: Step) -> bytes:
+        token, text = step
+        if token.special or token.top:
+            return self._encode(step)
+        self._index += 1
+        return _TOKEN_EVENT % (self._index, token.id, encode(text), encode(token.logprob))
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        return b"".join(map(self._encode_step, self._last.release())) + encode_failure_event(error)
+
+    def _encode(self, step: Step, text: str | None = None, details: StreamDetails | None = None) -> bytes:
+        self._index += 1
+        token = make_token(step.token, step.text)
+        event = TokenEvent(self._index, token, text, details, make_alternatives(step.token))
+        return server_sent_event(encode(event))

@@ -1,0 +1,136 @@
+"""Records of a streamed answer -> its tokens, one by one, each with its piece of the text; and how it ended."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tg_doors.tgi.ending import name_ending
+from tg_doors.tgi.seed import unsign_seed
+from tg_doors.tgi.token_texts import TokenTexts
+from tg_schema import TextCompletionResponse, Token
+from tg_schema.answer_collector import MAX_ANSWER_BYTES
+from tg_schema.completion import NO_TOKEN_ID
+from tg_schema.errors import ProtocolError, TooLarge
+
+UNKNOWN_TOKEN: Final = Token(NO_TOKEN_ID, "")
+"""Stands for the tokens of a text of which the provider tells none."""
+NO_MORE_TOKEN: Final = Token(NO_TOKEN_ID, "", special=True)
+"""Stands where an answer ends whose provider does not tell its end token."""
+
+
+class Step(NamedTuple):
+    """A token, and the text that it adds to the answer; a control token's text is its name, and adds nothing."""
+
+    token: Token
+    text: str
+
+
+_NOTHING: Final = Step(NO_MORE_TOKEN, "")
+
+
+class TokenReader:
+    """Reads the records of one answer. The texts of the steps whose tokens are not special are the answer's text.
+
+    Attributes:
+        end: the answer's last step: its end token, where the provider tells it. Known after the last record.
+        in_token: tokens of the prompt; None = unknown, as in the next two.
+        seed: that was used.
+    """
+
+    __slots__ = (
+        "_decoded",
+        "_listed",
+        "_out",
+        "_reason",
+        "_shown",
+        "_stopped_by",
+        "_text",
+        "_texts",
+        "end",
+        "in_token",
+        "seed",
+    )
+
+    def __init__(self) -> None:
+        self.end = _NOTHING
+        self.in_token: int | None = None
+        self.seed: int | None = None
+        self._text: list[str] = []
+        self._texts = TokenTexts()
+        self._decoded = self._shown = self._listed = 0
+        self._out: int | None = None
+        self._reason: str | None = None
+        self._stopped_by: str | int | None = None
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        return "".join(self._text)
+
+    @property
+    def generated_tokens(self) -> int:
+        """How many tokens were generated, with the end token if it was told: TGI counts it, and providers may not."""
+        return max(self._out or 0, self._listed)
+
+    def name_ending(self, stops: Sequence[str]) -> str:
+        """TGI's `finish_reason`; see `ending.name_ending`."""
+        return name_ending(self._reason, self._stopped_by, self.text, stops)
+
+    def add_text(self, text: str) -> None:
+        """Text of which no tokens are told, and which the caller shows.
+
+        Raises:
+            TooLarge: the answer is larger than what is kept of it for its last event.
+        """
+        self._shown += len(text)
+        # A list: the whole text is needed once, in the last event.
+        self._text.append(text)
+        if self._shown > MAX_ANSWER_BYTES:
+            raise TooLarge(f"the answer is larger than {MAX_ANSWER_BYTES} characters; set max_new_tokens")
+
+    def read(self, record: TextCompletionResponse) -> list[Step]:
+        """The steps of a record.
+
+        Raises:
+            TooLarge: as `add_text`.
+            ProtocolError: the record is of another answer.
+        """
+        if record.index:
+            raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
+        self._note(record)
+        text, tokens = record.response or "", record.tokens
+        steps = self._split(text, tokens) if tokens else [Step(UNKNOWN_TOKEN, text)] if text else []
+        if text:
+            self.add_text(text)
+        return steps
+
+    def _split(self, text: str, tokens: Sequence[Token]) -> list[Step]:
+        """Each token with its piece of the text; together they have all of it."""
+        steps, start = [], 0
+        ordinary = sum([not token.special for token in tokens])
+        self._listed += len(tokens)
+        for token in tokens:
+            if self.end.token is not NO_MORE_TOKEN:
+                steps.append(self.end)
+                self.end = _NOTHING
+            if token.special:
+                # It is the answer's end, unless another token follows.
+                self.end = Step(token, token.text)
+                continue
+            ordinary -= 1
+            self._decoded += len(self._texts.decode(token))
+            # A token is told with its first character; text of it that was held back comes with the next one.
+            stop = min(len(text), max(start, self._decoded - self._shown)) if ordinary else len(text)
+            steps.append(Step(token, text[start:stop]))
+            start = stop
+        if start < len(text):
+            steps.append(Step(UNKNOWN_TOKEN, text[start:]))
+        return steps
+
+    def _note(self, record: TextCompletionResponse) -> None:
+        if record.in_token is not None:
+            self.in_token = (self.in_token or 0) + record.in_token
+        if record.out_token is not None:
+            self._out = (self._out or 0) + record.out_token
+        self._reason = record.finish_reason or self._reason
+        self._stopped_by = self._stopped_by if record.stopped_by is None else record.stopped_by
+        self.seed = self.seed if record.seed is None else unsign_seed(record.seed)

@@ -1,0 +1,124 @@
+"""Inputs or a conversation -> its tokens, each with its place in the text: `/tokenize` and `/chat_tokenize`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.protocol import Route
+from tg_doors.tgi.generation import may_ask
+from tg_doors.tgi.generation_parameters import GenerateBody
+from tg_gateway.dialects import Ask, Call, WholeWriter
+from tg_gateway.dialects.openai import ChatBody, find_asked_model
+from tg_gateway.dialects.openai import read_request as read_chat_request
+from tg_schema import TextCompletionRequest, TextCompletionResponse, Token, decode, encode
+from tg_schema.errors import BadRequest, ProtocolError
+
+
+class PlacedToken(msgspec.Struct, frozen=True):
+    """A token; `start` and `stop` are bytes of the text, in UTF-8."""
+
+    id: int
+    text: str
+    start: int
+    stop: int
+
+
+class TokenizedChat(msgspec.Struct, frozen=True):
+    """A conversation as its model reads it."""
+
+    tokenize_response: tuple[PlacedToken, ...]
+    templated_text: str
+
+
+def parse_tokenize(call: Call) -> Ask:
+    """The tokens of `inputs`, as a generation would read them.
+
+    Raises:
+        BadRequest: the inputs are missing or empty.
+        NotFound: there is no such model.
+    """
+    body = decode(GenerateBody, call.body)
+    if not body.inputs:
+        raise BadRequest("inputs must not be empty")
+    found = find_asked_model(call, body.model, required=False)
+    request = TextCompletionRequest(model=found.model, operation="tokenize", token_texts=True)
+    if may_ask(found, "raw"):
+        request = msgspec.structs.replace(request, prompt=body.inputs, raw=True)
+    else:
+        request = msgspec.structs.replace(request, texts=(body.inputs,))
+    return _ask(found.route, request, PlacedTokensWriter(body.inputs))
+
+
+def parse_chat_tokenize(call: Call) -> Ask:
+    """The tokens of a conversation in the shape of OpenAI's chat, after the model's template.
+
+    Raises:
+        BadRequest: as the chat door.
+        NotFound: there is no such model.
+    """
+    body = decode(ChatBody, call.body)
+    found = find_asked_model(call, body.model, required=False)
+    request = msgspec.structs.replace(
+        read_chat_request(body, found), operation="tokenize", token_texts=True, streaming=False, sampling=None
+    )
+    return _ask(found.route, request, TokenizedChatWriter())
+
+
+class PlacedTokensWriter(WholeWriter[TextCompletionResponse]):
+    """The list of the tokens of a text.
+
+    Args:
+        text: in which they are.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(TextCompletionResponse)
+        self._text = text
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        return encode(place_tokens(_read_tokens(records), self._text))
+
+
+class TokenizedChatWriter(WholeWriter[TextCompletionResponse]):
+    """The tokens, and the text that they make."""
+
+    def __init__(self) -> None:
+        super().__init__(TextCompletionResponse)
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        tokens = _read_tokens(records)
+        text = b"".join(map(_bytes_of, tokens)).decode("utf-8", "replace")
+        return encode(TokenizedChat(place_tokens(tokens, text), text))
+
+
+def place_tokens(tokens: Sequence[Token], text: str) -> tuple[PlacedToken, ...]:
+    """Find each token in the text, one after the other. One that is not there, such as a begin token, has no length."""
+    data = text.encode()
+    placed, start = [], 0
+    for token in tokens:
+        piece = _bytes_of(token)
+        # Some vocabularies put a space before a text that has none.
+        begun = piece if data.startswith(piece, start) else piece.removeprefix(b" ")
+        stop = start + len(begun) if data.startswith(begun, start) else start
+        placed.append(PlacedToken(token.id, data[start:stop].decode("utf-8", "replace"), start, stop))
+        start = stop
+    return tuple(placed)
+
+
+def _read_tokens(records: Sequence[TextCompletionResponse]) -> list[Token]:
+    tokens = [token for record in records for token in record.tokens]
+    if len(tokens) != sum(len(record.ids) for record in records):
+        raise ProtocolError("the model's service did not tell the texts of the tokens")
+    return tokens
+
+
+def _bytes_of(token: Token) -> bytes:
+    return token.text.encode() if token.raw_bytes is None else token.raw_bytes
+
+
+def _ask(route: Route[Any, Any], request: TextCompletionRequest, writer: WholeWriter[TextCompletionResponse]) -> Ask:
+    return Ask(route, request, writer, streaming=False)

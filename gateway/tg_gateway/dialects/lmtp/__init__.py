@@ -1,5 +1,0 @@
-"""LMTP, the Language Model Transport Protocol of LMQL: token streams side by side on one WebSocket."""
-
-from tg_gateway.dialects.lmtp.dialect import MOUNTS
-
-__all__ = ["MOUNTS"]

@@ -1,0 +1,220 @@
+"""LMTP's kept streams: wherever their log is cut and from whatever item on, a reader gets the same items once."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from tests.doors.test_lmtp_writers import END, make_batch, make_token, read
+from tests.fakes.held_bus import HeldBus
+from tests.until import until
+from tg_base.bus.memory import MemoryBus
+from tg_doors.lmtp.resumable import RecordWriter, name_stream, resume
+from tg_doors.lmtp.stream_form import StreamForm
+from tg_doors.lmtp.stream_writer import StreamWriter
+from tg_gateway.dialects import KeptAnswers, Writer
+from tg_gateway.dialects.answers import Background, Keep, KeptAnswer, StreamedAnswer
+from tg_gateway.dialects.output import join_output
+from tg_gateway.relay import AnswerLogs, AnswerStore, LiveParts
+from tg_gateway.relay.answer_log import CANCEL, NameTaken, is_late, kind_of, label_end
+from tg_gateway.relay.live_parts import MAX_LIVE_BYTES
+from tg_schema import TextCompletionResponse, TgError, encode
+from tg_schema.errors import BadRequest, NotFound
+from tg_schema.topics import Topics
+
+RECORDS = [
+    *(TextCompletionResponse(response="é", tokens=(make_token(number),)) for number in range(3, 8)),
+    TextCompletionResponse(response="", tokens=(END,), finish_reason="stop", end_of_stream=True),
+]
+
+
+class Log(KeptAnswers):
+    """A log at the edge of this test: its parts as they are given."""
+
+    def __init__(self, form: StreamForm, parts: list[bytes], outcome: KeptAnswer) -> None:
+        self.head = KeptAnswer(encode(form), b"", "running", cut=False)
+        self.parts = parts
+        self.outcome = outcome
+
+    @override
+    async def read(self, name: str) -> KeptAnswer:
+        return self.head
+
+    @override
+    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        if head != self.head.head:
+            raise NotFound("another answer")
+        for part in self.parts:
+            yield part
+        yield self.outcome
+
+    @override
+    async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
+        raise NotFound("not asked for here")
+
+    @override
+    async def erase(self, name: str) -> None:
+        raise NotFound("not asked for here")
+
+
+async def read_items(log: Log, after: int) -> tuple[list[dict[str, object]], str]:
+    """The items, and the error that ended them."""
+    data, error = b"", ""
+    batch = make_batch()
+    try:
+        async for part in resume(log, "k", after, lambda form: form.make_writer(1, batch, typed=True)):
+            data += part
+    except TgError as failed:
+        error = failed.type
+    return read(data + batch.take()), error
+
+
+@given(st.sampled_from(["ids", "text"]), st.lists(st.integers(0, 700), max_size=6), st.integers(0, 8), st.booleans())
+def test_any_cut_and_any_beginning(kind: str, places: list[int], after: int, ended: bool) -> None:
+    form = StreamForm("ids" if kind == "ids" else "text", 100, 1)
+    writer: Writer[TextCompletionResponse] = RecordWriter()
+    data = b"".join(join_output(writer.write(record)) for record in RECORDS)
+    if not ended:
+        data = data[: data.index(b"\n", len(data) // 2) + 5]
+    cuts = sorted(min(place, len(data)) for place in places)
+    parts = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    end = KeptAnswer(b"", b"", "died", cut=False)
+    every, _ = asyncio.run(read_items(Log(form, [data], end), 0))
+    items, error = asyncio.run(read_items(Log(form, parts, end), after))
+    assert items == every[after:]
+    assert [each["seq"] for each in items] == list(range(after + 1, len(every) + 1))
+    if ended:
+        assert error == ("" if items else "bad-request")
+    else:
+        assert error == "unavailable"
+
+
+async def test_no_items_are_read_of_an_answer_that_takes_the_key_meanwhile() -> None:
+    log = Log(StreamForm("ids", 100, 1), [], KeptAnswer(b"", b"", "died", cut=False))
+
+    def make_writer(form: StreamForm) -> StreamWriter:
+        log.head = KeptAnswer(encode(StreamForm("text", 100, 1)), b"", "running", cut=False)
+        return form.make_writer(1, make_batch(), typed=True)
+
+    with pytest.raises(NotFound, match="request_key: no stream of this key is kept"):
+        await anext(resume(log, "k", 0, make_writer))
+
+
+def test_names_tell_api_keys_and_words_apart() -> None:
+    names = {name_stream(key, word) for key, word in ((None, "ab"), ("a", "b"), ("a", "bb"), ("ab", "b"), ("b", "a"))}
+    assert len(names) == 5
+
+
+def make_kept(name: str) -> Background:
+    def answer(_: KeptAnswers) -> StreamedAnswer:
+        raise AssertionError
+
+    return Background(name, b"head", b"", keeps_parts=True, finish=lambda *_, **__: b"", answer=answer, chosen="word")
+
+
+async def test_of_several_who_claim_a_name_the_first_in_the_log_has_it() -> None:
+    bus = MemoryBus()
+    stores = [AnswerStore(AnswerLogs(bus, Topics())) for _ in range(2)]
+    async with stores[0].open("k", make_kept("n")):
+        with pytest.raises(BadRequest, match="kept already"):
+            async with stores[1].open("k", make_kept("n")):
+                raise AssertionError
+        for store in stores:
+            with pytest.raises(BadRequest, match="kept already"):
+                await store.check_free("k", "n")
+        await stores[0].check_free("k", "another")
+    await bus.aclose()
+
+
+async def test_who_began_a_name_first_does_not_erase_what_another_has_begun_there_anew() -> None:
+    bus = MemoryBus()
+    first, second = (AnswerStore(AnswerLogs(bus, Topics(), key_answers=1)) for _ in range(2))
+    async with first.open("k", make_kept("n")) as (writer, _):
+        writer.freed = True
+        await writer.end(b"late", "ended")
+        claim = writer.claim
+    async with second.open("k", make_kept("n")) as (writer, _):
+        with pytest.raises(NameTaken):
+            await first.check_free("k", "n")
+        # The bus has stored the first end twice.
+        await bus.append(Topics().kept("n"), b"late", label_end("ended", claim=claim, frees=True))
+        await writer.end(b"whole", "ended")
+    # Behind an end nothing counts but a head, and only where the name is free.
+    await bus.append(Topics().kept("n"), b"", label_end("died"))
+    await first.keep("k", Keep("other", lambda: b""))
+    kept = await second.of("k").read("n")
+    assert (kept.end, kept.outcome) == (b"whole", "ended")
+    await second.keep("k", Keep("another", lambda: b""))
+    with pytest.raises(NotFound):
+        await first.of("k").read("n")
+    await bus.aclose()
+
+
+async def test_who_was_taken_for_dead_does_not_erase_what_another_has_begun_there_anew() -> None:
+    bus = MemoryBus()
+    first, second = (AnswerStore(AnswerLogs(bus, Topics(), key_answers=1)) for _ in range(2))
+    async with first.open("k", make_kept("n")) as (writer, _):
+        # A reader has found nothing but the head, and silence.
+        await second.logs.declare_dead("n", await second.logs.load(second.logs.owner("k"), "n"))
+        async with second.open("k", make_kept("n")) as (other, _):
+            await other.end(b"whole", "ended")
+        # It was only suspended.
+        await writer.end(b"late", "ended")
+    await first.keep("k", Keep("other", lambda: b""))
+    kept = await second.of("k").read("n")
+    assert (kept.end, kept.outcome) == (b"whole", "ended")
+    await bus.aclose()
+
+
+@pytest.mark.parametrize("cancels", [False, True])
+async def test_what_ends_one_answer_too_late_does_not_end_the_next_one_of_its_name(cancels: bool) -> None:
+    bus = MemoryBus()
+    held = HeldBus(bus)
+    store, reader = AnswerStore(AnswerLogs(bus, Topics())), AnswerStore(AnswerLogs(held, Topics(), silence=0.0))
+    async with store.open("k", make_kept("n")) as (writer, _):
+        kept = reader.of("k")
+        ending = asyncio.create_task(kept.cancel("n") if cancels else kept.read("n"))
+        await until(lambda: held.appending == 1)
+        writer.freed = True
+        await writer.end(b"", "ended")
+    async with store.open("k", make_kept("n")) as (writer, _):
+        held.open.set()
+        await ending
+        assert (await store.of("k").read("n")).outcome == "running"
+        with pytest.raises(NotFound):
+            await anext(store.of("k").follow("n", b"another head"))
+        assert (await store.of("k").cancel("n", b"another head")).outcome == "running"
+        notes = [entry for entry in await bus.read(Topics().kept("n")) if kind_of(entry) == CANCEL]
+        assert [is_late(entry, writer.claim) for entry in notes] == [True] * cancels
+    await bus.aclose()
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_client_that_falls_behind_goes_on_with_the_log(late: bool) -> None:
+    bus, live = MemoryBus(), LiveParts()
+    store = AnswerStore(AnswerLogs(bus, Topics()))
+    said = [b"%06d" % number * 1000 for number in range(2 * MAX_LIVE_BYTES // 6000)]
+    async with store.open("k", make_kept("n"), live) as (writer, _):
+        following = store.of("k", live=live).follow("n")
+        got = b""
+        for number, part in enumerate(said):
+            writer.send(part, last=False)
+            if not late or number == 3:
+                step = await anext(following)
+                assert isinstance(step, bytes)
+                got += step
+        await writer.end(b"", "ended")
+    live.close()
+    outcome = None
+    async for step in following:
+        if isinstance(step, KeptAnswer):
+            outcome = step
+        else:
+            got += step
+    assert got == b"".join(said)
+    assert outcome is not None
+    assert (outcome.outcome, outcome.cut) == ("ended", False)
+    await bus.aclose()
