@@ -33,15 +33,19 @@ class Installation:
     def __init__(self, home: Path, wheels: list[Path]) -> None:
         self.home = home
         self.bin = home / "environment" / "bin"
-        python = str(self.bin / "python")
         self.environment = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(("TOKENGRID_", "TRUSTGRAPH_", "PYTHON", "VIRTUAL_ENV"))
         }
         run_checked([*uv_command(), "venv", "-q", "--python", sys.executable, str(self.bin.parent)])
+        self.install(*wheels)
+
+    def install(self, *parts: Path) -> None:
+        """Install wheels and folders beside what is there."""
         locked = ("--constraints", str(ROOT / "requirements.lock"))
-        run_checked([*uv_command(), "pip", "install", "-q", "--python", python, *locked, *map(str, wheels)])
+        python = ("--python", str(self.bin / "python"))
+        run_checked([*uv_command(), "pip", "install", "-q", *python, *locked, *map(str, parts)])
 
     def start(self, program: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Start an installed program, in a folder that has nothing of this checkout."""

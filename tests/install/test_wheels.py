@@ -3,16 +3,22 @@
 tokengrid-llama stays out: the built-in model has tests of its own, and to compile llama.cpp takes minutes.
 """
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.fakes import parley
 from tests.install.installation import Installation, build_wheels
 from tests.uv_command import ROOT
 
@@ -38,6 +44,12 @@ options = { function = "farm_tools:calculator" }
 prompt = "{{ question }}"
 """
 HELPLESS = 'Final Answer: I can only search the notes for a "quoted text", and calculate.\n'
+FORMATTER = """
+from importlib.metadata import entry_points
+
+(point,) = entry_points(group="tokengrid.lmi_input_formatters")
+print(f"{point.load().__module__}.{point.load().__name__}")
+"""
 NO_GATEWAY = """
 import asyncio
 from tg_cli.gateway_choice import open_gateway
@@ -60,6 +72,13 @@ def server(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
     """Every part but tokengrid-llama, without an extra."""
     parts = [wheel for name, wheel in wheels.items() if name != "tokengrid-llama"]
     return Installation(tmp_path_factory.mktemp("server"), parts)
+
+
+@pytest.fixture(scope="module")
+def road(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """tokengrid-serve without an extra."""
+    names = ("schema", "base", "flow", "gateway", "cli", "serve")
+    return Installation(tmp_path_factory.mktemp("road"), [wheels[f"tokengrid-{name}"] for name in names])
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +119,38 @@ def test_the_server_answers_commands_and_programs_from_another_environment(
         program = client.run("python", str(PROGRAM), url)
         told = f"{HELPLESS}calculator {{'expression': '2 * 21'}}\nIt is 42.True\n"
         assert (program.code, program.out, program.err) == (0, told, "")
+
+
+def ask(url: str, path: str, body: object) -> tuple[int, Any]:
+    request = Request(url + path, json.dumps(body).encode())
+    try:
+        with urlopen(request, timeout=30) as response:
+            return response.status, json.load(response)
+    except HTTPError as refused:
+        with refused:
+            return refused.code, json.load(refused)
+
+
+def test_a_package_of_somebody_brings_a_door(road: Installation, tmp_path: Path) -> None:
+    """docs/adding-a-dialect.md's, installed beside the server. The doors of the extra are not there, and it says so."""
+    page = (ROOT / "docs" / "adding-a-dialect.md").read_text("utf-8")
+    project = re.search(r"```toml\n(\[project\].*?)```", page, re.DOTALL)
+    assert project is not None
+    (tmp_path / "pyproject.toml").write_text(project[1], "utf-8")
+    shutil.copy(parley.__file__, tmp_path / "parley.py")
+    road.install(tmp_path)
+    with serving(road) as url:
+        status, talk = ask(url, "parley/talks", {"say": "Who are you?"})
+        assert (status, talk["speech"] + "\n") == (200, HELPLESS)
+        status, refused = ask(url, "generate", {"inputs": "Who are you?"})
+        assert (status, refused["error"]["message"].endswith('pip install "tokengrid-serve[doors]"')) == (404, True)
+
+
+def test_a_package_of_somebody_brings_formatters(server: Installation, tmp_path: Path) -> None:
+    """examples/lmi."""
+    server.install(shutil.copytree(ROOT / "examples" / "lmi", tmp_path / "lmi"))
+    found = server.run("python", "-c", FORMATTER)
+    assert (found.code, found.out, found.err) == (0, "house_formats.read_question\n", "")
 
 
 def test_the_types_of_the_sdk_are_there(client: Installation) -> None:
