@@ -16,8 +16,8 @@ import uvloop
 from typing_extensions import override
 
 from bench.fixed_picker import Nobody
-from tg_gateway.envoy import answers
-from tg_gateway.envoy.decision import Directed
+from tg_picker.extproc import answers
+from tg_picker.extproc.decision import Directed
 
 PREFACE_BYTES = 24
 FRAME_HEADER_BYTES = 9

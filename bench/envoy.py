@@ -37,7 +37,7 @@ from bench.load_client import post
 from bench.pipeline import Row, free_port, median
 from bench.pool_overhead import PLAIN, POOL, Measure, ways_through_gateways
 from bench.subject import Subject, wait_ready
-from tests.envoy.envoy_server import envoy_command
+from tests.picker.extproc.envoy_server import envoy_command
 
 CLIENTS = 8
 WARM_UP_SECONDS = 0.5

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tests.envoy.envoy_server import ADMIN, LISTENER, PICKER, SERVERS, shipped_configuration
+from tests.picker.extproc.envoy_server import ADMIN, LISTENER, PICKER, SERVERS, shipped_configuration
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ import grpc
 from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
 
-from tg_base.instances import InstanceUsage
-from tg_gateway.envoy import answers
-from tg_gateway.envoy.decision import Directed
-from tg_gateway.envoy.picker_server import MAX_MESSAGE_BYTES, SERVICE
+from tg_picker.core import InstanceUsage
+from tg_picker.extproc import answers
+from tg_picker.extproc.decision import Directed
+from tg_picker.extproc.picker_server import MAX_MESSAGE_BYTES, SERVICE
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

@@ -27,16 +27,16 @@ from random import Random
 import aiohttp
 import msgspec
 
-from tests.envoy.envoy_server import envoy
-from tests.envoy.test_tg_pick import tg_pick
 from tests.fakes.pool_member import PoolMember, pool_member
 from tests.free_port import free_port
+from tests.picker.extproc.envoy_server import envoy
+from tests.picker.extproc.test_tg_pick import tg_pick
 from tg_base.llm import KeyedConnection
-from tg_base.pool_status import BOARDS, InstancesStatus, read_status
-from tg_base.pools.pool_watcher import PoolWatcher
 from tg_base.telemetry import configure_log
-from tg_flow.providers.pool import Pool, PoolOptions
-from tg_flow.providers.pool.connection import PoolConnection
+from tg_picker.pools.pool_watcher import PoolWatcher
+from tg_picker.provider import Pool, PoolOptions
+from tg_picker.provider.connection import PoolConnection
+from tg_picker.status import BOARDS, InstancesStatus, read_status
 from tg_schema import TextCompletionRequest, TgError
 
 MODEL = "m"

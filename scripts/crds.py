@@ -7,9 +7,9 @@ from typing import Any
 import yaml
 from msgspec import inspect
 
-from tg_base.pools.kinds import KINDS, MAX_PORTS, Spec
+from tg_picker.pools.kinds import KINDS, MAX_PORTS, Spec
 
-FOLDER = Path(__file__).parents[1] / "base/tg_base/pools/crds"
+FOLDER = Path(__file__).parents[1] / "picker/tg_picker/pools/crds"
 NAMES = {inspect.StrType: "string", inspect.IntType: "integer"}
 BOUNDS = {"ge": "minimum", "le": "maximum", "min_length": "minLength", "max_length": "maxLength"}
 # What Kubernetes bounds and our types leave to a sentence of their own.
@@ -19,7 +19,7 @@ FIELD_BOUNDS = {
     "targets": {"minItems": 1},
     "matchLabels": {"minProperties": 1},
 }
-HEAD = "# Made by `python -m scripts.crds` of tg_base/pools/kinds.py.\n"
+HEAD = "# Made by `python -m scripts.crds` of tg_picker/pools/kinds.py.\n"
 
 
 def manifests() -> dict[str, str]:

@@ -16,7 +16,7 @@ BROKERS: Final = {
         "tests/conformance/",
         "tests/connected/test_broker_",
         "tests/door_matrix/test_",
-        "tests/envoy/test_shared_picks.py",
+        "tests/picker/extproc/test_shared_picks.py",
         "tests/flow/test_head_of_line.py",
         "tests/flow/test_lossless.py",
         "tests/flow/test_mixed_models.py",
@@ -25,7 +25,7 @@ BROKERS: Final = {
         "tests/flow/test_stream_protocol.py",
         "tests/flow/test_warm_processes.py",
         "tests/same_answer/",
-        "tests/unit/test_placement_exchange.py",
+        "tests/picker/pools/test_placement_exchange.py",
     ),
     "the broker of tests/connected": ("tests/connected/",),
 }

@@ -17,7 +17,7 @@ from random import Random
 from bench.instances.loads import LOADS
 from bench.instances.prompts import BLOCK_TOKENS
 from bench.instances.simulation import Simulation
-from tg_base.instances import POLICIES, Choice, Fingerprint, Refusal, ServerState, Situation
+from tg_picker.core import POLICIES, Choice, Fingerprint, Refusal, ServerState, Situation
 
 MAX_MATCHED_TOKENS = 131_072
 """Of a prompt, as the reference matches them (5.6); up to its version 1.4 they were 4,096."""

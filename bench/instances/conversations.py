@@ -8,7 +8,7 @@ from bench.instances.job import Job
 from bench.instances.prompts import extended, prompt
 from bench.instances.server_model import QWEN_32B
 from bench.instances.simulation import Load
-from tg_base.instances import NO_FINGERPRINT, Fingerprint
+from tg_picker.core import NO_FINGERPRINT, Fingerprint
 
 SERVERS = 10
 RAMP_SECONDS = 10.0

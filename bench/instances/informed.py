@@ -5,7 +5,7 @@ from operator import itemgetter
 
 from bench.instances.job import Job
 from bench.instances.simulated_server import SimulatedServer
-from tg_base.instances import Choice, Situation
+from tg_picker.core import Choice, Situation
 
 CROWD_WEIGHT = 0.02
 """What a second taken from each running request counts against a second of this one's wait."""

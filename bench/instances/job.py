@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tg_base.instances import NO_FINGERPRINT, Fingerprint, Placement
+from tg_picker.core import NO_FINGERPRINT, Fingerprint, Placement
 
 
 @dataclass(eq=False, slots=True)

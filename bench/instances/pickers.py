@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol
 
-from tg_base.instances import (
+from tg_picker.core import (
     DEFAULT_TIMING,
     Endpoint,
     InstanceRequest,

@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from tg_base.instances import (
+from tg_picker.core import (
     POLICIES,
     AdapterReport,
     Endpoint,
@@ -22,7 +22,7 @@ from tg_base.instances import (
     fingerprint_text,
     fingerprint_tokens,
 )
-from tg_base.pools import PromptFields, read_prompt
+from tg_picker.pools import PromptFields, read_prompt
 
 SERVERS, ADAPTERS, SLOTS = 100, 50, 8
 PICKS = 4_000

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from tg_base.instances import Fingerprint
+from tg_picker.core import Fingerprint
 
 BLOCK_TOKENS = 64
 _HASH_MASK = 2**60 - 1

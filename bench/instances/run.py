@@ -7,7 +7,7 @@ from bench.instances.loads import LOADS
 from bench.instances.score import Score, score
 from bench.instances.simulation import Load, Simulation
 from bench.instances.trace import Trace, replay
-from tg_base.instances import POLICIES
+from tg_picker.core import POLICIES
 
 WARM_UP_SHARE = 0.25
 """Of a run: caches and slots fill, and the policies learn."""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from bench.instances.block_cache import BlockCache
 from bench.instances.job import Job
 from bench.instances.server_model import TOLD_FIELDS, ServerModel
-from tg_base.instances import AdapterReport, LoadReport
+from tg_picker.core import AdapterReport, LoadReport
 
 REPORTED_BLOCK_TOKENS = 16
 

@@ -12,7 +12,7 @@ from bench.instances.job import Job
 from bench.instances.pickers import Pickers
 from bench.instances.server_model import ServerModel
 from bench.instances.simulated_server import SimulatedServer
-from tg_base.instances import (
+from tg_picker.core import (
     Endpoint,
     FlowControl,
     InstanceRequest,

@@ -11,7 +11,7 @@ from bench.instances.job import Job
 from bench.instances.prompts import BLOCK_TOKENS
 from bench.instances.server_model import QWEN_32B
 from bench.instances.simulation import Load
-from tg_base.instances import Fingerprint
+from tg_picker.core import Fingerprint
 
 ROW_BLOCK_TOKENS = 512
 

@@ -21,9 +21,17 @@ from tg_base.runtime import SharedListener, open_listening_sockets, running
 from tg_base.telemetry import MODEL_LOADS
 from tg_gateway.access import Authenticator, Limits, Origins, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
-from tg_gateway.http import Health, HttpHandlers, LoadHeaders, Middleware, Router, Unreadable, defer_expectation
+from tg_gateway.http import (
+    Health,
+    HttpHandlers,
+    LoadHeaders,
+    Middleware,
+    Router,
+    Unreadable,
+    defer_expectation,
+    find_pages,
+)
 from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner, notice_leaving
-from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
 from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, listen, stop_listening
 from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import Documentation
@@ -217,8 +225,9 @@ class Gateway:
         handlers = HttpHandlers(
             relay, self._background, config, limits, parser=self._parser, loads=loads, band=self._band
         )
+        shown = {"/metrics": MetricsPage().show, **{page.path: page().show for page in find_pages()}}
         middleware = Middleware(
-            self._authenticator, self._origins, unauthenticated, router, limits, shared=self._shared
+            self._authenticator, self._origins, unauthenticated, router, limits, shared=self._shared, shown=shown.keys()
         )
         application = web.Application(
             middlewares=[middleware.admit], client_max_size=max(config.body_limit, config.large_body_limit)
@@ -227,7 +236,6 @@ class Gateway:
         application.add_routes(Health(self._requestor, catalogue, relay, limits).routes())
         if config.docs:
             application.add_routes(Documentation(self._mounts).routes())
-        shown = {"/metrics": MetricsPage().show, INSTANCES_PATH: InstancesPage().show}
         application.add_routes([web.get(path, show, expect_handler=defer_expectation) for path, show in shown.items()])
         return application, middleware.refuse_unreadable
 

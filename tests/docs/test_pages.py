@@ -23,7 +23,7 @@ from tests.docs.socket_talk import talk
 from tests.docs.workshop import Workshop
 from tests.missing import require_free_port
 from tg_base.config import read_config
-from tg_gateway.envoy.pick_config import read_pick_config
+from tg_picker.extproc.pick_config import read_pick_config
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 

@@ -11,10 +11,10 @@ from aiohttp import ClientSession
 from tests.flow.open_gateway import open_gateway
 from tests.llama.demo_llm import PIRATE, POLITE, asked, at_rest, opened, text_of, until
 from tests.openapi.described_gateway import MODEL, described_gateway
-from tg_base.instances import AdapterReport, Endpoint, LoadReport
-from tg_base.pools import read_load_header, read_page
-from tg_base.pools.scraper import ScrapeOptions, Scraper
 from tg_llama.provider import LlamaCpp
+from tg_picker.core import AdapterReport, Endpoint, LoadReport
+from tg_picker.pools import read_load_header, read_page
+from tg_picker.pools.scraper import ScrapeOptions, Scraper
 
 pytestmark = pytest.mark.model
 

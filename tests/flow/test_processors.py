@@ -13,11 +13,11 @@ from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor, prompt_request
 from tg_base.config import ConfigWatcher
-from tg_base.instances.delta import Heartbeat, decode_delta
 from tg_base.llm import LlmChunk, LlmService
 from tg_base.server import ServeContext
 from tg_flow.prompt import PromptKind
 from tg_flow.providers import TextCompletionKind
+from tg_picker.core.delta import Heartbeat, decode_delta
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import NotFound, Unavailable
 from tg_schema.topics import Topics

@@ -26,7 +26,7 @@ agent = {{}}
 """
 NEVER = {
     *("anthropic", "boto3", "google.genai", "llama_cpp", "mcp", "mistralai", "numpy", "ollama"),
-    *("grpc", "pulsar", "_pulsar", "tg_gateway.envoy", "tg_bedrock", "tg_vertexai"),
+    *("grpc", "pulsar", "_pulsar", "tg_picker.extproc", "tg_bedrock", "tg_vertexai"),
     # structlog would import it, and click's commands have no use for it either.
     *("rich", "pygments", "prompt_toolkit"),
     # What the SDK's own calls need, and our connections do not.

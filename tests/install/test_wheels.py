@@ -69,8 +69,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def server(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Every part but tokengrid-llama, without an extra."""
-    parts = [wheel for name, wheel in wheels.items() if name != "tokengrid-llama"]
+    """Every part but llama.cpp and the picker, without an extra."""
+    parts = [wheel for name, wheel in wheels.items() if name not in {"tokengrid-llama", "tokengrid-picker"}]
     return Installation(tmp_path_factory.mktemp("server"), parts)
 
 
@@ -217,6 +217,4 @@ def test_a_check_names_the_missing_package_before_the_missing_key(server: Instal
 def test_the_pickers_missing_package_is_a_sentence(server: Installation) -> None:
     told = server.run("tg-pick", "--config", "pick.toml")
     assert (told.code, told.out) == (1, "")
-    assert (
-        told.err == 'tg-pick: it needs a package that is not installed; run: pip install "tokengrid-gateway[envoy]"\n'
-    )
+    assert told.err == 'tg-pick: it needs a package that is not installed; run: pip install "tokengrid-serve[picker]"\n'

@@ -5,7 +5,7 @@ from typing import Final
 from tests.planted_faults.fault import POOLS, Fault
 
 _RELAY: Final = "gateway/tg_gateway/relay/"
-_INSTANCES: Final = "base/tg_base/instances/"
+_INSTANCES: Final = "picker/tg_picker/core/"
 
 WAITING: Final = (
     Fault(

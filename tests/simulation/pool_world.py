@@ -14,8 +14,8 @@ from random import Random
 from typing import Final
 
 from tests.simulation.simulated_loop import SimulatedLoop
-from tg_base.instances import Endpoint, InstanceRequest, LoadReport, Pick, QueueLimits, Scheduler, Waiting
-from tg_base.pools.dispatcher import Dispatcher
+from tg_picker.core import Endpoint, InstanceRequest, LoadReport, Pick, QueueLimits, Scheduler, Waiting
+from tg_picker.pools.dispatcher import Dispatcher
 
 POOL: Final = "pool"
 POLICIES: Final = ("random", "round-robin", "least-request", "predicted-wait")

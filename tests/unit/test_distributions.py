@@ -21,8 +21,6 @@ EXTRAS = {
     "tg_base.bus.pulsar": "pulsar",
     "tg_base.llm.http": "http",
     "tg_base.llm.gemini": "http",
-    "tg_base.pools.kv_subscriber": "pools",
-    "tg_base.pools.yaml_document": "pools",
     "tg_base.server.process": "uvloop",
     "tg_flow.agent.tools.http_tool": "http",
     "tg_flow.agent.tools.mcp_session": "mcp",
@@ -33,8 +31,6 @@ EXTRAS = {
     "tg_flow.providers.mistral": "mistral",
     "tg_flow.providers.ollama": "ollama",
     "tg_flow.providers.openai": "openai",
-    "tg_gateway.envoy": "envoy",
-    "tg_flow.providers.pool": "pool",
 }
 """Modules and packages that may import what an extra of their distribution brings; all others may not."""
 NAMES = {
@@ -66,8 +62,8 @@ ALL = {
     "tokengrid-base[pulsar]",
     "tokengrid-bedrock",
     "tokengrid-doors",
-    "tokengrid-gateway[envoy]",
     "tokengrid-llama",
+    "tokengrid-picker",
     "tokengrid-vertexai",
 }
 """What `tokengrid-serve[all]` has beside every extra of tokengrid-flow."""

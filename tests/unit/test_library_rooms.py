@@ -39,7 +39,6 @@ FORBIDDEN = {
 ALLOWED = {
     "tg_base.bus.pulsar": {"pulsar"},
     **{f"tg_base.llm.http.{name}": {"aiohttp"} for name in ("connections", "pool", "prepared_post")},
-    "tg_gateway.envoy": {"google"},
 }
 """What keeps a library apart from the rest of its room, which imports it late or not at all: files and folders."""
 SDKS = {"openai", "anthropic", "google", "ollama", "cohere", "mistralai", "boto3", "botocore", "llama_cpp"}
@@ -49,7 +48,7 @@ for without_providers in ("tg_schema", "tg_base", "tg_gateway", "tg_client", "tg
 
 def test_faces_import_nothing_optional() -> None:
     """What an extra brings is imported by who needs it, not by who comes near."""
-    with_extras = {"tg_base.bus.pulsar", "tg_flow.providers.pool"}
+    with_extras = {"tg_base.bus.pulsar"}
     faces = [
         face
         for face in sorted(PACKAGES)

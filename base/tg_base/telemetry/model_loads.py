@@ -12,6 +12,10 @@ from typing_extensions import override
 
 Item = TypeVar("Item")
 
+LOAD_REQUEST_HEADER = "endpoint-load-metrics-format"
+"""Asks a server for its load in ORCA's format: `text` or `json`."""
+LOAD_RESPONSE_HEADER = "endpoint-load-metrics"
+"""Has the load, if the server knows this."""
 BLOCK_TOKENS = 16
 """Tokens per block in which the cache's size is reported: vLLM's default."""
 

@@ -91,7 +91,7 @@ PROVIDERS: dict[str, ProviderEntry] = {
     "ollama": ProviderEntry("tg_flow.providers.ollama:Ollama", "tokengrid-flow[ollama]"),
     "openai": ProviderEntry(_OPENAI_ITSELF, _OPENAI, _NEW_OPENAI),
     "openai-compatible": _compatible("OPENAI_COMPATIBLE_API_KEY", "OPENAI_COMPATIBLE_BASE_URL"),
-    "pool": ProviderEntry("tg_flow.providers.pool:Pool", "tokengrid-flow[pool]", {"without": _UNCERTAIN, **_SALTED}),
+    "pool": ProviderEntry("tg_picker.provider:Pool", "tokengrid-serve[picker]", {"without": _UNCERTAIN, **_SALTED}),
     "tgi": ProviderEntry("tg_flow.providers.openai:Tgi", _OPENAI),
     "vertexai-claude": ProviderEntry("tg_vertexai:VertexClaude", "tokengrid-vertexai"),
     "vertexai-gemini": ProviderEntry("tg_vertexai:VertexGemini", "tokengrid-vertexai"),

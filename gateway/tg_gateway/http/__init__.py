@@ -4,6 +4,7 @@ from tg_gateway.http.handlers import HttpHandlers
 from tg_gateway.http.health import Alive, Health, Ready, answer_health, make_ready
 from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import ENTRY, Middleware
+from tg_gateway.http.page import Page, find_pages
 from tg_gateway.http.router import DOOR, Handler, Router, defer_expectation
 from tg_gateway.http.unreadable_head import MAX_LINE_BYTES, Unreadable, begins_request
 
@@ -17,11 +18,13 @@ __all__ = [
     "HttpHandlers",
     "LoadHeaders",
     "Middleware",
+    "Page",
     "Ready",
     "Router",
     "Unreadable",
     "answer_health",
     "begins_request",
     "defer_expectation",
+    "find_pages",
     "make_ready",
 ]

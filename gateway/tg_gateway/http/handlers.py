@@ -10,8 +10,8 @@ from typing import Any, Final
 from aiohttp import HttpVersion11, web
 
 from tg_base.config import GatewayConfig
-from tg_base.pools import LOAD_REQUEST_HEADER
 from tg_base.runtime import MAX_QUICK_BYTES, is_costly
+from tg_base.telemetry import LOAD_REQUEST_HEADER
 from tg_gateway.access import LargeBodies, Limits
 from tg_gateway.dialects import Answer, Ask, Keep, Writer
 from tg_gateway.dialects.answers import Background, StreamedAnswer

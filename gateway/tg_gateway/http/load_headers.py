@@ -7,9 +7,8 @@ import json
 from typing import Any
 
 from tg_base.client import Requestor
-from tg_base.pools import LOAD_RESPONSE_HEADER
 from tg_base.protocol import Route
-from tg_base.telemetry import MODEL_LOADS
+from tg_base.telemetry import LOAD_RESPONSE_HEADER, MODEL_LOADS
 
 
 class LoadHeaders:

@@ -1,6 +1,7 @@
 """HTTP request -> handler -> answer: admission, errors in the shape of the mount's protocol, one log line."""
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from importlib.util import find_spec
 from types import TracebackType
@@ -43,8 +44,6 @@ OPEN_PATHS: Final = frozenset(
 )
 """Paths that need no token, beside the `keyless` mounts: the probes, and the documentation, which reveals nothing of
 this gateway's models or users, and which a browser loads before anybody can type a key."""
-ADMIN_PATHS: Final = frozenset({"/metrics", "/instances"})
-"""Paths whose key needs `admin = true`: they show what all keys ask."""
 _MONITORED_PATHS: Final = frozenset({"/health", "/ready", "/metrics"})
 """Paths that orchestrators, scrapers and pickers poll often, beside the `keyless` mounts."""
 
@@ -78,6 +77,7 @@ class Middleware:
         router: finds each request's mount and dialect.
         limits: how long a client may take to read its answer.
         shared: listening sockets that other processes share; says when connections must close after their next answer.
+        shown: paths whose key needs `admin = true`: they show what all keys ask.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Middleware:
         limits: Limits,
         *,
         shared: SharedListener,
+        shown: Collection[str],
     ) -> None:
         self._router = router
         self._shared = shared
@@ -96,6 +97,7 @@ class Middleware:
         self._authenticator = authenticator
         self._unauthenticated = unauthenticated
         self._limits = limits
+        self._shown = shown
 
     @web.middleware
     async def admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -161,7 +163,7 @@ class Middleware:
             else:
                 entry.key = self._authenticator.check(find_token(request.headers), request.remote or "").name
                 self._unauthenticated.forget(request.transport)
-                if request.path in ADMIN_PATHS:
+                if request.path in self._shown:
                     self._authenticator.rights.check_admin(entry.key)
             rights = self._authenticator.rights
             request[DOOR].call.stores = rights.stores and entry.key not in rights.storeless

@@ -3,11 +3,9 @@
 from functools import partial
 from typing import Any, Final
 
-from tg_base.pool_status import InstancesStatus
 from tg_gateway.description import Description
 from tg_gateway.dialects import Dialect, Mount
-from tg_gateway.http import Alive, Ready
-from tg_gateway.instances_page import INSTANCES_PATH
+from tg_gateway.http import Alive, Ready, find_pages
 from tg_gateway.openapi.row import Row
 from tg_schema.errors import Unavailable
 
@@ -16,7 +14,7 @@ _METRICS: Final = "text/plain"
 
 
 def list_own_rows(refusing: Dialect, failure: Any) -> tuple[Row, ...]:
-    """Health, metrics, model servers, and the documentation itself.
+    """Health, metrics, pages of installed packages, and the documentation itself.
 
     Args:
         refusing: the dialect that refuses for them.
@@ -32,8 +30,9 @@ def list_own_rows(refusing: Dialect, failure: Any) -> tuple[Row, ...]:
         _make_row(
             "/metrics", refusing, describe(summary="Show the metrics", answer=str, media=_METRICS), keyless=False
         ),
-        _make_row(
-            INSTANCES_PATH, refusing, describe(summary="Show the model servers", answer=InstancesStatus), keyless=False
+        *(
+            _make_row(page.path, refusing, describe(summary=page.summary, answer=page.answer), keyless=False)
+            for page in find_pages()
         ),
         _make_row("/openapi.json", refusing, describe(summary="Describe all doors", answer=dict[str, Any])),
         _make_row("/docs", refusing, describe(summary="Show this document", answer=str, media="text/html")),

@@ -1,5 +1,0 @@
-"""Browser and programs -> `/instances`: pools, servers, adapters, queues, and why the last requests went where."""
-
-from tg_gateway.instances_page.instances_page import INSTANCES_PATH, InstancesPage
-
-__all__ = ["INSTANCES_PATH", "InstancesPage"]

@@ -1,0 +1,156 @@
+"""Decision -> Envoy's messages: what the picker answers to each part of a request and its response.
+
+Source of every fact here: Envoy's external_processor.proto, and the endpoint picker protocol v1.0.0.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from envoy.config.core.v3 import base_pb2
+from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
+from google.protobuf.struct_pb2 import Struct as Metadata
+
+from tg_base.telemetry import LOAD_REQUEST_HEADER
+from tg_picker.extproc.decision import Directed, Refused
+from tg_picker.extproc.refusal_body import write_refusal
+from tg_picker.pools import LOAD_FORMAT
+
+DESTINATION = "x-gateway-destination-endpoint"
+NEXT_DESTINATIONS = ("x-tg-next-endpoint-1", "x-tg-next-endpoint-2")
+"""Where the fallbacks are for a cluster of kind `ORIGINAL_DST`, whose destination is one address."""
+MAX_RETRIES = "x-envoy-max-retries"
+"""Read by Envoy's router if the filter's `mutation_rules` allow it."""
+METADATA_NAMESPACE = "envoy.lb"
+DROPPED_REASON = "x-llm-d-request-dropped-reason"
+MAX_PART_BYTES = 62_000
+"""Of one streamed piece of a body. Envoy refuses a gRPC message above 64 KiB in this direction."""
+MAX_KEPT = 4096
+"""Destinations whose answers are kept: making one costs more than the pick."""
+
+_REPLACE = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+"""Not the default, which would leave a destination that a client made up in front of ours."""
+
+NOTHING_FOR_HEADERS = wire.ProcessingResponse(request_headers=wire.HeadersResponse())
+NOTHING_FOR_TRAILERS = wire.ProcessingResponse(request_trailers=wire.TrailersResponse())
+NOTHING_FOR_RESPONSE_HEADERS = wire.ProcessingResponse(response_headers=wire.HeadersResponse())
+NOTHING_FOR_RESPONSE_BODY = wire.ProcessingResponse(response_body=wire.BodyResponse())
+NOTHING_FOR_RESPONSE_TRAILERS = wire.ProcessingResponse(response_trailers=wire.TrailersResponse())
+
+
+def direct_headers(directed: Directed) -> wire.ProcessingResponse:
+    """The answer to a request's headers that says where it goes. Others get it too: it must not be changed."""
+    kept = _headers_answer(directed.addresses, directed.is_list)
+    if directed.body is None:
+        return kept
+    answer = wire.ProcessingResponse()
+    answer.CopyFrom(kept)
+    _set_length(answer.request_headers.response, directed.body)
+    return answer
+
+
+def direct_buffered_body(directed: Directed) -> wire.ProcessingResponse:
+    """The answer to a buffered body that says where it goes, with the body if it changed.
+
+    Others get it too: it must not be changed.
+    """
+    kept = _body_answer(directed.addresses, directed.is_list)
+    if directed.body is None:
+        return kept
+    answer = wire.ProcessingResponse()
+    answer.CopyFrom(kept)
+    common = answer.request_body.response
+    _set_length(common, directed.body)
+    common.body_mutation.body = directed.body
+    return answer
+
+
+def stream_request_body(body: bytes, *, last: bool) -> Iterator[wire.ProcessingResponse]:
+    """A body in pieces for Envoy's duplex mode. A plain body mutation would be "spurious" there: a 500.
+
+    Args:
+        body: all of it.
+        last: whether nothing follows; False = trailers do.
+    """
+    for start in range(0, max(len(body), 1), MAX_PART_BYTES):
+        end = start + MAX_PART_BYTES
+        part = wire.StreamedBodyResponse(body=body[start:end], end_of_stream=last and end >= len(body))
+        common = wire.CommonResponse(body_mutation=wire.BodyMutation(streamed_response=part))
+        yield wire.ProcessingResponse(request_body=wire.BodyResponse(response=common))
+
+
+def stream_response_body(body: bytes, *, last: bool) -> wire.ProcessingResponse:
+    """A piece of the endpoint's answer, passed on as it came. Holding it back would stop the stream."""
+    part = wire.StreamedBodyResponse(body=body, end_of_stream=last)
+    common = wire.CommonResponse(body_mutation=wire.BodyMutation(streamed_response=part))
+    return wire.ProcessingResponse(response_body=wire.BodyResponse(response=common))
+
+
+def refuse(refused: Refused, path: str) -> wire.ProcessingResponse:
+    """The answer to the client in place of an endpoint's. It ends the exchange."""
+    headers = {"content-type": "application/json", DROPPED_REASON: refused.reason}
+    if refused.retry_after is not None:
+        headers["retry-after"] = str(max(round(refused.retry_after), 1))
+    return wire.ProcessingResponse(
+        immediate_response=wire.ImmediateResponse(
+            status={"code": refused.status},
+            headers=wire.HeaderMutation(set_headers=_options(headers.items())),
+            body=write_refusal(refused, path),
+            details=refused.reason,
+        )
+    )
+
+
+@lru_cache(MAX_KEPT)
+def _headers_answer(addresses: tuple[str, ...], is_list: bool) -> wire.ProcessingResponse:
+    headers = wire.HeadersResponse(response=_directing(addresses, is_list))
+    return wire.ProcessingResponse(request_headers=headers, dynamic_metadata=_metadata(addresses, is_list))
+
+
+@lru_cache(MAX_KEPT)
+def _body_answer(addresses: tuple[str, ...], is_list: bool) -> wire.ProcessingResponse:
+    body = wire.BodyResponse(response=_directing(addresses, is_list))
+    return wire.ProcessingResponse(request_body=body, dynamic_metadata=_metadata(addresses, is_list))
+
+
+def _directing(addresses: tuple[str, ...], is_list: bool) -> wire.CommonResponse:
+    fallbacks = addresses[1:]
+    following = () if is_list else tuple(zip(NEXT_DESTINATIONS, fallbacks, strict=False))
+    # The second one asks the endpoint for its load, as a header of its response (ORCA).
+    headers = [
+        (DESTINATION, _destination(addresses, is_list)),
+        (LOAD_REQUEST_HEADER, LOAD_FORMAT),
+        # Beyond its fallbacks a request would go to a server twice, or to one of another pool.
+        (MAX_RETRIES, str(len(fallbacks))),
+        *following,
+    ]
+    mutation = wire.HeaderMutation(
+        set_headers=_options(headers),
+        # A client that sent them itself would choose where its request is retried.
+        remove_headers=NEXT_DESTINATIONS[len(following) :],
+    )
+    return wire.CommonResponse(header_mutation=mutation, clear_route_cache=True)
+
+
+def _destination(addresses: tuple[str, ...], is_list: bool) -> str:
+    return ",".join(addresses) if is_list else addresses[0]
+
+
+def _set_length(common: wire.CommonResponse, body: bytes) -> None:
+    common.header_mutation.set_headers.extend(_options([("content-length", str(len(body)))]))
+
+
+def _options(headers: Iterable[tuple[str, str]]) -> list[base_pb2.HeaderValueOption]:
+    return [
+        base_pb2.HeaderValueOption(
+            # Envoy ignores `value` where it expects `raw_value`.
+            header=base_pb2.HeaderValue(key=key, raw_value=value.encode()),
+            append_action=_REPLACE,
+        )
+        for key, value in headers
+    ]
+
+
+def _metadata(addresses: tuple[str, ...], is_list: bool) -> Metadata:
+    metadata = Metadata()
+    metadata.update({METADATA_NAMESPACE: {DESTINATION: _destination(addresses, is_list)}})
+    return metadata

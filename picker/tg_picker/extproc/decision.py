@@ -1,0 +1,69 @@
+"""Picker -> Envoy's messages: where a request goes, or why it is refused; and who is told how it went on."""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from tg_picker.core import InstanceUsage
+from tg_picker.extproc.asked import Asked
+
+
+class Course(Protocol):
+    """What becomes of a directed request. Every call but the first of its kind counts for nothing."""
+
+    def served(self, address: str) -> None:
+        """The data plane says which endpoint it used: the picked one, or a fallback."""
+        ...
+
+    def respond(self, status: int, load: str) -> None:
+        """The endpoint answered with this status; `load` is its ORCA header, "" if it sent none."""
+        ...
+
+    def begin(self) -> None:
+        """The first piece of the answer's body came; or its headers, if Envoy does not send the body."""
+        ...
+
+    def end(self, usage: InstanceUsage | None) -> None:
+        """The request is over, however that came about."""
+        ...
+
+
+class Directed(Struct, frozen=True):
+    """Where a request goes.
+
+    Attributes:
+        addresses: "host:port", best first; at least one.
+        course: is told how the request goes on; `end` must be called.
+        body: what the endpoint gets in place of the request's body; None = the same.
+        is_list: whether Envoy's cluster takes all addresses as one list. Otherwise each fallback has a header of its
+            own.
+    """
+
+    addresses: tuple[str, ...]
+    course: Course
+    body: bytes | None = None
+    is_list: bool = True
+
+
+class Refused(Struct, frozen=True):
+    """Why a request goes nowhere.
+
+    Attributes:
+        status: of the answer: 400, 404, 413, 429 or 503.
+        reason: the published word for it, for the header and for metrics.
+        message: a sentence that says what to do.
+        retry_after: seconds; None = the same request would fail again, or nobody knows when.
+    """
+
+    status: int
+    reason: str
+    message: str
+    retry_after: float | None = None
+
+
+class Picker(Protocol):
+    """Decides about requests."""
+
+    async def decide(self, asked: Asked) -> Directed | Refused:
+        """Choose an endpoint. It may wait for a place in a queue; a cancellation leaves nothing behind."""
+        ...

@@ -1,0 +1,93 @@
+"""Request body -> picker: which model it names, what its prompt begins with, how its answer may come.
+
+One reader for OpenAI's chats, completions and Responses and for Anthropic's Messages: their fields for these do
+not contradict each other. Nothing else of the body is parsed.
+"""
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from tg_picker.pools import Prompt, PromptFields, read_prompt
+from tg_schema.errors import BadRequest
+
+_NOT_JSON = "the body is not a JSON object; send one with the field `model`"
+_NO_MODEL = "the body has no `model`; name the model as a string"
+
+
+class ModelRequest(Struct, frozen=True):
+    """What a picker needs of a request.
+
+    Attributes:
+        model: as the client names it.
+        prompt: what the model reads.
+        max_tokens: the longest answer that it asks for; None = it does not say.
+        streamed: whether it asks for the answer token by token; all three APIs answer whole if it does not say.
+    """
+
+    model: str
+    prompt: Prompt
+    max_tokens: int | None = None
+    streamed: bool = False
+
+
+_ABSENT = Raw()
+
+
+class _Body(PromptFields):
+    """The known fields."""
+
+    model: str | UnsetType = UNSET
+    max_tokens: Raw = _ABSENT
+    max_completion_tokens: Raw = _ABSENT
+    max_output_tokens: Raw = _ABSENT
+    stream: Raw = _ABSENT
+
+
+_DECODER = msgspec.json.Decoder(_Body)
+_FIELDS = msgspec.json.Decoder(dict[str, Raw])
+_CAPS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+
+
+def read_model_request(body: bytes) -> ModelRequest:
+    """Read a body.
+
+    Raises:
+        BadRequest: it is no JSON object, or names no model.
+    """
+    try:
+        found = _DECODER.decode(body)
+    except msgspec.ValidationError:
+        raise BadRequest(_NO_MODEL if _is_object(body) else _NOT_JSON) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadRequest(_NOT_JSON) from None
+    if not found.model:
+        raise BadRequest(_NO_MODEL)
+    streamed = bytes(found.stream) == b"true"
+    return ModelRequest(found.model, read_prompt(found), _cap(found), streamed)
+
+
+def rename_model(body: bytes, model: str) -> bytes:
+    """The same body with another `model`; every other value keeps its bytes.
+
+    Raises:
+        BadRequest: a name of a field is no text.
+    """
+    try:
+        fields = _FIELDS.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadRequest(_NOT_JSON) from None
+    fields["model"] = Raw(msgspec.json.encode(model))
+    return msgspec.json.encode(fields)
+
+
+def _is_object(body: bytes) -> bool:
+    return body.lstrip()[:1] == b"{"
+
+
+def _cap(found: _Body) -> int | None:
+    for name in _CAPS:
+        # A cap of the wrong type is the server's to refuse: it knows its API.
+        text = bytes(getattr(found, name))
+        if text.isdigit() and len(text) < 10:
+            return int(text)
+    return None

@@ -1,0 +1,87 @@
+"""`tg-pick --check` -> what would be picked among, or all that is wrong: as at a start, without listening."""
+
+import asyncio
+from pathlib import Path
+
+from tg_base.bus import open_bus
+from tg_base.config import BusConfig, Findings
+from tg_picker.core import Endpoint
+from tg_picker.extproc.pick_config import PickConfig, override_config, read_pick_config
+from tg_picker.pools import Catalogue, PoolView
+from tg_picker.pools.pool_watcher import PoolWatcher, check_files
+from tg_schema.errors import BadRequest, Timeout
+
+PING_SECONDS = 10.0
+"""Timeout of a ping to the bus."""
+
+
+async def check_picker(
+    file: Path, listen: str | None = None, http: str | None = None, bus: str | None = None
+) -> tuple[str, list[str]]:
+    """Read the configuration and every file that it names, resolve its names, and ping its bus.
+
+    Args:
+        file: the configuration.
+        listen: "host:port", in place of the configured one.
+        http: the same, of the page and the metrics.
+        bus: URL of the bus, in place of the configured one.
+
+    Returns:
+        A description of what would run; and all errors, each with its position. With errors there is no description.
+    """
+    findings = Findings()
+    described = ""
+    with findings.collect():
+        config = override_config(read_pick_config(file), listen, http, bus)
+        sources = config.make_sources(file.parent)
+        await asyncio.to_thread(check_files, sources, findings)
+        are_readable = not findings.sentences
+        if config.bus is not None:
+            with findings.collect():
+                await _ping(config.bus)
+        if are_readable:
+            async with await asyncio.to_thread(PoolWatcher, sources) as watcher:
+                for name in watcher.unresolved:
+                    findings.add(BadRequest(f"{name} has no address; correct it in names, or add it to your DNS"))
+                described = _describe(file, config, watcher.view)
+    return "" if findings.sentences else described, findings.sentences
+
+
+async def _ping(config: BusConfig) -> None:
+    try:
+        async with open_bus(config.url, config.options) as bus, asyncio.timeout(PING_SECONDS):
+            await bus.ping()
+    except TimeoutError:
+        raise Timeout(
+            f"{config.url} does not answer within {PING_SECONDS:g} s; check the URL, and the broker"
+        ) from None
+
+
+def _describe(file: Path, config: PickConfig, view: PoolView) -> str:
+    count = len(view.endpoints)
+    told = [f"picks at {config.listen}", f"by the policy {config.policy}"]
+    if config.http:
+        told.append(f"with a page at {config.http}")
+    if config.bus is not None:
+        told.append(f"together with others on {config.bus.url}, which answers")
+    servers = f"among {count} model server{'s' if count != 1 else ''}"
+    lines = [f"ok: {file} {' '.join((*told, servers))}"]
+    for pool, members in view.members.items():
+        models = ", ".join(sorted(view.served.get(pool, ()))) or "any"
+        lines.append(f"pool {pool}: {', '.join(map(_name, members)) or 'no server'}; base models: {models}")
+    lines += [_describe_name(view.catalogue, name) for name in view.catalogue.models]
+    return "\n".join(lines)
+
+
+def _name(server: Endpoint) -> str:
+    return server.address if server.name in {"", server.address} else f"{server.name} at {server.address}"
+
+
+def _describe_name(catalogue: Catalogue, name: str) -> str:
+    case = catalogue.cases.get(name)
+    pools = catalogue.homes[name] if case is None else case.pools
+    leads = f"model {name}: pool {' or '.join(pool for pool, _ in pools)}"
+    if case is None:
+        return f"{leads}, rewritten"
+    kind = ", a LoRA adapter" if case.is_adapter else ""
+    return f"{leads}, route {case.route}{kind}, priority {case.priority}"

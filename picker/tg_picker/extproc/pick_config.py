@@ -1,0 +1,128 @@
+"""Configuration file -> `tg-pick`: where it listens, which servers there are, and by which policy it picks."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from tg_base.config import BusConfig, advise, read_table
+from tg_picker.core import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
+from tg_picker.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both, split_address
+from tg_picker.pools.adapter_loader import check_source
+from tg_picker.pools.kv_subscriber import KvEventOptions
+from tg_picker.pools.pool_watcher import PoolSources
+from tg_picker.pools.scraper import ScrapeOptions
+from tg_schema.errors import BadRequest
+
+
+class PickConfig(Struct, frozen=True):
+    """The file of `tg-pick`. Paths are relative to it.
+
+    Attributes:
+        listen: "host:port" of the gRPC service.
+        http: "host:port" of the page of model servers, the metrics and the health; "" = none. It has no token.
+        hosts: further `Host` names that requests there may have, as `hosts` of a gateway.
+        policy: who picks; a key of `POLICIES`.
+        admission: who refuses; a key of `ADMISSIONS`.
+        fallbacks: servers that are named beside the picked one; see `InstancePicker`.
+        cluster: how Envoy's cluster of model servers finds the picked one: by its load balancing policy
+            `override_host`, or of type `ORIGINAL_DST`.
+        resources: YAML files of routes, pools, objectives and rewrites.
+        endpoint_files: servers, in llm-d's or AIBrix's form.
+        endpoints: servers, as "host:port".
+        names: servers by DNS, as "name:port".
+        pools: pools with their servers and models, in place of the four before.
+        models: base models that `endpoints` and `names` serve; empty = any.
+        adapter_source: where the adapters of routes are for the servers, with {adapter} for the name; a server that a
+            request for one is sent to is told to load it first. "" = it is not.
+        scrape: how their load is read.
+        kv_events: where they tell what they have cached; None = nobody listens.
+        bus: over which pickers and pools tell each other what they place; None = this one stands alone.
+        waiting: how many requests wait while all servers are busy, and how long.
+    """
+
+    listen: str = "127.0.0.1:9002"
+    http: str = ""
+    hosts: tuple[str, ...] = ()
+    policy: str = DEFAULT_POLICY
+    admission: str = "always"
+    fallbacks: Annotated[int, Meta(ge=0, le=2)] = 0
+    cluster: Literal["override_host", "original_dst"] = "override_host"
+    resources: tuple[Path, ...] = ()
+    endpoint_files: tuple[Path, ...] = ()
+    endpoints: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    pools: tuple[PoolTable, ...] = ()
+    models: tuple[str, ...] = ()
+    adapter_source: str = ""
+    scrape: ScrapeOptions = ScrapeOptions()
+    kv_events: KvEventOptions | None = None
+    bus: BusConfig | None = None
+    waiting: QueueLimits = QueueLimits()
+
+    def make_sources(self, folder: Path) -> PoolSources:
+        """Where pools and servers are described; paths are relative to `folder`.
+
+        Raises:
+            BadRequest: an address is none or there twice, or there is no source of servers.
+        """
+        if self.pools:
+            check_tables(self.pools, ip_only=True)
+            refuse_both(self.resources, self.endpoint_files, self.endpoints, self.names)
+            return PoolSources(tables=self.pools, ip_only=True)
+        if not (self.endpoint_files or self.endpoints or self.names):
+            raise BadRequest("no model servers are configured: set endpoints, names, endpoint_files or pools")
+        hosts = read_places(self.endpoints, "endpoints", ip_only=True)
+        names = read_places(self.names, "names")
+        return PoolSources(
+            resources=tuple(folder / file for file in self.resources),
+            endpoint_files=tuple(folder / file for file in self.endpoint_files),
+            hosts=tuple(Host(address, (port,), models=self.models) for address, port in hosts),
+            names=tuple(DnsName(name, (port,), models=self.models) for name, port in names),
+            ip_only=True,
+        )
+
+    def check(self) -> None:
+        """What no type says.
+
+        Raises:
+            BadRequest: see `read_pick_config`.
+        """
+        for field, name, known in (("policy", self.policy, POLICIES), ("admission", self.admission, ADMISSIONS)):
+            if name not in known:
+                raise BadRequest(f"unknown {field} {name!r}; {advise(name, list(known))}").at(field)
+        for field, address, example in (("listen", self.listen, "0.0.0.0:9002"), ("http", self.http, "127.0.0.1:9090")):
+            # Port 0 is any free one.
+            if address and split_address(address) is None and not address.endswith(":0"):
+                raise BadRequest(f"{field} must be host:port, for instance {example}").at(field)
+        if self.bus is not None and not self.bus.url.startswith(("pulsar://", "pulsar+ssl://")):
+            raise BadRequest("a bus that other pickers reach is pulsar://host:port or pulsar+ssl://host:port").at(
+                "bus", "url"
+            )
+        self.waiting.check("waiting")
+        self.scrape.check()
+        check_source(self.adapter_source)
+        self.make_sources(Path())
+
+
+def read_pick_config(file: Path) -> PickConfig:
+    """Read and check the file.
+
+    Raises:
+        BadRequest: the message names file, line and remedy.
+    """
+    return read_table(file, PickConfig, PickConfig.check)
+
+
+def override_config(config: PickConfig, listen: str | None, http: str | None, bus: str | None) -> PickConfig:
+    """The configuration with what the command line says in its place, checked as if it stood in the file.
+
+    Raises:
+        BadRequest: see `read_pick_config`.
+    """
+    made = replace(config, listen=listen or config.listen, http=http or config.http)
+    if bus is not None:
+        made = replace(made, bus=replace(made.bus or BusConfig(), url=bus))
+    made.check()
+    return made

@@ -1,0 +1,124 @@
+"""`tg-pick` -> a running picker: pools and loads are followed, and Envoy is answered."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import starmap
+from pathlib import Path
+
+from tg_base.bus import open_bus
+from tg_base.llm import open_pool
+from tg_base.runtime import running
+from tg_gateway.metrics_page import metrics_page
+from tg_picker.core import Scheduler
+from tg_picker.extproc.instance_picker import InstancePicker
+from tg_picker.extproc.pick_config import PickConfig, override_config, read_pick_config
+from tg_picker.extproc.picker_server import PickerServer, serve_picker
+from tg_picker.page import INSTANCES_PATH
+from tg_picker.pools import Dispatcher, PoolView
+from tg_picker.pools.adapter_loader import LOAD_PATH, AdapterLoader, Post
+from tg_picker.pools.followed_pools import FollowedPools
+from tg_picker.pools.placement_exchange import PlacementExchange
+from tg_picker.pools.pool_watcher import PoolWatcher
+from tg_picker.status import BOARDS, PoolBoard, QueueStatus
+from tg_schema.topics import Topics
+
+
+@asynccontextmanager
+async def run_picker(
+    file: Path, listen: str | None = None, http: str | None = None, bus: str | None = None
+) -> AsyncIterator[str]:
+    """Pick until the block is left. Yields a line that says where.
+
+    Args:
+        file: the configuration.
+        listen: "host:port", in place of the configured one.
+        http: "host:port" of the page and the metrics, in place of the configured one.
+        bus: URL of the bus, in place of the configured one.
+
+    Raises:
+        BadRequest: the configuration is wrong; the message says where and what to do.
+        Unavailable: nothing can listen at `http`.
+    """
+    config = override_config(read_pick_config(file), listen, http, bus)
+    async with AsyncExitStack() as stack:
+        watcher = await asyncio.to_thread(PoolWatcher, config.make_sources(file.parent))
+        scheduler = Scheduler(config.policy, config.admission)
+        pools = await stack.enter_async_context(FollowedPools(watcher, scheduler, config.scrape, config.kv_events))
+        if config.bus is not None:
+            shared = await stack.enter_async_context(open_bus(config.bus.url, config.bus.options))
+            topic = Topics(config.bus.namespace).placements
+            await stack.enter_async_context(PlacementExchange(shared, topic, scheduler, pools))
+        clock = asyncio.get_running_loop().time
+        dispatcher = Dispatcher(scheduler, config.waiting, clock)
+        board = PoolBoard(
+            "tg-pick",
+            config.policy,
+            scheduler,
+            pools,
+            clock,
+            totals=BOARDS.totals,
+            queues=lambda: starmap(QueueStatus, dispatcher.queues),
+            attainment=lambda: dispatcher.attainment.read(clock()),
+        )
+        stack.enter_context(BOARDS.show(board))
+        loader = AdapterLoader(config.adapter_source, scheduler)
+        post = await _open_post(stack)
+        picker = InstancePicker(
+            dispatcher,
+            lambda: pools.view,
+            clock,
+            board=board,
+            read_load=lambda endpoint, told: pools.read_load(endpoint, told, clock()),
+            load=lambda endpoint, adapter: loader.load(endpoint, adapter, post),
+            find_eligible=pools.find_eligible,
+            fallbacks=config.fallbacks,
+            takes_list=config.cluster == "override_host",
+        )
+        server = await stack.enter_async_context(serve_picker(picker, config.listen))
+        await stack.enter_async_context(_publishing_health(watcher, server))
+        shown = await _show(config, watcher, stack)
+        count = len(pools.view.endpoints)
+        yield f"picking at {server.address} among {count} model server{'s' if count != 1 else ''}{shown}"
+
+
+async def _open_post(stack: AsyncExitStack) -> Post:
+    """What tells servers to load adapters. The first pool imports aiohttp, which takes a while."""
+    pool = await asyncio.to_thread(open_pool, proxied=False)
+    stack.push_async_callback(pool.aclose)
+    headers = (("Content-Type", "application/json"),)
+    return lambda address, body: pool.ask("POST", f"http://{address}/v1{LOAD_PATH}", headers, body)
+
+
+async def _show(config: PickConfig, watcher: PoolWatcher, stack: AsyncExitStack) -> str:
+    """Serve the page and the metrics; what is to be said of where they are."""
+    if not config.http:
+        return ""
+    host, _, port = config.http.rpartition(":")
+
+    async def find_missing() -> tuple[str, ...]:
+        return () if watcher.view.endpoints else ("no model server is known",)
+
+    page = metrics_page(host.strip("[]"), int(port), find_hosts=lambda: config.hosts, find_missing=find_missing)
+    found = await stack.enter_async_context(page)
+    return f"; see http://{host}:{found}{INSTANCES_PATH}"
+
+
+@asynccontextmanager
+async def _publishing_health(watcher: PoolWatcher, server: PickerServer) -> AsyncIterator[None]:
+    """Keep the health at what the pools are: ready while there is a server."""
+    changed = asyncio.Event()
+    changed.set()
+
+    def follow(_: PoolView) -> None:
+        changed.set()
+
+    async def publish_health() -> None:
+        while True:
+            await changed.wait()
+            changed.clear()
+            await server.set_ready(bool(watcher.view.endpoints))
+
+    with watcher.follow(follow):
+        async with running(publish_health()):
+            yield

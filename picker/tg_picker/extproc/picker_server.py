@@ -1,0 +1,170 @@
+"""Envoy -> exchange: the gRPC service of external processing, and the health service beside it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import structlog
+from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as wire
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from typing_extensions import override
+
+from tg_picker.extproc.decision import Picker
+from tg_picker.extproc.exchange import Exchange
+from tg_picker.extproc.request_phase import MAX_BODY_BYTES
+from tg_schema.errors import BadRequest
+
+LIVENESS = "liveness"
+READINESS = "readiness"
+SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
+MAX_MESSAGE_BYTES = MAX_BODY_BYTES + 2 * 1024 * 1024
+"""Envoy holds 33 MiB in the shipped configurations: a body between the two limits must arrive, so that its refusal is
+ours."""
+MAX_HELD_BYTES = 512 * 1024 * 1024
+"""Of bodies that all calls hold together: twice what may wait for a server, and sixteen of the largest."""
+HANDSHAKE_SECONDS = 5
+"""A connection that has not begun to speak HTTP/2 by then is closed, so that silent ones do not take all files."""
+IDLE_SECONDS = 300
+"""A connection without a call is closed then. Envoy opens another one when it needs it."""
+KEEPALIVE_SECONDS = 60
+"""Without a sign of life for so long a peer is asked for one, and lost after as long again."""
+SERVER_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # Further requests wait in Envoy.
+    ("grpc.max_concurrent_streams", 10_000),
+    ("grpc.so_reuseport", 1),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
+    ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
+    ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_SECONDS * 1000),
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_SECONDS * 1000),
+    # How often Envoy asks for a sign of life is configured there.
+    ("grpc.http2.max_ping_strikes", 0),
+)
+DRAIN_SECONDS = 30.0
+_log = structlog.stdlib.get_logger("tg.envoy")
+
+
+class PickerService(wire.ExternalProcessorServicer):  # type: ignore[misc]
+    """Carries messages between Envoy and an exchange for each HTTP request.
+
+    Args:
+        picker: decides.
+        max_held: bytes that all calls may hold together. Beyond it the call that holds the most ends.
+    """
+
+    def __init__(self, picker: Picker, max_held: int) -> None:
+        self._picker = picker
+        self._max_held = max_held
+        self._held: dict[asyncio.Timeout, int] = {}
+        self._held_by_all = 0
+
+    # The name is that of the service's method.
+    @override
+    async def Process(self, request_iterator: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """One HTTP request. The call is cancelled when the client or Envoy leaves; the exchange is closed anyhow."""
+        exchange = Exchange(self._picker)
+        try:
+            async with asyncio.timeout(None) as ending:
+                try:
+                    await self._carry(exchange, context, ending)
+                finally:
+                    self._count(ending, 0)
+                    exchange.close()
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the calls hold too much; send less at once")
+        except DecodeError:
+            await context.abort(grpc.StatusCode.INTERNAL, "the message cannot be read")
+
+    async def _carry(
+        self, exchange: Exchange, context: grpc.aio.ServicerContext[Any, Any], ending: asyncio.Timeout
+    ) -> None:
+        while (message := await context.read()) is not grpc.aio.EOF:
+            self._count(ending, exchange.count_held() + message.ByteSize())
+            for answer in await exchange.take(message):
+                await context.write(answer)
+            self._count(ending, exchange.count_held())
+            if exchange.over:
+                return
+
+    def _count(self, call: asyncio.Timeout, size: int) -> None:
+        """Note what a call holds. Above the limit the largest call ends, so that small ones, such as probes, go on."""
+        self._held_by_all += size - self._held.pop(call, 0)
+        self._held[call] = size
+        if not size:
+            del self._held[call]
+        if self._held_by_all > self._max_held:
+            largest = max(self._held, key=self._held.__getitem__)
+            largest.reschedule(asyncio.get_running_loop().time())
+            self._held_by_all -= self._held.pop(largest)
+            _log.warning("picker.call_ended", reason=f"all calls together held more than {self._max_held} bytes")
+
+
+class HealthService(health_aio.HealthServicer):
+    """gRPC's own does not implement `List`: each such call left a traceback in the log."""
+
+    # The name is that of the service's method, which the library's types lack.
+    @override
+    async def List(  # type: ignore[misc]
+        self, request: Any, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> Any:
+        """The status of each name."""
+        asked = (health_pb2.HealthCheckRequest(service=name) for name in ("", LIVENESS, READINESS, SERVICE))
+        statuses = {each.service: await self.Check(each, context) for each in asked}
+        return health_pb2.HealthListResponse(statuses=statuses)  # type: ignore[attr-defined]
+
+
+class PickerServer:
+    """The listening server. `address` is where it listens, also if port 0 was asked for."""
+
+    def __init__(self, address: str, health: health_aio.HealthServicer) -> None:
+        self.address = address
+        self._health = health
+
+    async def set_ready(self, ready: bool) -> None:
+        """Say whether requests may come: there is an endpoint to pick."""
+        status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in (READINESS, SERVICE, ""):
+            await self._health.set(name, status)
+
+
+@asynccontextmanager
+async def serve_picker(
+    picker: Picker, address: str, max_held: int = MAX_HELD_BYTES, options: tuple[tuple[str, int], ...] = SERVER_OPTIONS
+) -> AsyncIterator[PickerServer]:
+    """Serve until the block is left; then requests that have begun get DRAIN_SECONDS.
+
+    Several processes may listen on one address: the kernel shares the connections among them.
+
+    Args:
+        picker: decides.
+        address: "host:port" to listen on.
+        max_held: see `PickerService`.
+        options: gRPC's own.
+
+    Raises:
+        BadRequest: the address is not free, or none of this host.
+    """
+    server, health = grpc.aio.server(options=options), HealthService()
+    wire.add_ExternalProcessorServicer_to_server(PickerService(picker, max_held), server)
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError:
+        raise BadRequest(f"cannot listen on {address}; take another address, or stop what listens there") from None
+    running = PickerServer(f"{address.rpartition(':')[0]}:{port}", health)
+    await health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+    await running.set_ready(False)
+    await server.start()
+    try:
+        yield running
+    finally:
+        # Before the calls are waited for, who watches the health is told.
+        await health.enter_graceful_shutdown()
+        await server.stop(DRAIN_SECONDS)

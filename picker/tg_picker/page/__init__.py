@@ -1,0 +1,5 @@
+"""Browser and programs -> `/instances`: pools, servers, adapters, queues, and why the last requests went where."""
+
+from tg_picker.page.instances_page import INSTANCES_PATH, InstancesPage
+
+__all__ = ["INSTANCES_PATH", "InstancesPage"]

@@ -1,0 +1,129 @@
+"""A picked server that may lack an adapter -> it has it: vLLM's `load_lora_adapter`, asked once of each."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from tg_base.llm import HttpAnswer
+from tg_picker.core import Endpoint, Scheduler
+from tg_schema import TgError
+from tg_schema.errors import BadRequest
+
+log = structlog.get_logger()
+
+LOAD_PATH: Final = "/load_lora_adapter"
+"""Behind the path of the API: https://docs.vllm.ai/en/latest/features/lora.html"""
+PLACE: Final = "{adapter}"
+LOAD_SECONDS: Final = 30.0
+"""For so long a request waits for its adapter; then its server says what is wrong."""
+AGAIN_SECONDS: Final = 10.0
+"""Before a server that did not load an adapter is asked for it again."""
+MAX_ANSWER_BYTES: Final = 64 * 1024
+MAX_REASON_CHARACTERS: Final = 200
+
+Post = Callable[[str, bytes], Awaitable[HttpAnswer]]
+"""Sends a body to LOAD_PATH of the server at an address, and returns the answer, whatever its status."""
+
+
+def check_source(source: str) -> None:
+    """Refuse a pattern of sources without a place for the adapter's name.
+
+    Raises:
+        BadRequest: it has none, or more than one.
+    """
+    if source and source.count(PLACE) != 1:
+        raise BadRequest(f"adapter_source needs {PLACE} once, for instance /srv/adapters/{PLACE}").at("adapter_source")
+
+
+class AdapterLoader:
+    """Loads adapters on servers before requests for them are sent there.
+
+    The request is sent whether or not the load succeeds: a server that lacks the adapter answers 404 itself.
+    Only adapters that the operator's routes name may be asked for: their names become a part of a path.
+
+    Args:
+        source: where an adapter is for the servers, with PLACE for its name; "" = not known, and nothing is loaded.
+        scheduler: tells when a server may have lost what it had.
+    """
+
+    def __init__(self, source: str, scheduler: Scheduler) -> None:
+        self._source = source
+        self._loaded: dict[str, set[str]] = {}
+        self._failed_at: dict[tuple[str, str], float] = {}
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        if source:
+            scheduler.missing.on_lost = self._forget
+
+    def find_source(self, adapter: str) -> str:
+        """Where an adapter of a route is for the servers; its name, if that is not known."""
+        return self._source.replace(PLACE, adapter) or adapter
+
+    def has(self, endpoint: Endpoint, adapter: str) -> bool:
+        """Whether the server said that it has the adapter, and nobody has told since that it may have lost it."""
+        return adapter in self._loaded.get(endpoint.address, ())
+
+    async def load(self, endpoint: Endpoint, adapter: str, post: Post) -> None:
+        """Return once the server has the adapter, as far as it says, or has said that it does not load it.
+
+        Args:
+            endpoint: the server.
+            adapter: of a route.
+            post: asks the server.
+        """
+        if not self._source or self.has(endpoint, adapter):
+            return
+        key = endpoint.address, adapter
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        try:
+            # Requests that come together load it once; if the first one's client leaves, the next one asks.
+            async with lock:
+                if not self._is_decided(key):
+                    await self._load(endpoint, adapter, post)
+        finally:
+            if not lock.locked():
+                self._locks.pop(key, None)
+
+    def _is_decided(self, key: tuple[str, str]) -> bool:
+        address, adapter = key
+        failed_at = self._failed_at.get(key)
+        is_failed = failed_at is not None and asyncio.get_running_loop().time() - failed_at < AGAIN_SECONDS
+        return is_failed or adapter in self._loaded.get(address, ())
+
+    async def _load(self, endpoint: Endpoint, adapter: str, post: Post) -> None:
+        body = msgspec.json.encode({"lora_name": adapter, "lora_path": self.find_source(adapter)})
+        fields: dict[str, object] = {"server": endpoint.name, "address": endpoint.address, "adapter": adapter}
+        try:
+            async with asyncio.timeout(LOAD_SECONDS):
+                status, text = await _read(await post(endpoint.address, body))
+        except TimeoutError:
+            status, text = 0, f"no answer in {LOAD_SECONDS:g} s"
+        except TgError as error:
+            status, text = 0, error.message
+        # vLLM answers 400 to a name that it has already.
+        if status == 200 or (status == 400 and "already" in text):
+            self._loaded.setdefault(endpoint.address, set()).add(adapter)
+            log.info("adapter.loaded", **fields, anew=status == 200)
+        else:
+            self._failed_at[endpoint.address, adapter] = asyncio.get_running_loop().time()
+            log.warning("adapter.not_loaded", **fields, status=status, reason=text[:MAX_REASON_CHARACTERS])
+
+    def _forget(self, address: str, adapter: str | None) -> None:
+        if adapter is not None:
+            self._loaded.get(address, set()).discard(adapter)
+            return
+        self._loaded.pop(address, None)
+        for key in [key for key in self._failed_at if key[0] == address]:
+            del self._failed_at[key]
+
+
+async def _read(answer: HttpAnswer) -> tuple[int, str]:
+    data = b""
+    try:
+        while len(data) < MAX_ANSWER_BYTES and (part := await answer.read()):
+            data += part
+    finally:
+        answer.close()
+    return answer.status, data.decode("utf-8", "replace")

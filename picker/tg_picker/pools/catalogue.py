@@ -1,0 +1,237 @@
+"""Resources, checked together -> which model name leads to which pool, adapter, priority and promise."""
+
+from collections.abc import Callable, Collection, Mapping
+from itertools import chain
+from random import Random
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from tg_picker.pools.weighted import Weighted, choose
+
+PromiseKind = Literal["OutputTokenLatency", "TimeToFirstToken"]
+
+
+class Promise(Struct, frozen=True):
+    """A latency objective of a route: `share` of its requests take at most `seconds`.
+
+    Attributes:
+        kind: which latency; `OutputTokenLatency` is the time between two tokens.
+        seconds: more than 0.
+        share: between 0 and 1, both excluded; 0.99 = the 99th percentile.
+    """
+
+    kind: PromiseKind
+    seconds: float
+    share: float
+
+
+class FailurePolicy(Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of a route's request that no server answers in time. None = as of all requests of the pool.
+
+    Attributes:
+        max_attempts: servers that are asked until one begins its answer.
+        hedging_delay: seconds without a first token after which a second server is asked as well.
+        max_wait: seconds for which it waits for a server; at most those of the pool.
+    """
+
+    max_attempts: Annotated[int, Meta(ge=1)] | None = None
+    hedging_delay: Annotated[float, Meta(gt=0, le=3600)] | None = None
+    max_wait: Annotated[float, Meta(gt=0, le=86_400)] | None = None
+
+
+DEFAULT_FAILURE_POLICY = FailurePolicy()
+
+
+class Pool(Struct, frozen=True):
+    """Model servers that share a base model.
+
+    Attributes:
+        name: "NAME", or "NAMESPACE/NAME" outside the namespace "default".
+        labels: a host belongs to the pool if it has all of them.
+        ports: of each host whose source tells none.
+    """
+
+    name: str
+    labels: dict[str, str]
+    ports: tuple[int, ...]
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether a host with these labels belongs to the pool."""
+        return self.labels.items() <= labels.items()
+
+
+class UseCase(Struct, frozen=True):
+    """What a route says of the model that it is for.
+
+    Attributes:
+        route: the name of the route, for logs and metrics.
+        pools: where its requests go.
+        is_adapter: whether the route says that the model is an adapter.
+        priority: higher goes first; below 0 may be shed.
+        promises: its latency objectives.
+        failure: what becomes of its requests that fail.
+    """
+
+    route: str
+    pools: Weighted
+    is_adapter: bool = False
+    priority: int = 0
+    promises: tuple[Promise, ...] = ()
+    failure: FailurePolicy = DEFAULT_FAILURE_POLICY
+
+
+class Objective(Struct, frozen=True):
+    """A priority that requests name, in one pool."""
+
+    pool: str
+    priority: int
+
+
+class Destination(Struct, frozen=True):
+    """Where a request goes.
+
+    Attributes:
+        pool: the name of the pool.
+        model: the model to ask a server for.
+        adapter: the same, if it is an adapter; None = the base model, or not known.
+        priority: higher goes first; below 0 may be shed.
+        promises: the latency objectives of the route.
+        route: the name of the route; "" = none is for this model.
+        failure: of the route.
+    """
+
+    pool: str
+    model: str
+    adapter: str | None = None
+    priority: int = 0
+    promises: tuple[Promise, ...] = ()
+    route: str = ""
+    failure: FailurePolicy = DEFAULT_FAILURE_POLICY
+
+
+HasAdapter = Callable[[str, str], bool]
+"""Whether a server of a pool told that it has an adapter: the pool's name, then the adapter's."""
+
+_NO_MODELS: Mapping[str, Collection[str]] = {}
+_NO_CASE = UseCase("", ())
+
+
+def _has_none(_pool: str, _adapter: str) -> bool:
+    """No server tells its adapters."""
+    return False
+
+
+class Catalogue(Struct, frozen=True):
+    """All pools and what leads to them. Immutable and checked: `build_catalogue` makes it.
+
+    Attributes:
+        pools: by name.
+        cases: what routes say, by the model that clients name.
+        homes: the pools of each model that only a rewrite names.
+        rewrites: other names of a pool's models, by pool and model. They may lead on, but in no circle.
+        defaults: those of the models that nothing else of a pool names.
+        objectives: by name.
+    """
+
+    pools: dict[str, Pool] = {}
+    cases: dict[str, UseCase] = {}
+    homes: dict[str, Weighted] = {}
+    rewrites: dict[tuple[str, str], Weighted] = {}
+    defaults: dict[str, Weighted] = {}
+    objectives: dict[str, Objective] = {}
+
+    def resolve(
+        self,
+        model: str,
+        draw: Random,
+        *,
+        pool: str | None = None,
+        objective: str = "",
+        served: Mapping[str, Collection[str]] = _NO_MODELS,
+        has: HasAdapter = _has_none,
+    ) -> Destination | None:
+        """Where a request for a model goes; None: nothing is known of the model.
+
+        Args:
+            model: as the client names it.
+            draw: decides between weights.
+            pool: the pool, if it is chosen already; None = the catalogue chooses.
+            objective: an `InferenceObjective` that the request names. One that is unknown, or of another pool, changes
+                nothing.
+            served: the base models of each pool, as far as the servers tell them.
+            has: whether servers tell an adapter, which then needs no route where there is none.
+        """
+        case = self.cases.get(model)
+        if pool is None:
+            pools = self._find_pools(model, case, served, has)
+            if not pools:
+                return None
+            pool = choose(pools, draw)
+        target = self._rewrite(pool, model, served.get(pool, ()), draw)
+        use_case = case or self.cases.get(target) or _NO_CASE
+        named = self.objectives.get(objective)
+        return Destination(
+            pool,
+            target,
+            self._find_adapter(pool, target, use_case, served.get(pool), has),
+            named.priority if named is not None and named.pool == pool else use_case.priority,
+            use_case.promises,
+            use_case.route,
+            use_case.failure,
+        )
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether `resolve` never draws: each name leads to one place, as long as the catalogue and `served` stay."""
+        cases = (case.pools for case in self.cases.values())
+        weighted = chain(cases, self.homes.values(), self.rewrites.values(), self.defaults.values())
+        return len(self.pools) < 2 and all(len(each) < 2 for each in weighted)
+
+    @property
+    def hedged_route(self) -> str:
+        """A route whose requests may be asked of a second server; "" = there is none."""
+        return next((case.route for case in self.cases.values() if case.failure.hedging_delay is not None), "")
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The names that routes give to adapters."""
+        return tuple([model for model, case in self.cases.items() if case.is_adapter])
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names that clients may use, beside those of the pools' base models."""
+        return tuple(dict.fromkeys((*self.cases, *self.homes)))
+
+    def _find_pools(
+        self, model: str, case: UseCase | None, served: Mapping[str, Collection[str]], has: HasAdapter
+    ) -> Weighted:
+        if case is not None:
+            return case.pools
+        if model in self.homes:
+            return self.homes[model]
+        found = [pool for pool in self.pools if model in served.get(pool, ())] or list(self.defaults)
+        if not (found or self.cases or self.homes):
+            # Nothing says which models there are: the servers know, and answer 404 themselves.
+            found = [pool for pool in self.pools if not served.get(pool) or has(pool, model)]
+        return tuple([(pool, 1) for pool in found])
+
+    def _rewrite(self, pool: str, model: str, served: Collection[str], draw: Random) -> str:
+        named = model in self.cases or (pool, model) in self.rewrites or model in served
+        if not named and pool in self.defaults:
+            model = choose(self.defaults[pool], draw)
+        while (targets := self.rewrites.get((pool, model))) is not None:
+            target = choose(targets, draw)
+            if target == model:
+                return model
+            model = target
+        return model
+
+    def _find_adapter(
+        self, pool: str, target: str, use_case: UseCase, served: Collection[str] | None, has: HasAdapter
+    ) -> str | None:
+        """A server's base models are certain; without them a route's word counts, or what a server tells."""
+        if served:
+            return None if target in served else target
+        case = self.cases.get(target, use_case)
+        return target if case.is_adapter or has(pool, target) else None

@@ -1,0 +1,124 @@
+"""Door or pool provider -> flow control: a server for each request, waited for while all are busy."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from tg_picker.core import (
+    Attainment,
+    Endpoint,
+    FlowControl,
+    InstanceRequest,
+    Pick,
+    Placement,
+    QueueLimits,
+    Rejection,
+    Scheduler,
+    Waiting,
+)
+
+LOOK_SECONDS = 0.25
+"""How often it is looked for room while requests wait and nothing is told, since what is known grows old."""
+
+
+class Dispatcher:
+    """Waits for servers. It belongs to one event loop, and keeps no task: each request waits in its caller's.
+
+    Whoever waits is woken by the end of a request, by a report, and by a change of the pool.
+
+    Args:
+        scheduler: picks; from now on the dispatcher follows it.
+        limits: how much may wait in each pool.
+        clock: the scheduler's, in seconds.
+
+    Attributes:
+        scheduler: the same.
+    """
+
+    def __init__(self, scheduler: Scheduler, limits: QueueLimits, clock: Callable[[], float]) -> None:
+        self.scheduler = scheduler
+        self._flow_control = FlowControl(scheduler, limits)
+        self._flow_control.on_room = self._wake
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+        self._serve_at = 0.0
+
+    @property
+    def attainment(self) -> Attainment:
+        """Of the routes' promises."""
+        return self._flow_control.attainment
+
+    @property
+    def queues(self) -> Iterator[tuple[str, int, int, float, int]]:
+        """Pool, priority, how many requests wait there, for how many seconds the first of them, and their bytes."""
+        now = self._clock()
+        for pool, lengths in self._flow_control.waiting.items():
+            for priority, requests in lengths.items():
+                seconds = now - self._flow_control.oldest_at(pool, priority)
+                yield pool, priority, requests, seconds, self._flow_control.size_of(pool, priority)
+
+    def place(
+        self,
+        pool: str,
+        request: InstanceRequest,
+        endpoints: Callable[[], Sequence[Endpoint]],
+        *,
+        arrived_at: float | None = None,
+        size: int = 0,
+    ) -> Pick | Rejection | Waiting:
+        """Place, refuse or queue a request; see `FlowControl.place`. `wait` for it next, without a turn between."""
+        return self._flow_control.place(pool, request, endpoints, self._clock(), arrived_at=arrived_at, size=size)
+
+    def pick_at_once(self, pool: str, request: InstanceRequest, endpoints: Sequence[Endpoint]) -> Pick | None:
+        """Pick a server for what may go without; see `FlowControl.pick_at_once`."""
+        return self._flow_control.pick_at_once(pool, request, endpoints, self._clock())
+
+    async def wait(self, pool: str, waiting: Waiting) -> Pick | Rejection:
+        """The decision about a request that waits. Cancelled, it leaves nothing behind."""
+        if waiting.made is not None:
+            return waiting.made
+        decided: asyncio.Future[Pick | Rejection] = asyncio.get_running_loop().create_future()
+
+        def settle(made: Pick | Rejection) -> None:
+            # A future that its waiter has left is done already.
+            if not decided.done():
+                decided.set_result(made)
+
+        waiting.on_made = settle
+        self._arm_for_wait()
+        try:
+            return await decided
+        except asyncio.CancelledError:
+            # The decision may have come in the same turn: a server that nobody will ask is given back.
+            self._flow_control.leave(pool, waiting, self._clock())
+            self._arm_for_wait()
+            raise
+
+    def move(self, placement: Placement, request: InstanceRequest, endpoint: Endpoint) -> Pick | None:
+        """Count a request at the server that has it in fact; see `FlowControl.move`."""
+        return self._flow_control.move(placement, request, endpoint, self._clock())
+
+    def _wake(self) -> None:
+        # Once for each turn of the loop, however many requests end in that turn.
+        self._arm(self._clock())
+
+    def _serve(self) -> None:
+        self._timer = None
+        self._flow_control.serve(self._clock())
+        self._arm_for_wait()
+
+    def _arm_for_wait(self) -> None:
+        """Look again when a request has waited long enough, or what is known of the servers may be old."""
+        expiry = self._flow_control.next_expiry
+        if expiry is not None:
+            self._arm(min(expiry, self._clock() + LOOK_SECONDS))
+        elif self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, at: float) -> None:
+        if self._timer is not None:
+            if self._serve_at <= at:
+                return
+            self._timer.cancel()
+        self._serve_at = at
+        self._timer = asyncio.get_running_loop().call_later(max(at - self._clock(), 0.0), self._serve)

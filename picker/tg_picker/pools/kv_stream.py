@@ -1,0 +1,145 @@
+"""Numbered messages of one server -> its blocks: each once, in their order, and what is missed is known."""
+
+from collections.abc import Callable
+from typing import Final
+
+from prometheus_client import Counter
+
+from tg_picker.core import KvBlocks, ServerState, salt_tokens
+from tg_picker.pools.kv_events import AllCleared, BlocksRemoved, BlocksStored, KvEvent, read_kv_events
+
+KV_EVENTS: Final = Counter(
+    "tg_pool_kv_events_total", "Events of model servers' KV caches, and messages that were missed", ["result"]
+)
+_APPLIED, _LOST, _REPEATED, _UNREAD, _UNPLACED = (
+    KV_EVENTS.labels(result) for result in ("applied", "lost", "repeated", "unread", "unplaced")
+)
+_WHOLE_ATTENTION: Final = frozenset({None, "unknown", "full_attention", "mla_attention", "sink_full_attention"})
+"""Kinds of layers that use a prompt from its beginning on. The others forget it, so nothing follows from theirs."""
+_GPU: Final = frozenset({None, "GPU"})
+
+
+class KvStream:
+    """What one server tells, and how far it is known.
+
+    Args:
+        state: of the server.
+        restarted: called when another process tells in its place.
+
+    Attributes:
+        last: the number of the last message that counts; None = none is known.
+        is_complete: whether everything since the cache was empty is known.
+    """
+
+    def __init__(self, state: ServerState, restarted: Callable[[], None]) -> None:
+        self.last: int | None = None
+        self.is_complete = False
+        self._last_hash = 0
+        self._prefixes = state.prefixes
+        self._blocks = KvBlocks(state.prefixes)
+        self._restarted = restarted
+        self._group: int | None = None
+
+    def take(self, seq: int, payload: bytes, *, final: bool = False) -> bool:
+        """Take a message.
+
+        Args:
+            seq: its number; a server counts from 0.
+            payload: its last part.
+            final: whether what is missing before it is given up.
+
+        Returns:
+            False: some are missing before it, so that it was not taken.
+        """
+        due = 0 if self.last is None else self.last + 1
+        if self.last is not None and seq < due:
+            _REPEATED.inc()
+            return True
+        if seq > due:
+            if not final:
+                return False
+            if self.last is not None:
+                _LOST.inc(seq - due)
+            self._doubt()
+        elif not seq:
+            self.is_complete = True
+        read = read_kv_events(payload)
+        self.last, self._last_hash = seq, hash(payload)
+        if read is None:
+            _UNREAD.inc()
+            self._doubt()
+            return True
+        events, unread = read
+        for event in events:
+            (_APPLIED if self._apply(event) else _UNPLACED).inc()
+        if unread:
+            _UNREAD.inc(unread)
+            self.is_complete = False
+        return True
+
+    def is_last(self, payload: bytes) -> bool:
+        """Whether this is the last message that counts; another process has another one of this number."""
+        return hash(payload) == self._last_hash
+
+    def forget(self) -> None:
+        """Note that it is not known whether the same process goes on telling."""
+        self._doubt()
+        self.last = None
+
+    def begin_anew(self) -> None:
+        """Note that another process tells, whose cache was empty when it began."""
+        self.last, self.is_complete = None, False
+        self._blocks.clear()
+        self._restarted()
+
+    def show(self, *, is_followed: bool) -> None:
+        """Tell pages and metrics how much is known."""
+        is_heard = is_followed and (self.is_complete or self.last is not None)
+        self._prefixes.source = "believed" if not is_heard else "exact" if self.is_complete else "partial"
+
+    def _doubt(self) -> None:
+        self.is_complete = False
+        self._blocks.doubt()
+
+    def _apply(self, event: KvEvent) -> bool:
+        """Whether all of it counts."""
+        if isinstance(event, AllCleared):
+            self._blocks.clear()
+            self.is_complete = True
+            return True
+        if isinstance(event, BlocksStored) and self._group is None and _is_whole(event):
+            self._group = event.group_idx
+        if event.group_idx is not None and event.group_idx != self._group:
+            return True
+        elsewhere = event.medium not in _GPU
+        if isinstance(event, BlocksRemoved):
+            self._blocks.remove(event.block_hashes, elsewhere=elsewhere)
+            return True
+        plain, salt = _find_salt(event)
+        if not plain:
+            return False
+        hashes, tokens = event.block_hashes, event.token_ids
+        kept = tokens if plain == len(hashes) else tokens[: len(tokens) // len(hashes) * plain]
+        is_stored = self._blocks.store(hashes[:plain], event.parent_block_hash, kept, salt, elsewhere=elsewhere)
+        if not is_stored and self._blocks.is_full:
+            self.is_complete = False
+        return is_stored and plain == len(hashes)
+
+
+def _is_whole(event: BlocksStored) -> bool:
+    return event.kv_cache_spec_kind in _WHOLE_ATTENTION and event.kv_cache_spec_sliding_window is None
+
+
+def _find_salt(event: BlocksStored) -> tuple[int, str]:
+    """How many of the blocks depend on nothing but tokens, adapter and salt; and the salt of their fingerprint."""
+    adapter = event.lora_name if isinstance(event.lora_name, str) else ""
+    if event.lora_id is not None and not adapter:
+        return 0, ""
+    salt = event.cache_salt if isinstance(event.cache_salt, str) else ""
+    for at, keys in enumerate(event.extra_keys or ()):
+        other = [key for key in keys or () if key != adapter]
+        if other and not at and event.parent_block_hash is None and len(other) == 1 and isinstance(other[0], str):
+            salt = other[0]
+        elif other:
+            return at, salt_tokens(adapter, salt)
+    return len(event.block_hashes), salt_tokens(adapter, salt)

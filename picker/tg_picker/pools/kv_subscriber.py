@@ -1,0 +1,235 @@
+"""Model servers' ZMQ sockets -> prefix owners: what servers tell of their KV caches, followed while they are there."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
+from typing import Annotated, Final
+
+import structlog
+import zmq
+import zmq.asyncio
+from msgspec import Meta, Struct
+from typing_extensions import override
+from zmq.utils.monitor import recv_monitor_message
+
+from tg_base.runtime import Entered, report
+from tg_picker.core import Endpoint, Scheduler
+from tg_picker.pools.host import join_address, parse_port, split_address
+from tg_picker.pools.kv_stream import KvStream
+
+log = structlog.get_logger()
+
+EVENTS_LABEL: Final = "kv-events-port"
+"""The label of a server whose port is another one than the configured."""
+REPLAY_LABEL: Final = "kv-replay-port"
+REPLAY_SECONDS: Final = 2.0
+"""After which a server that does not go on answering is not asked any more."""
+RECONNECT_SECONDS: Final = 1.0
+"""Until a server that went away is looked for again, and then until ZMQ finds it."""
+MAX_MESSAGE_BYTES: Final = 1024 * 1024
+"""ZMQ closes the connection of a server that sends a longer one, which then counts as missed."""
+MAX_UNREAD: Final = 100
+"""Messages of a server that wait to be read. What it cannot send, it drops."""
+MAX_LOOP_SHARE: Final = 0.25
+"""Of the event loop's time that may go into what all servers tell, whatever they send."""
+BURST_SECONDS: Final = 0.05
+"""Of their messages that are taken without a pause."""
+MAX_REPLAYED: Final = 100_000
+"""Messages of one replay; servers keep 10,000."""
+MAX_REPLAYS: Final = 100
+"""Replays until what is still missing is given up."""
+_END: Final = 2**64 - 1
+"""The number of the message that ends a replay."""
+_MONITORED: Final = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_DISCONNECTED
+)
+
+_Place = tuple[str, str, str | None]
+"""The address of a server, and where it tells and tells again."""
+_Port = Annotated[int, Meta(ge=1, le=65535)]
+
+
+class KvEventOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where servers tell of their KV caches. The labels `kv-events-port` and `kv-replay-port` of a server come first.
+
+    Attributes:
+        port: of the messages.
+        replay_port: where the last ones are sent again; None = nowhere, so that a restart of either side loses all.
+    """
+
+    port: _Port = 5557
+    replay_port: _Port | None = None
+
+
+class KvSubscriber(Entered):
+    """Follows servers while it is entered. One that is away, silent or no such server holds up nobody.
+
+    The log says `kv_events.followed` whenever a server is reached, and `kv_events.missed` when something was lost.
+
+    Args:
+        scheduler: whose servers they are.
+        options: where they tell.
+    """
+
+    def __init__(self, scheduler: Scheduler, options: KvEventOptions) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+        self._options = options
+        self._tasks: dict[_Place, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._busy_until = 0.0
+
+    @override
+    async def _start(self, stack: AsyncExitStack) -> None:
+        self._context = zmq.asyncio.Context()
+        stack.callback(self._context.term)
+        stack.push_async_callback(self._leave)
+
+    def update(self, endpoints: Sequence[Endpoint]) -> None:
+        """Follow these servers from now on."""
+        wanted = {place: each for each in endpoints if (place := self._find(each)) is not None}
+        for place in self._tasks.keys() - wanted.keys():
+            task = self._tasks.pop(place)
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+        for place, endpoint in wanted.items():
+            if place not in self._tasks:
+                task = self._tasks[place] = asyncio.create_task(self._follow(place, endpoint))
+                task.add_done_callback(report)
+
+    async def _leave(self) -> None:
+        self.update(())
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def _find(self, endpoint: Endpoint) -> _Place | None:
+        host, options = split_address(endpoint.address), self._options
+        ports = {EVENTS_LABEL: options.port, REPLAY_LABEL: options.replay_port}
+        for label in ports.keys() & endpoint.labels.keys():
+            ports[label] = parse_port(endpoint.labels[label])
+            if ports[label] is None:
+                log.error("kv_events.refused", server=endpoint.name, reason=f"the label {label} is no port")
+                return None
+        events, replay = ports.values()
+        if host is None or events is None:
+            return None
+        again = None if replay is None else f"tcp://{join_address(host[0], replay)}"
+        return endpoint.address, f"tcp://{join_address(host[0], events)}", again
+
+    @contextmanager
+    def _socket(self, kind: int) -> Iterator[zmq.asyncio.Socket]:
+        with self._context.socket(kind) as socket:
+            socket.linger = 0
+            socket.rcvhwm = MAX_UNREAD
+            socket.maxmsgsize = MAX_MESSAGE_BYTES
+            socket.ipv6 = True
+            socket.reconnect_ivl_max = 5_000
+            yield socket
+
+    async def _follow(self, place: _Place, endpoint: Endpoint) -> None:
+        stream = KvStream(self._scheduler.server(endpoint), lambda: self._scheduler.restarted(endpoint))
+        while True:
+            try:
+                await self._listen(place, stream)
+            finally:
+                stream.show(is_followed=False)
+            # ZMQ gives up for ever a server that sent nonsense once.
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    async def _listen(self, place: _Place, stream: KvStream) -> None:
+        """Take what a server tells until it is away."""
+        with self._socket(zmq.SUB) as socket, socket.get_monitor_socket(_MONITORED) as monitor:
+            socket.subscribe(b"")
+            socket.connect(place[1])
+            poller = zmq.asyncio.Poller()
+            poller.register(monitor, zmq.POLLIN)
+            poller.register(socket, zmq.POLLIN)
+            try:
+                while True:
+                    ready = dict(await poller.poll())
+                    if monitor not in ready:
+                        await self._take(place, stream, await socket.recv_multipart())
+                    elif (await recv_monitor_message(monitor))["event"] != zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                        return
+                    else:
+                        # Another process may tell there now.
+                        await self._catch_up(place, stream, is_new=True)
+                        log.info("kv_events.followed", server=place[0], complete=stream.is_complete)
+                    stream.show(is_followed=True)
+            finally:
+                socket.disable_monitor()
+
+    async def _take(self, place: _Place, stream: KvStream, frames: list[bytes]) -> None:
+        message = _split(frames)
+        if message is None or await self._apply(stream, *message):
+            return
+        was_complete = stream.is_complete
+        await self._catch_up(place, stream)
+        await self._apply(stream, *message, final=True)
+        if was_complete and not stream.is_complete:
+            log.warning("kv_events.missed", server=place[0])
+
+    async def _apply(self, stream: KvStream, seq: int, payload: bytes, *, final: bool = False) -> bool:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            return stream.take(seq, payload, final=final)
+        finally:
+            # What is here already must not keep requests waiting.
+            self._busy_until = max(self._busy_until, began) + (clock() - began) / MAX_LOOP_SHARE
+            await asyncio.sleep(max(self._busy_until - clock() - BURST_SECONDS, 0))
+
+    async def _catch_up(self, place: _Place, stream: KvStream, *, is_new: bool = False) -> None:
+        """Take what was missed, as far as the server still has it.
+
+        Args:
+            place: of the server.
+            stream: what is known of it.
+            is_new: whether another process may tell there now.
+        """
+        url, asked = place[2], 0
+        with suppress(TimeoutError):
+            while url is not None and asked < MAX_REPLAYS:
+                if not await self._replay(url, stream):
+                    return
+                asked += 1
+        if is_new:
+            stream.forget()
+
+    async def _replay(self, url: str, stream: KvStream) -> bool:
+        """Ask for all from the last message on that is known: by this it is seen who tells. Whether to ask again."""
+        known = stream.last
+        is_checked = known is None
+        with self._socket(zmq.DEALER) as socket:
+            socket.connect(url)
+            await socket.send_multipart([b"", (known or 0).to_bytes(8, "big")])
+            for _ in range(MAX_REPLAYED):
+                async with asyncio.timeout(REPLAY_SECONDS):
+                    message = _split(await socket.recv_multipart())
+                if message is None or message[0] == _END:
+                    break
+                if not is_checked and message[0] == known:
+                    if not stream.is_last(message[1]):
+                        stream.begin_anew()
+                        return True
+                # Here its memory begins, or its socket had no room for what is missing, which is asked for once more.
+                elif not await self._apply(stream, *message, final=stream.last == known):
+                    return True
+                is_checked = True
+        if not is_checked:
+            # It knows nothing of what it should have told last.
+            stream.begin_anew()
+            return True
+        if stream.last is None:
+            stream.is_complete = True
+        # The socket may have had no room for the rest either.
+        return stream.last != known
+
+
+def _split(frames: list[bytes]) -> tuple[int, bytes] | None:
+    """Number and payload of a message, whatever stands before them; None: it is none."""
+    return (int.from_bytes(frames[-2], "big"), frames[-1]) if len(frames) >= 2 and len(frames[-2]) == 8 else None

@@ -1,0 +1,112 @@
+"""A response header in ORCA's format -> what the server tells of its load beside its answer.
+
+https://github.com/envoyproxy/envoy/issues/6614; vLLM and Triton answer it. The binary form is not read.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from tg_picker.core import LoadReport
+from tg_picker.pools.page_reader import read_count, read_share
+
+Value = TypeVar("Value")
+
+LOAD_FORMAT = "text"
+"""The form that we ask for. Both forms are read, whatever was asked for."""
+
+MAX_METRICS = 256
+"""Numbers of a header that are read."""
+
+KEEP_SECONDS = 2.0
+"""What a header does not tell is kept so long from what was told before."""
+
+NAMES: Mapping[str, str] = {
+    "num_requests_waiting": "queued",
+    "num_requests_running": "running",
+    "kv_cache_usage_perc": "kv_usage",
+    "gpu_cache_usage_perc": "kv_usage",
+    "kv_cache_utilization": "kv_usage",
+}
+"""Names of metrics, without the map that they are in -> fields of a report. The last one is Triton's."""
+
+
+class _Json(Struct):
+    """The JSON form; the maps beside this one are costs of a request and shares of the machine."""
+
+    named_metrics: dict[str, Any] = {}
+
+
+def read_load_header(value: str, now: float) -> LoadReport | None:
+    """The report of a header; what it does not tell is None there, see `merge_reports`.
+
+    Args:
+        value: of `tg_base.telemetry.LOAD_RESPONSE_HEADER`; any text.
+        now: the report's `read_at`.
+
+    Returns:
+        None: it tells nothing of the load, or a number that cannot be.
+    """
+    form, _, rest = value.strip().partition(" ")
+    metrics = _read_json(rest) if form.upper() == "JSON" else _read_text(rest) if form.upper() == "TEXT" else iter(())
+    found: dict[str, float] = {}
+    for name, number in metrics:
+        field = NAMES.get(name.removeprefix("named_metrics."))
+        if field is not None:
+            found.setdefault(field, number)
+    counts = {name: read_count(found[name]) for name in ("queued", "running") if name in found}
+    shares = {"kv_usage": read_share(found["kv_usage"])} if "kv_usage" in found else {}
+    if not found or None in counts.values() or None in shares.values():
+        return None
+    return LoadReport(now, counts.get("queued"), counts.get("running"), shares.get("kv_usage"))
+
+
+def merge_reports(last: LoadReport | None, update: LoadReport) -> LoadReport:
+    """The report of both: what the update does not tell stays, but loads only for `KEEP_SECONDS`."""
+    if last is None or last.read_at > update.read_at:
+        return update
+    kept_at = last.read_at if last.kept_at is None else last.kept_at
+    fresh = update.read_at - kept_at <= KEEP_SECONDS
+    return LoadReport(
+        update.read_at,
+        _first(update.queued, last.queued if fresh else None),
+        _first(update.running, last.running if fresh else None),
+        _first(update.kv_usage, last.kv_usage if fresh else None),
+        # The size of a cache does not age.
+        _first(update.block_tokens, last.block_tokens),
+        _first(update.blocks, last.blocks),
+        _first(update.adapters, last.adapters if fresh else None),
+        _first(update.queued_by_adapter, last.queued_by_adapter if fresh else None),
+        _first(update.started_at, last.started_at),
+        kept_at=kept_at if fresh else update.read_at,
+    )
+
+
+def _first(new: Value | None, previous: Value | None) -> Value | None:
+    return previous if new is None else new
+
+
+def _read_text(text: str) -> Iterator[tuple[str, float]]:
+    for part in text.split(",", MAX_METRICS)[:MAX_METRICS]:
+        name, _, number = part.partition("=")
+        # Python's float reads "1_0" and digits of other scripts, which are no numbers here.
+        if number.isascii() and "_" not in number:
+            try:
+                yield name.strip(), float(number)
+            except ValueError:
+                continue
+
+
+def _read_json(text: str) -> Iterator[tuple[str, float]]:
+    try:
+        read = msgspec.json.decode(text.encode("utf-8", "replace"), type=_Json)
+    except (msgspec.DecodeError, RecursionError):
+        return
+    for name, number in list(read.named_metrics.items())[:MAX_METRICS]:
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            try:
+                yield name, float(number)
+            except OverflowError:  # JSON's integers have no end
+                continue

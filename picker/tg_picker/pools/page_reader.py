@@ -1,0 +1,178 @@
+"""A scraped page -> what the server tells of its load."""
+
+import math
+from typing import Final
+
+import msgspec
+
+from tg_picker.core import AdapterReport, LoadReport, Residency
+from tg_picker.pools.metrics_page import Labels, MetricsPage
+from tg_picker.pools.server_kinds import SERVER_KINDS, InfoLabels, Metric, ServerKind
+
+MAX_COUNT = 10_000_000
+"""A larger count is ignored: no server has more requests, slots or blocks."""
+
+MAX_ADAPTERS = 10_000
+"""Adapters of one server; a page with more is a lie."""
+
+_STARTED: Final = Metric("process_start_time_seconds")
+"""Of Prometheus' client libraries, on the page of every kind of server."""
+
+
+class _LieError(Exception):
+    """A number that cannot be."""
+
+
+def read_page(page: bytes, kind: str, now: float) -> LoadReport | None:
+    """The report of a page.
+
+    Args:
+        page: any bytes.
+        kind: a key of `SERVER_KINDS`; "auto" = the first kind that has a metric on the page.
+        now: the report's `read_at`.
+
+    Returns:
+        None: the page tells nothing of the load, or tells a number that cannot be, so that nothing of it can be
+            believed. What the page lacks is None in the report.
+    """
+    read = MetricsPage(page)
+    rows = SERVER_KINDS.values() if kind == "auto" else (SERVER_KINDS[kind],)
+    for row in rows:
+        try:
+            report = _read(read, row, now)
+        except _LieError:
+            return None
+        if report != LoadReport(now):
+            return msgspec.structs.replace(report, started_at=_find_start(read))
+    return None
+
+
+def read_count(value: float) -> int | None:
+    """A count; None: the number is none."""
+    return int(value) if 0 <= value <= MAX_COUNT else None
+
+
+def read_share(value: float) -> float | None:
+    """A share from 0 to 1; None: the number is none."""
+    return value if 0 <= value <= 1 else None
+
+
+def _read(page: MetricsPage, kind: ServerKind, now: float) -> LoadReport:
+    block_tokens, blocks = _first_count(page, kind.block_tokens), _count(page, kind.blocks)
+    if kind.cache_info is not None:
+        block_tokens, blocks = _cache_info(page, kind.cache_info)
+    return LoadReport(
+        now,
+        _count(page, kind.queued),
+        _count(page, kind.running),
+        _share(page, kind.kv_usage),
+        block_tokens,
+        blocks,
+        _adapters(page, kind),
+        _queued_by_adapter(page, kind),
+    )
+
+
+def _find_start(page: MetricsPage) -> float | None:
+    # Of several processes that are told, the youngest may have lost something.
+    return max((value for _, value in page.find(_STARTED) if math.isfinite(value)), default=None)
+
+
+def _values(page: MetricsPage, metrics: tuple[Metric, ...]) -> list[float]:
+    """The values of the first metric that the page has."""
+    for metric in metrics:
+        if series := page.find(metric):
+            return [value for _, value in series]
+    return []
+
+
+def _count(page: MetricsPage, metrics: tuple[Metric, ...]) -> int | None:
+    values = _values(page, metrics)
+    if not values:
+        return None
+    if (count := read_count(sum(values))) is None or min(values) < 0:
+        raise _LieError
+    return count
+
+
+def _first_count(page: MetricsPage, metrics: tuple[Metric, ...]) -> int | None:
+    """A size, which does not add up over several models or engines; 0 is not known."""
+    values = _values(page, metrics)
+    if any(read_count(value) is None for value in values):
+        raise _LieError
+    return next((int(value) for value in values if value >= 1), None)
+
+
+def _share(page: MetricsPage, metrics: tuple[Metric, ...]) -> float | None:
+    values = _values(page, metrics)
+    if not values:
+        return None
+    if not all(read_share(value) is not None for value in values):
+        raise _LieError
+    return sum(values) / len(values)
+
+
+def _cache_info(page: MetricsPage, info: InfoLabels) -> tuple[int | None, int | None]:
+    series = page.find(info.metric)
+    if not series:
+        return None, None
+    blocks = [_label_count(labels, info.blocks) for labels, _ in series]
+    # Each engine has blocks of its own; one that tells none makes the sum unknown.
+    total = None if any(count is None for count in blocks) else sum(count for count in blocks if count)
+    return _label_count(series[0][0], info.block_tokens) or None, total or None
+
+
+def _label_count(labels: Labels, name: str) -> int | None:
+    text = labels.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 12 and int(text) <= MAX_COUNT else None
+
+
+def _adapters(page: MetricsPage, kind: ServerKind) -> AdapterReport | None:
+    slots = _count(page, kind.lora_slots)
+    active, waiting = frozenset[str](), frozenset[str]()
+    resident = _resident(page, kind.lora_loaded) if kind.lora_loaded is not None else None
+    newest = _newest(page, kind.lora_info) if kind.lora_info is not None else None
+    if newest is not None:
+        slots = _label_count(newest, "max_lora") if slots is None else slots
+        active, waiting = _names(newest, "running_lora_adapters"), _names(newest, "waiting_lora_adapters")
+    elif slots is None and resident is None:
+        return None
+    return AdapterReport(slots, active, waiting, resident)
+
+
+def _queued_by_adapter(page: MetricsPage, kind: ServerKind) -> dict[str, int] | None:
+    if kind.lora_requests is None or not page.has(kind.lora_requests.name):
+        return None
+    counts = {labels.get("adapter_name", ""): read_count(value) for labels, value in page.find(kind.lora_requests)}
+    if None in counts.values() or len(counts) > MAX_ADAPTERS:
+        raise _LieError
+    return {name: count for name, count in counts.items() if name and count}
+
+
+def _newest(page: MetricsPage, metric: Metric) -> Labels | None:
+    """The labels of the series with the largest value. vLLM keeps one for each set of adapters that it ever ran."""
+    series = [(value, labels) for labels, value in page.find(metric) if math.isfinite(value)]
+    return max(series, key=lambda each: each[0])[1] if series else None
+
+
+def _names(labels: Labels, name: str) -> frozenset[str]:
+    names = frozenset(each for each in (part.strip() for part in labels.get(name, "").split(",")) if each)
+    if len(names) > MAX_ADAPTERS:
+        raise _LieError
+    return names
+
+
+def _resident(page: MetricsPage, metric: Metric) -> dict[str, Residency] | None:
+    found: dict[str, Residency] = {}
+    for labels, value in page.find(metric):
+        name, level = labels.get("adapter_name", ""), labels.get("level")
+        if not (name and value > 0):
+            continue
+        # An adapter may be in both places; what is on the accelerator needs no copy.
+        if level == "gpu":
+            found[name] = "gpu"
+        elif level == "cpu":
+            found.setdefault(name, "cpu")
+    if len(found) > MAX_ADAPTERS:
+        raise _LieError
+    return found if found or page.has(metric.name) else None

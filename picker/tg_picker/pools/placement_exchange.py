@@ -1,0 +1,132 @@
+"""Scheduler <-> bus: what a scheduler tells the others of its pools, and hears of them, while it is entered."""
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+
+import structlog
+from typing_extensions import override
+
+from tg_base.bus import Bus
+from tg_base.runtime import Entered, running
+from tg_base.telemetry import POISON, new_id
+from tg_picker.core import DEFAULT_TIMING, Scheduler, SharedState, SharingTiming
+from tg_picker.pools.followed_pools import FollowedPools
+from tg_schema import TgError
+
+log = structlog.get_logger()
+
+FLUSH_SECONDS = 0.02
+"""Between two batches. What happens after a longer pause is told at once."""
+MAX_LOOP_SHARE = 0.25
+"""Of the event loop's time that may go into what others tell, whatever they send."""
+BURST_SECONDS = 0.1
+"""Of others' messages that are taken without a pause, as at a start."""
+MAX_UNREAD = 100
+"""Messages that wait to be read: 100 MiB at most."""
+PUBLISH_SECONDS = 1.0
+"""After which a message that the bus does not take is given up; the others notice the gap."""
+
+
+class PlacementExchange(Entered):
+    """Makes one mind of all schedulers on a topic. A bus that is away stops nothing: picks go by what is known.
+
+    The log says once that the bus is lost (`placements.alone`), and once that it is back (`placements.shared`).
+
+    Args:
+        bus: outlives this.
+        topic: non-persistent; that of all schedulers whose pools have servers in common.
+        scheduler: ours.
+        pools: those of the scheduler; entered before this.
+        timing: of heartbeats and questions.
+        retry: seconds until a subscription that ended is tried again.
+
+    Attributes:
+        shared: what is known of the others.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        topic: str,
+        scheduler: Scheduler,
+        pools: FollowedPools,
+        *,
+        timing: SharingTiming = DEFAULT_TIMING,
+        retry: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self._bus = bus
+        self._topic = topic
+        self._pools = pools
+        self._timing = timing
+        self._retry = retry
+        self._woken = asyncio.Event()
+        self._woken.set()  # the others learn of us at once
+        self._lost: set[str] = set()
+        self.shared = SharedState(scheduler, pools.find, int(new_id()[:15], 16), self._woken.set, timing)
+
+    @override
+    async def _start(self, stack: AsyncExitStack) -> None:
+        stack.push_async_callback(self._leave)
+        stack.enter_context(self._pools.follow(lambda _: self.shared.refresh()))
+        await stack.enter_async_context(running(self._listen()))
+        await stack.enter_async_context(running(self._publish_batches()))
+
+    async def _publish_batches(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.heartbeat / 2):
+                    await self._woken.wait()
+            self._woken.clear()
+            for body in self.shared.flush(clock()):
+                if not await self._publish(body):
+                    break
+            await asyncio.sleep(FLUSH_SECONDS)
+
+    async def _publish(self, body: bytes) -> bool:
+        try:
+            async with asyncio.timeout(PUBLISH_SECONDS):
+                await self._bus.publish(self._topic, body, {})
+        except (TgError, TimeoutError) as error:
+            self._lose("publish", error)
+            return False
+        self._regain("publish")
+        return True
+
+    async def _listen(self) -> None:
+        clock, busy_until = asyncio.get_running_loop().time, 0.0
+        while True:
+            try:
+                async with self._bus.subscribe(self._topic, None, prefetch=MAX_UNREAD) as deliveries:
+                    self._regain("subscribe")
+                    async for delivery in deliveries:
+                        began = clock()
+                        if not self.shared.receive(delivery.body, began):
+                            POISON.labels(self._topic).inc()
+                        # Messages that are here already must not keep requests waiting. What the bus drops meanwhile
+                        # is a gap, after which we ask.
+                        busy_until = max(busy_until, began) + (clock() - began) / MAX_LOOP_SHARE
+                        await asyncio.sleep(max(busy_until - clock() - BURST_SECONDS, 0))
+            except TgError as error:
+                self._lose("subscribe", error)
+            await asyncio.sleep(self._retry)
+
+    async def _leave(self) -> None:
+        """Tell what has ended. The rest ends for the others with our heartbeat: a message could be anybody's."""
+        with suppress(TgError, TimeoutError):
+            async with asyncio.timeout(PUBLISH_SECONDS):
+                for body in self.shared.flush(asyncio.get_running_loop().time()):
+                    await self._bus.publish(self._topic, body, {})
+
+    def _lose(self, what: str, error: Exception) -> None:
+        if not self._lost:
+            reason = error.message if isinstance(error, TgError) else "the bus does not answer"
+            log.warning("placements.alone", topic=self._topic, reason=reason)
+        self._lost.add(what)
+
+    def _regain(self, what: str) -> None:
+        if what in self._lost:
+            self._lost.discard(what)
+            if not self._lost:
+                log.info("placements.shared", topic=self._topic)

@@ -1,0 +1,135 @@
+"""Table of a pool in a configuration -> servers and catalogue: the short form of what resources say at length."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from tg_picker.pools.catalogue import (
+    DEFAULT_FAILURE_POLICY,
+    Catalogue,
+    FailurePolicy,
+    Pool,
+    Promise,
+    PromiseKind,
+    UseCase,
+)
+from tg_picker.pools.dns_name import DnsName
+from tg_picker.pools.host import Host, read_places
+from tg_schema.errors import BadRequest
+
+POOL_LABEL: Final = "pool"
+"""The label that the servers of a table have, with its name."""
+
+Name = Annotated[str, Meta(min_length=1, max_length=253)]
+_Seconds = Annotated[float, Meta(gt=0, le=3600)]
+
+
+class PoolObjective(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a pool promises to its requests.
+
+    Attributes:
+        first_token: seconds from a request to its first token; None = not promised.
+        output_token: seconds from a token to the next; None = not promised.
+        share: of the requests that keep it.
+    """
+
+    first_token: _Seconds | None = None
+    output_token: _Seconds | None = None
+    share: Annotated[float, Meta(gt=0, lt=1)] = 0.99
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """The same, as routes say it."""
+        limits: tuple[tuple[PromiseKind, float | None], ...]
+        limits = (("TimeToFirstToken", self.first_token), ("OutputTokenLatency", self.output_token))
+        return tuple(Promise(kind, seconds, self.share) for kind, seconds in limits if seconds is not None)
+
+
+class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """A pool, its servers and the models that lead to it.
+
+    Attributes:
+        name: of the pool, and of the route of its requests.
+        endpoints: servers, as "HOST:PORT".
+        names: names in DNS, as "NAME:PORT"; each of their addresses is a server.
+        models: base models, as clients name them.
+        adapters: LoRA adapters, as clients name them.
+        priority: of the requests; below 0 they may be shed.
+        objective: what they are promised.
+        failure: what becomes of those that no server answers in time.
+    """
+
+    name: Name
+    endpoints: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    models: tuple[Name, ...] = ()
+    adapters: tuple[Name, ...] = ()
+    priority: int = 0
+    objective: PoolObjective = PoolObjective()
+    failure: FailurePolicy = DEFAULT_FAILURE_POLICY
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """The servers whose addresses are known. `check_tables` comes first."""
+        return tuple(
+            Host(place, (port,), labels={POOL_LABEL: self.name}, models=self.models)
+            for place, port in read_places(self.endpoints, "endpoints")
+        )
+
+    @property
+    def dns_names(self) -> tuple[DnsName, ...]:
+        """The names of the others."""
+        return tuple(
+            DnsName(place, (port,), {POOL_LABEL: self.name}, self.models)
+            for place, port in read_places(self.names, "names")
+        )
+
+
+def check_tables(tables: Sequence[PoolTable], *, ip_only: bool = False) -> None:
+    """What no type says of the tables, which are `pools` of their file or options.
+
+    Args:
+        tables: all.
+        ip_only: whether a name among `endpoints` is refused.
+
+    Raises:
+        BadRequest: a name, a model or an address is there twice, an address is none, or a pool lacks server or model.
+    """
+    pools: set[str] = set()
+    models: dict[str, str] = {}
+    for at, table in enumerate(tables):
+        where = ("pools", str(at))
+        if table.name in pools:
+            raise BadRequest(f'there are two pools "{table.name}"; rename or remove one').at(*where, "name")
+        pools.add(table.name)
+        if not (table.endpoints or table.names):
+            raise BadRequest(f'the pool "{table.name}" has no server: set endpoints or names').at(*where)
+        if not (table.models or table.adapters):
+            sentence = f'nothing leads to the pool "{table.name}": name its models or adapters'
+            raise BadRequest(sentence).at(*where)
+        read_places(table.endpoints, *where, "endpoints", ip_only=ip_only)
+        read_places(table.names, *where, "names")
+        for model in (*table.models, *table.adapters):
+            first = models.setdefault(model, table.name)
+            if first != table.name:
+                raise BadRequest(f'"{model}" leads to two pools, {first} and {table.name}; remove one').at(*where)
+
+
+def refuse_both(*others: Sequence[object]) -> None:
+    """Refuse tables beside `resources`, `endpoint_files`, `endpoints` or `names`, whose servers no table has."""
+    for option, given in zip(("resources", "endpoint_files", "endpoints", "names"), others, strict=True):
+        if given:
+            raise BadRequest(f"{option} beside pools: write all of it into pools, or use no pools").at(option)
+
+
+def make_catalogue(tables: Sequence[PoolTable]) -> Catalogue:
+    """The pools of checked tables, and what leads to them."""
+    catalogue = Catalogue()
+    for table in tables:
+        catalogue.pools[table.name] = Pool(table.name, {POOL_LABEL: table.name}, ())
+        for names, is_adapter in ((table.models, False), (table.adapters, True)):
+            pools, promises = ((table.name, 1),), table.objective.promises
+            case = UseCase(table.name, pools, is_adapter, table.priority, promises, table.failure)
+            catalogue.cases.update(dict.fromkeys(names, case))
+    return catalogue

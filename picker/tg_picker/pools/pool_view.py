@@ -1,0 +1,66 @@
+"""Catalogue and hosts -> the endpoints of each pool, as they are at one moment."""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from tg_picker.core import Endpoint
+from tg_picker.pools.catalogue import Catalogue, Pool
+from tg_picker.pools.host import Host, join_address
+
+
+class PoolView(Struct, frozen=True):
+    """Immutable; an edit makes another one.
+
+    Attributes:
+        catalogue: what leads to the pools.
+        members: the endpoints of each pool, by its name. An address is there once.
+        served: the base models of each pool, as far as the sources tell them.
+        hedges: whether a route's requests may be asked of a second server.
+    """
+
+    catalogue: Catalogue = Catalogue()
+    members: dict[str, tuple[Endpoint, ...]] = {}
+    served: dict[str, frozenset[str]] = {}
+    hedges: bool = False
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """All endpoints, each once."""
+        found = {endpoint.address: endpoint for members in self.members.values() for endpoint in members}
+        return tuple(found.values())
+
+    def find_base(self, pool: str) -> str:
+        """The base model of a pool's adapters; "" = its servers tell none, or several."""
+        served = self.served.get(pool, ())
+        return next(iter(served)) if len(served) == 1 else ""
+
+
+def make_view(catalogue: Catalogue, hosts: Iterable[Host]) -> PoolView:
+    """The view of a catalogue whose pools select among these hosts."""
+    there = tuple(hosts)
+    members = {name: _select(pool, there) for name, pool in catalogue.pools.items()}
+    served = {name: frozenset(model for each in found for model in each.models) for name, found in members.items()}
+    return PoolView(catalogue, members, served, bool(catalogue.hedged_route))
+
+
+def _select(pool: Pool, hosts: tuple[Host, ...]) -> tuple[Endpoint, ...]:
+    found: dict[str, Endpoint] = {}
+    for host in hosts:
+        if not pool.selects(host.labels):
+            continue
+        ports = host.ports or pool.ports
+        for port in ports:
+            address = join_address(host.address, port)
+            # A host with several ports has several servers, which need names of their own.
+            name = host.name if host.name and len(ports) == 1 else f"{host.name}:{port}" if host.name else address
+            found[address] = _merge(found.get(address), Endpoint(address, name, host.labels, host.models))
+    return tuple(found.values())
+
+
+def _merge(first: Endpoint | None, other: Endpoint) -> Endpoint:
+    """One endpoint of two sources: the first one's name and labels, and the models of both."""
+    if first is None:
+        return other
+    return msgspec.structs.replace(first, models=tuple(dict.fromkeys((*first.models, *other.models))))

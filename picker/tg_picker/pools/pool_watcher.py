@@ -1,0 +1,216 @@
+"""Resource files, endpoint files and DNS -> the pools as they are now, followed while the process runs."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import structlog
+from msgspec import Struct
+from typing_extensions import override
+
+from tg_base.config import Findings
+from tg_base.runtime import POLL_SECONDS, FileEdits, Watcher, running, translate_defects
+from tg_picker.pools.catalogue import Catalogue, Pool
+from tg_picker.pools.catalogue_builder import build_catalogue, check_protocols, find_empty
+from tg_picker.pools.dns_name import RESOLVE_SECONDS, DnsName
+from tg_picker.pools.endpoint_file import read_endpoint_file
+from tg_picker.pools.host import Host
+from tg_picker.pools.kinds import Spec
+from tg_picker.pools.pool_table import PoolTable, make_catalogue
+from tg_picker.pools.pool_view import PoolView, make_view
+from tg_picker.pools.resource import Resource, read_resources
+from tg_schema import TgError
+from tg_schema.errors import BadRequest, Internal
+
+log = structlog.get_logger()
+
+Follower = Callable[[PoolView], None]
+"""Told each new view, on the loop. It must not fail and must not wait."""
+
+_NameKey = tuple[str, tuple[int, ...], frozenset[tuple[str, str]]]
+_DEFECT = "a defect, whose traceback is above; the pools stay as they are, and the next edit is read"
+
+
+class PoolSources(Struct, frozen=True, kw_only=True):
+    """Where pools and endpoints are described.
+
+    Attributes:
+        resources: YAML files of routes, pools, objectives and rewrites. Without any, all hosts are the pool `default`.
+        endpoint_files: of llm-d's or AIBrix's form.
+        hosts: known from the start.
+        names: in DNS; one may stand there with several ports.
+        tables: pools with their servers, checked; in place of resources.
+        default: the name of the pool without resources.
+        ip_only: whether Envoy asks the servers. It resolves no name of an endpoint file, and hedges by a policy of its
+            own: both are refused.
+        http1_only: whether a pool of another `appProtocol` is refused, since who asks its servers does not speak it.
+    """
+
+    resources: tuple[Path, ...] = ()
+    endpoint_files: tuple[Path, ...] = ()
+    hosts: tuple[Host, ...] = ()
+    names: tuple[DnsName, ...] = ()
+    tables: tuple[PoolTable, ...] = ()
+    default: str = "default"
+    ip_only: bool = False
+    http1_only: bool = False
+
+    @property
+    def all_hosts(self) -> tuple[Host, ...]:
+        """Those that are known from the start, of tables too."""
+        return (*self.hosts, *(host for table in self.tables for host in table.hosts))
+
+    @property
+    def all_names(self) -> tuple[DnsName, ...]:
+        """Those in DNS, of tables too."""
+        return (*self.names, *(name for table in self.tables for name in table.dns_names))
+
+
+class _Files(Struct, frozen=True):
+    """What the files say, checked as a whole."""
+
+    catalogue: Catalogue
+    hosts: tuple[Host, ...]
+
+
+class PoolWatcher(Watcher[Follower]):
+    """The pools. Enter it to follow edits and names; an edit is in force within a second, in all files or in none.
+
+    A wrong edit is refused: the log has the reason with file and line (`pools.refused`), and the pools stay. So do the
+    last addresses of a name that cannot be resolved (`pools.unresolved`).
+
+    Args:
+        sources: what to read.
+        poll: seconds between two looks at the files.
+        resolve: seconds between two resolutions of a name.
+
+    Attributes:
+        view: the pools now.
+
+    Raises:
+        BadRequest: a file cannot be read or is wrong.
+    """
+
+    def __init__(self, sources: PoolSources, *, poll: float = POLL_SECONDS, resolve: float = RESOLVE_SECONDS) -> None:
+        super().__init__()
+        self._sources = sources
+        self._resolve = resolve
+        self._edits = FileEdits((*sources.resources, *sources.endpoint_files), poll)
+        self._files = _read(sources)
+        self._resolved: dict[_NameKey, tuple[Host, ...]] = {}
+        self._unresolved: set[_NameKey] = set()
+        self._refused = False
+        self.view = self._make_view()
+
+    @property
+    def unresolved(self) -> tuple[str, ...]:
+        """The names that had no address when they were looked up last."""
+        return tuple(sorted({name for name, _, _ in self._unresolved}))
+
+    @override
+    async def _start(self, stack: AsyncExitStack) -> None:
+        await asyncio.gather(*(self._look_up(name) for name in self._sources.all_names))
+        if self._sources.resources or self._sources.endpoint_files:
+            await stack.enter_async_context(running(self._watch()))
+        for name in self._sources.all_names:
+            await stack.enter_async_context(running(self._follow_name(name)))
+
+    async def _watch(self) -> None:
+        while True:
+            await self._edits.wait()
+            try:
+                # As with the configuration: one defect must not end the watch.
+                with translate_defects(Internal, _DEFECT, "pools.defect", log):
+                    self._files = await asyncio.to_thread(_read, self._sources)
+            except TgError as error:
+                self._refused = True
+                log.error("pools.refused", reason=error.message)
+                continue
+            self._publish(recovered=self._refused)
+            self._refused = False
+
+    async def _follow_name(self, name: DnsName) -> None:
+        while True:
+            await asyncio.sleep(self._resolve)
+            await self._look_up(name)
+
+    async def _look_up(self, name: DnsName) -> None:
+        try:
+            hosts = await name.resolve()
+        except OSError as error:
+            if _key(name) not in self._unresolved:
+                log.error("pools.unresolved", name=name.name, reason=type(error).__name__)
+            self._unresolved.add(_key(name))
+            return
+        self._unresolved.discard(_key(name))
+        if hosts != self._resolved.get(_key(name)):
+            self._resolved[_key(name)] = hosts
+            self._publish(recovered=False)
+
+    def _publish(self, *, recovered: bool) -> None:
+        view = self._make_view()
+        changed, self.view = view != self.view, view
+        if not changed and not recovered:
+            return
+        endpoints = {pool: len(members) for pool, members in view.members.items()}
+        log.info("pools.in_force", endpoints=endpoints, recovered=recovered)
+        for follower in self._followers:
+            follower(view)
+
+    def _make_view(self) -> PoolView:
+        resolved = (host for name in self._sources.all_names for host in self._resolved.get(_key(name), ()))
+        return make_view(self._files.catalogue, (*self._files.hosts, *resolved))
+
+
+def _key(name: DnsName) -> _NameKey:
+    # Two pools may have a name in common; each selects the hosts by labels of its own.
+    return name.name, name.ports, frozenset(name.labels.items())
+
+
+def check_files(sources: PoolSources, findings: Findings) -> None:
+    """Read each file by itself, so that an error in one of them hides none in the others.
+
+    What does not fit together is told of the resources alone, and only if a file is wrong: a watcher tells all of it.
+    """
+    resources: list[Resource[Spec]] = []
+    for file in sources.resources:
+        with findings.collect():
+            resources += read_resources(file)
+    for file in sources.endpoint_files:
+        with findings.collect():
+            read_endpoint_file(file, ip_only=sources.ip_only)
+    if findings.sentences:
+        with findings.collect():
+            build_catalogue(resources)
+
+
+def _read(sources: PoolSources) -> _Files:
+    resources = tuple(each for file in sources.resources for each in read_resources(file))
+    read = (read_endpoint_file(file, ip_only=sources.ip_only) for file in sources.endpoint_files)
+    hosts = (*sources.all_hosts, *(host for each in read for host in each))
+    catalogue = build_catalogue(resources)
+    if sources.http1_only:
+        check_protocols(resources)
+    if sources.resources and not catalogue.pools:
+        # A file that is empty for a moment, since it is written anew, must not take all pools away.
+        named = ", ".join(map(str, sources.resources))
+        raise BadRequest(f"{named}, line 1: there is no InferencePool in the resources; add one")
+    expected = (*hosts, *(name.host for name in sources.all_names))
+    for sentence in find_empty(resources, [host.labels for host in expected]):
+        log.warning("pools.empty", reason=sentence)
+    if sources.tables:
+        catalogue = make_catalogue(sources.tables)
+    elif not sources.resources:
+        catalogue = Catalogue({sources.default: Pool(sources.default, {}, ())})
+    if sources.ip_only and (route := catalogue.hedged_route):
+        sentence = f"the route {route} has a hedging delay, but Envoy asks the servers"
+        raise BadRequest(f"{sentence}; remove it, and write a hedge_policy into Envoy's route")
+    _check_ports(catalogue, expected)
+    return _Files(catalogue, hosts)
+
+
+def _check_ports(catalogue: Catalogue, hosts: Sequence[Host]) -> None:
+    for host in hosts:
+        if not host.ports and not any(pool.ports and pool.selects(host.labels) for pool in catalogue.pools.values()):
+            raise BadRequest(f"{host.address} has no port; name one, or an InferencePool that selects it")

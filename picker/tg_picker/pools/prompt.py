@@ -1,0 +1,387 @@
+"""Request body -> scheduler: its prompt as one text, which is the same for the same conversation in any API.
+
+Read are OpenAI's chats, completions and Responses and Anthropic's Messages. A server is found by the beginning of a
+prompt, so everybody who shares placements must write it alike: the tools, the system's texts, then turn by turn.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any, Final, Protocol
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from tg_picker.core import (
+    CHARACTERS_PER_TOKEN,
+    Fingerprint,
+    fingerprint_prompt,
+    fingerprint_tokens,
+    salt_tokens,
+)
+from tg_schema.codec import decode_json
+
+MAX_PREFIX_CHARACTERS: Final = 512 * 1024
+"""Of a prompt by which a server is found: 131,072 tokens. The hashes of 32 MiB would hold the event loop for half a
+second."""
+
+MAX_PREFIX_TOKENS: Final = MAX_PREFIX_CHARACTERS // CHARACTERS_PER_TOKEN
+"""The same, of a prompt in token ids."""
+
+MAX_PARSED_BYTES: Final = 4 * 1024 * 1024
+"""Of a field, and of a turn. A larger one is taken as it was written."""
+
+MAX_VALUES: Final = 150_000
+"""The same, by what may be values in it: commas and opening brackets, also those within texts."""
+
+MAX_WHOLE_BYTES: Final = 512 * 1024
+"""The longest list whose items are parsed at once: an agent's history of 100,000 tokens is as long."""
+
+MAX_ITEMS: Final = 10_000
+"""Turns of a conversation, and tools. A longer list is taken as one value."""
+
+MAX_LEADING_TURNS: Final = 64
+"""Of the system, that are one text."""
+
+MAX_PLAIN_BYTES: Final = 128 * 1024
+"""The longest list of turns that is tried as texts alone. It is too short to exceed any of the limits above but that of
+the leading turns."""
+
+Part = tuple[str, str]
+"""Who speaks, or what it is, and its text."""
+
+_ABSENT = Raw()
+_IDS = msgspec.json.Decoder(list[Annotated[int, Meta(ge=0, lt=2**32)]])
+_LIST = msgspec.json.Decoder(list[Raw])
+_VALUE = msgspec.json.Decoder()
+_NO_VALUES = bytes(set(range(256)) - set(b",[{"))
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+_SYSTEM: Final = "system"
+_ROLES: Final = {"developer": _SYSTEM}
+_SYSTEM_ROLES: Final = frozenset({_SYSTEM, *_ROLES})
+_TEXTS: Final = frozenset({"text", "input_text", "output_text"})
+# Servers drop earlier thinking, or have no place for it.
+_THINKING: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
+# Between parts stand characters that no template writes and few texts have.
+_PART, _SPOKEN, _IMAGE = "\x1e", "\x1f", "\x1d"
+
+
+class PromptFields(Struct):
+    """The fields of a body that make its prompt, as they were written, and the one that says whose it is."""
+
+    tools: Raw = _ABSENT
+    system: Raw = _ABSENT
+    instructions: Raw = _ABSENT
+    messages: Raw = _ABSENT
+    input: Raw = _ABSENT
+    prompt: Raw = _ABSENT
+    cache_salt: Raw = _ABSENT
+
+
+class Turn(Protocol):
+    """Who speaks, and the text. It has nothing else."""
+
+    @property
+    def role(self) -> str:
+        """As in the chat's JSON."""
+
+    @property
+    def content(self) -> str:
+        """The text."""
+
+
+class _PlainTurn(Struct, forbid_unknown_fields=True):
+    """A turn that has nothing but its text."""
+
+    role: str
+    content: str
+
+
+_PLAIN = msgspec.json.Decoder(list[_PlainTurn])
+
+
+class Prompt(Struct, frozen=True):
+    """What a model reads.
+
+    Attributes:
+        text: its first MAX_PREFIX_CHARACTERS.
+        characters: of all of it; of what `text` leaves out, bytes of its JSON are counted.
+        ids: its first MAX_PREFIX_TOKENS, if it is given in token ids; then `text` is empty.
+        salt: by which its server keeps it apart from those of other callers, if `ids` are given; "" = it does not.
+    """
+
+    text: str
+    characters: int
+    ids: tuple[int, ...] | None = None
+    salt: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """An estimate: only servers can count them."""
+        return self.characters // CHARACTERS_PER_TOKEN
+
+    def fingerprint(self, model: str, adapter: str | None) -> Fingerprint:
+        """Hashes that find servers with the prompt's beginning, for a model and an adapter. All pickers must use it."""
+        if self.ids is None:
+            return fingerprint_prompt(self.text, model, adapter)
+        return fingerprint_tokens(self.ids, salt_tokens(adapter, self.salt))
+
+
+def read_prompt(fields: PromptFields) -> Prompt:
+    """The prompt of a body.
+
+    What has another shape than the APIs say is taken as it was written: its server refuses it. So is what is too large
+    to be parsed at once. Takes 1.5 ms for 100,000 tokens; of what comes after MAX_PREFIX_CHARACTERS little is read.
+    """
+    plain = _read_plain(fields)
+    if plain is not None:
+        return plain
+    ids = _read_ids(fields)
+    if ids is not None:
+        return ids
+    try:
+        return _read(fields, MAX_WHOLE_BYTES)
+    except RecursionError:
+        # One item is nested too deep to be written again. Parsed one by one, that item is taken as it was written.
+        return _read(fields, 0)
+
+
+def read_turns(turns: Sequence[Turn]) -> Prompt:
+    """The prompt of a chat that has nothing but these turns of text, and no more than MAX_PLAIN_BYTES as JSON."""
+    leading = 0
+    while leading < len(turns) and leading < MAX_LEADING_TURNS and turns[leading].role in _SYSTEM_ROLES:
+        leading += 1
+    instructions = "\n\n".join([turn.content for turn in turns[:leading] if turn.content])
+    spoken = [
+        f"{_PART}{_ROLES.get(turn.role, turn.role)}{_SPOKEN}{turn.content}" for turn in turns[leading:] if turn.content
+    ]
+    text = "".join([f"{_PART}{_SYSTEM}{_SPOKEN}{instructions}", *spoken] if instructions else spoken)
+    return Prompt(text, len(text))
+
+
+def _read_plain(fields: PromptFields) -> Prompt | None:
+    """The same for a chat whose turns are texts, as most are, in a fifth of the steps; None: it has something else."""
+    if not fields.tools is fields.system is fields.instructions is fields.input is fields.prompt is _ABSENT:
+        return None
+    if len(memoryview(fields.messages)) > MAX_PLAIN_BYTES:
+        return None
+    try:
+        return read_turns(_PLAIN.decode(fields.messages))
+    except _UNREADABLE:
+        return None
+
+
+def _read_ids(fields: PromptFields) -> Prompt | None:
+    """The prompt of a completion in token ids; None: it is something else."""
+    is_alone = fields.messages is fields.input is _ABSENT
+    if not is_alone or bytes(memoryview(fields.prompt)[:1]) != b"[" or not _is_readable(fields.prompt):
+        return None
+    try:
+        ids = _IDS.decode(fields.prompt)
+    except _UNREADABLE:
+        return None
+    salt = _decode(fields.cache_salt) if memoryview(fields.cache_salt) else ""
+    return Prompt(
+        "", len(ids) * CHARACTERS_PER_TOKEN, tuple(ids[:MAX_PREFIX_TOKENS]), salt if isinstance(salt, str) else ""
+    )
+
+
+def _read(fields: PromptFields, whole_bytes: int) -> Prompt:
+    written: list[str] = []
+    size = left = 0
+    for item, read in _pieces(fields, whole_bytes):
+        if isinstance(item, Raw):
+            if size >= MAX_PREFIX_CHARACTERS:
+                left += len(memoryview(item))
+                continue
+            if not _is_readable(item):
+                left += max(len(memoryview(item)) - MAX_PREFIX_CHARACTERS, 0)
+        for role, text in read(item):
+            written += (_PART, role, _SPOKEN, text)
+            size += 2 + len(role) + len(text)
+    text = "".join(written)
+    return Prompt(text[:MAX_PREFIX_CHARACTERS], size + left)
+
+
+def _pieces(fields: PromptFields, whole_bytes: int) -> Iterator[tuple[Any, Callable[[Any], Iterable[Part]]]]:
+    """What a prompt is made of, in the order of chat templates, and what reads it."""
+    for tool in _items(fields.tools, whole_bytes):
+        yield tool, _tool
+    instructions = [text for raw in (fields.system, fields.instructions) if memoryview(raw) for text in _system(raw)]
+    turns = [*_items(fields.messages, whole_bytes), *_items(fields.input, whole_bytes)]
+    at = 0
+    # The first texts of the system are one, whichever field or turn they stand in.
+    while at < min(len(turns), MAX_LEADING_TURNS) and (parts := _leading(turns[at])) is not None:
+        instructions += parts
+        at += 1
+    if any(instructions):
+        yield None, lambda _: [(_SYSTEM, "\n\n".join(filter(None, instructions)))]
+    for turn in turns[at:]:
+        yield turn, _turn
+    if memoryview(fields.prompt):
+        yield fields.prompt, lambda raw: [("prompt", _value_text(raw))]
+
+
+def _is_readable(raw: Raw) -> bool:
+    """Whether it is parsed: a body of a few megabytes may have millions of values, each an object in memory."""
+    size = len(memoryview(raw))
+    if size <= MAX_VALUES or size > MAX_PARSED_BYTES:
+        return size <= MAX_VALUES
+    # Counts all three characters in one pass, in a third of the time of three counts.
+    return len(bytes(raw).translate(None, _NO_VALUES)) <= MAX_VALUES
+
+
+def _items(raw: Raw, whole_bytes: int) -> list[Any]:
+    """The items of a list, parsed if it has up to `whole_bytes`. Any other value, or too large a list, is one item."""
+    size = len(memoryview(raw))
+    if not size or not _is_readable(raw):
+        return [raw] if size else []
+    if size <= whole_bytes:
+        try:
+            value = _VALUE.decode(raw)
+        except _UNREADABLE:
+            pass  # one by one, so that the others are read
+        else:
+            return value if isinstance(value, list) and len(value) <= MAX_ITEMS else [raw]
+    try:
+        items = _LIST.decode(raw)
+    except _UNREADABLE:
+        return [raw]
+    return items if len(items) <= MAX_ITEMS else [raw]
+
+
+def _leading(turn: Any) -> list[str] | None:
+    """The texts of a turn of the system; None if it is none."""
+    # To parse each turn twice would cost more than to look into it.
+    if isinstance(turn, Raw) and b"system" not in (head := bytes(memoryview(turn)[:4096])) and b"developer" not in head:
+        return None
+    item = _decode(turn)
+    if isinstance(item, dict) and _role(item) == _SYSTEM:
+        return [text for _, text in _message(item)]
+    return None
+
+
+def _system(raw: Raw) -> list[str]:
+    value = _decode(raw)
+    blocks = value if isinstance(value, list) else [value]
+    return [text for block in blocks for _, text in _content(_SYSTEM, [block] if isinstance(block, dict) else block)]
+
+
+def _tool(item: Any) -> Iterable[Part]:
+    tool = _decode(item)
+    function = tool.get("function", tool) if isinstance(tool, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        return [("tools", _json(tool))]
+    schema = function.get("parameters") or function.get("input_schema") or {}
+    return [("tools", f"{function['name']}{_SPOKEN}{function.get('description') or ''}{_SPOKEN}{_json(schema)}")]
+
+
+def _turn(turn: Any) -> Iterable[Part]:
+    item = _decode(turn)
+    if isinstance(item, str):
+        return [("user", item)]
+    if not isinstance(item, dict):
+        return [("", _json(item))]
+    kind = _kind(item)
+    if kind == "function_call":
+        return [_call(item.get("name"), item.get("arguments"))]
+    if kind == "function_call_output":
+        return _content("tool", item.get("output"))
+    if kind in _THINKING:
+        return ()
+    return _message(item) if "role" in item else [("", _json(item))]
+
+
+def _role(message: dict[str, Any]) -> str:
+    role = str(message.get("role"))
+    return _ROLES.get(role, role)
+
+
+def _message(message: dict[str, Any]) -> Iterator[Part]:
+    yield from _content(_role(message), message.get("content"))
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        yield (
+            _call(function.get("name"), function.get("arguments")) if isinstance(function, dict) else ("", _json(call))
+        )
+
+
+def _content(role: str, content: Any, *, within_result: bool = False) -> Iterator[Part]:
+    """The texts and images of one turn as one part; calls and results, which some APIs put within, as their own."""
+    if isinstance(content, str):
+        if content:
+            yield role, content
+        return
+    text = ""
+    for block in content if isinstance(content, list) else [content]:
+        kind = _kind(block)
+        if isinstance(block, str):
+            text += block
+        elif kind in _TEXTS:
+            text += str(block.get("text") or "")
+        elif kind in {"tool_use", "tool_result"}:
+            if text:
+                yield role, text
+            text = ""
+            yield from _block(block, within_result)
+        elif block is not None and kind not in _THINKING:
+            text += _IMAGE + (_image(block) or _json(block))
+    if text:
+        yield role, text
+
+
+def _kind(value: Any) -> str:
+    """What an item or a block says that it is; "" if it says nothing."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
+def _block(block: dict[str, Any], within_result: bool) -> Iterator[Part]:
+    if block["type"] == "tool_use":
+        yield _call(block.get("name"), block.get("input"))
+    elif within_result:
+        # No API has results within results, and hundreds of them would overflow the stack.
+        yield "tool", _json(block)
+    else:
+        yield from _content("tool", block.get("content"), within_result=True)
+
+
+def _image(block: Any) -> str | None:
+    """The address of an image, or its data as one; None if it is no image."""
+    if not isinstance(block, dict):
+        return None
+    source, image = block.get("source"), block.get("image_url")
+    if isinstance(source, dict) and block.get("type") == "image":
+        return str(source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}")
+    url = image.get("url") if isinstance(image, dict) else image
+    return url if isinstance(url, str) else None
+
+
+def _call(name: Any, arguments: Any) -> Part:
+    """A call. Its arguments are a value in one API, and in others JSON text with white space of any kind."""
+    if isinstance(arguments, str):
+        try:
+            arguments = decode_json(arguments)
+        except _UNREADABLE:
+            return "call", f"{name}{_SPOKEN}{arguments}"
+    return "call", f"{name}{_SPOKEN}{_json(arguments)}"
+
+
+def _value_text(raw: Raw) -> str:
+    value = _decode(raw)
+    return value if isinstance(value, str) else _json(value)
+
+
+def _decode(raw: Any) -> Any:
+    """The parsed value; the text itself, or its beginning, if it is too large or nested too deep."""
+    if not isinstance(raw, Raw):
+        return raw
+    if _is_readable(raw):
+        try:
+            return decode_json(bytes(raw))
+        except _UNREADABLE:
+            pass
+    return bytes(memoryview(raw)[:MAX_PREFIX_CHARACTERS]).decode("utf-8", "replace")
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,286 @@
+"""Model servers -> scheduler: the load that their pages of metrics tell, read again and again."""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from itertools import count
+from typing import Annotated, Literal
+
+import structlog
+from msgspec import Meta, Struct
+from typing_extensions import override
+
+from tg_base.llm import open_pool
+from tg_base.runtime import Entered, running, translate_defects
+from tg_picker.core import Endpoint, LoadReport
+from tg_picker.pools.page_reader import read_page
+from tg_picker.pools.server_kinds import SERVER_KINDS, ServerKind
+from tg_schema import TgError
+from tg_schema.errors import BadRequest, IncompleteStream, Internal, ProtocolError, Timeout, TooLarge, Unavailable
+
+log = structlog.get_logger()
+
+MAX_PAGE_BYTES = 2 * 1024 * 1024
+"""Maximum size of a page in bytes; vLLM's has about 50,000, and more after thousands of adapters."""
+
+MAX_INLINE_BYTES = 128 * 1024
+"""Size of a page that is read on the event loop, in a few milliseconds. A page of MAX_PAGE_BYTES made to be slow would
+hold it for 0.4 s, 20 times a second."""
+
+MAX_SCRAPES_PER_SECOND = 200.0
+"""Of all servers together: the interval of many servers grows, so that reading pages does not starve requests."""
+
+MAX_BACKOFF_SECONDS = 5.0
+"""Longest pause before another look at a server that fails."""
+
+REFUSED_BACKOFF_SECONDS = 0.25
+"""The same at one where nobody takes a connection: it costs next to nothing, and requests may wait for its return."""
+
+Returned = Callable[[Endpoint, LoadReport | None, bool], None]
+"""Told, on the loop, that a server can be reached again: its report, if its page can be read, and whether nobody took
+connections before. It must not fail and must not wait."""
+
+Observer = Callable[[Endpoint, LoadReport], None]
+"""Told each report, on the loop; for instance `Scheduler.observe`. It must not fail and must not wait."""
+
+_DEFECT = "a defect, whose traceback is in the log"
+
+
+class ScrapeOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How servers are looked at.
+
+    Attributes:
+        kind: a key of `SERVER_KINDS`, or "auto".
+        path: of the page; "" = where servers of this kind have it.
+        tls: whether the page is behind https.
+        interval: seconds between two looks at a server.
+        timeout: seconds that one look may take.
+        concurrency: looks at the same time.
+    """
+
+    kind: Literal["auto", "vllm", "sglang", "triton", "trtllm-serve", "llama.cpp", "tokengrid"] = "auto"
+    path: str = ""
+    tls: bool = False
+    interval: Annotated[float, Meta(ge=0.005, le=3600)] = 0.05
+    timeout: Annotated[float, Meta(gt=0, le=3600)] = 1.0
+    concurrency: Annotated[int, Meta(ge=1, le=1000)] = 32
+
+    def check(self) -> None:
+        """What no type says.
+
+        Raises:
+            BadRequest: the path is none.
+        """
+        check_path(self.path, "scrape", "path")
+
+    @property
+    def page_path(self) -> str:
+        """Where the page is."""
+        return self.path or SERVER_KINDS.get(self.kind, ServerKind()).path
+
+
+def check_path(path: str, *keys: str) -> None:
+    """Refuse what would become a part of an address.
+
+    Raises:
+        BadRequest: it is not empty, and begins with no slash or has blanks; it names the place in the configuration.
+    """
+    if path and not path.startswith("/"):
+        raise BadRequest(f"{'.'.join(keys)} must begin with a slash, as /{path[:100]}").at(*keys)
+    if " " in path or not path.isprintable():
+        raise BadRequest(f"{'.'.join(keys)} may have no blanks; write %20 for one").at(*keys)
+
+
+@dataclass(slots=True)
+class _Target:
+    """One server that is looked at."""
+
+    endpoint: Endpoint
+    failures: int = 0
+    reason: str = ""
+    is_reachable: bool = True
+    is_refusing: bool = False
+
+
+class Scraper(Entered):
+    """Looks at servers while it is entered. A look that fails tells nothing, so that the last report grows old.
+
+    Each server has its own deadline and backs off by itself; one that hangs holds a place of `concurrency` no longer
+    than `timeout`. The log says once that a server's page cannot be read (`scrape.failed`), and once that it can again.
+
+    Args:
+        observe: is told each report.
+        options: how to look.
+        returned: is told of each server that can be reached again; None = nobody.
+    """
+
+    def __init__(
+        self, observe: Observer, options: ScrapeOptions | None = None, returned: Returned | None = None
+    ) -> None:
+        super().__init__()
+        self._returned = returned
+        self._observe = observe
+        self._options = options or ScrapeOptions()
+        self._targets: dict[str, _Target] = {}
+        self._due: list[tuple[float, int, _Target]] = []
+        # Equal times are told apart by a number, since targets have no order.
+        self._numbers = count()
+        self._unreachable = self._refusing = frozenset[str]()
+        self._changed = asyncio.Event()
+        self._free = asyncio.Semaphore(self._options.concurrency)
+
+    @override
+    async def _start(self, stack: AsyncExitStack) -> None:
+        # The first pool imports aiohttp, which takes a while. A proxy of the environment leads out, and a server is
+        # looked at 20 times a second from within.
+        self._pool = await asyncio.to_thread(open_pool, proxied=False)
+        stack.push_async_callback(self._pool.aclose)
+        await stack.enter_async_context(running(self._run()))
+
+    def update(self, endpoints: Sequence[Endpoint]) -> None:
+        """Look at these servers from now on. What is known of those that stay is kept."""
+        now = asyncio.get_running_loop().time()
+        known, self._targets = self._targets, {}
+        for at, endpoint in enumerate(endpoints):
+            target = known.get(endpoint.address)
+            if target is None:
+                target = _Target(endpoint)
+                # Spread over the interval, so that the looks do not come in bursts.
+                self._plan(target, now + self._interval(len(endpoints)) * at / len(endpoints))
+            target.endpoint = endpoint
+            self._targets[endpoint.address] = target
+        self._find_unreachable()
+        self._changed.set()
+
+    @property
+    def failing(self) -> dict[str, str]:
+        """The servers whose page cannot be read, by address, and why."""
+        return {address: target.reason for address, target in self._targets.items() if target.failures}
+
+    @property
+    def unreachable(self) -> frozenset[str]:
+        """The addresses at which nobody took the last connection, or nobody answered on it."""
+        return self._unreachable
+
+    @property
+    def refusing(self) -> frozenset[str]:
+        """Those of them where nobody took it: to ask them is of no use until they take one again."""
+        return self._refusing
+
+    def _interval(self, servers: int) -> float:
+        return max(self._options.interval, servers / MAX_SCRAPES_PER_SECOND)
+
+    def _plan(self, target: _Target, due: float) -> None:
+        heapq.heappush(self._due, (due, next(self._numbers), target))
+        self._changed.set()
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as looks:
+            while True:
+                target = await self._next()
+                await self._free.acquire()
+                looks.create_task(self._look(target))
+
+    async def _next(self) -> _Target:
+        """The next server to look at, as soon as it is due."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._changed.clear()
+            while self._due and self._targets.get(self._due[0][2].endpoint.address) is not self._due[0][2]:
+                heapq.heappop(self._due)
+            wait = self._due[0][0] - loop.time() if self._due else None
+            if wait is not None and wait <= 0:
+                return heapq.heappop(self._due)[2]
+            try:
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self, target: _Target) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            with translate_defects(Internal, _DEFECT, "scrape.defect", log):
+                self._succeed(target, await self._read(target.endpoint))
+        except TgError as error:
+            self._fail(target, error)
+        finally:
+            self._free.release()
+        pause = self._interval(len(self._targets))
+        if target.failures:
+            longest = REFUSED_BACKOFF_SECONDS if target.is_refusing else MAX_BACKOFF_SECONDS
+            pause = min(pause * 2.0 ** min(target.failures, 16), max(longest, pause))
+        # A look that takes longer than the interval is followed by another one at once, but not by a burst.
+        self._plan(target, max(began + pause, loop.time()))
+
+    async def _read(self, endpoint: Endpoint) -> LoadReport:
+        options = self._options
+        try:
+            async with asyncio.timeout(options.timeout):
+                page = await self._fetch(
+                    f"{'https' if options.tls else 'http'}://{endpoint.address}{options.page_path}"
+                )
+        except TimeoutError:
+            raise Timeout(f"the page takes longer than {options.timeout:g} s") from None
+        except (Unavailable, IncompleteStream):
+            raise Unavailable("the server cannot be reached, or breaks the connection") from None
+        # Read when the page is here: its numbers are at most one look old.
+        now = asyncio.get_running_loop().time()
+        if len(page) <= MAX_INLINE_BYTES:
+            report = read_page(page, options.kind, now)
+        else:
+            report = await asyncio.to_thread(read_page, page, options.kind, now)
+        if report is None:
+            raise ProtocolError(f"the page tells no load of a server of the kind {options.kind} that can be believed")
+        return report
+
+    async def _fetch(self, url: str) -> bytes:
+        answer = await self._pool.ask("GET", url, (), None)
+        try:
+            if answer.status != 200:
+                raise ProtocolError(f"the page was answered with status {answer.status}")
+            parts: list[bytes] = []
+            size = 0
+            while part := await answer.read():
+                parts.append(part)
+                size += len(part)
+                if size > MAX_PAGE_BYTES:
+                    raise TooLarge(f"the page has more than {MAX_PAGE_BYTES} bytes")
+            return b"".join(parts)
+        finally:
+            answer.close()
+
+    def _fail(self, target: _Target, error: TgError) -> None:
+        if not target.failures:
+            place = {"server": target.endpoint.name, "address": target.endpoint.address}
+            log.warning("scrape.failed", **place, reason=error.message)
+        target.failures += 1
+        target.reason = error.message
+        # A server without such a page answers all the same.
+        refuses = isinstance(error, Unavailable)
+        self._set_reachable(target, not (refuses or isinstance(error, Timeout)), refuses=refuses)
+
+    def _succeed(self, target: _Target, report: LoadReport) -> None:
+        if target.failures:
+            log.info("scrape.recovered", server=target.endpoint.name, address=target.endpoint.address)
+        target.failures, target.reason = 0, ""
+        self._set_reachable(target, True, report)
+        if self._targets.get(target.endpoint.address) is target:
+            self._observe(target.endpoint, report)
+
+    def _set_reachable(
+        self, target: _Target, is_reachable: bool, report: LoadReport | None = None, *, refuses: bool = False
+    ) -> None:
+        if (target.is_reachable, target.is_refusing) != (is_reachable, refuses):
+            if is_reachable and self._returned is not None:
+                self._returned(target.endpoint, report, target.is_refusing)
+            target.is_reachable, target.is_refusing = is_reachable, refuses
+            self._find_unreachable()
+
+    def _find_unreachable(self) -> None:
+        # Each request asks for them, and they seldom change.
+        self._unreachable = frozenset(address for address, target in self._targets.items() if not target.is_reachable)
+        self._refusing = frozenset(address for address, target in self._targets.items() if target.is_refusing)

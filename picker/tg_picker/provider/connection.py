@@ -1,0 +1,68 @@
+"""Provider -> a server of the pool: requests over shared connections, and the load that each answer tells."""
+
+from collections.abc import Awaitable
+from functools import lru_cache
+from typing import Final
+
+from tg_base.llm import HttpAnswer, open_pool
+from tg_base.telemetry import LOAD_REQUEST_HEADER
+from tg_picker.pools import LOAD_FORMAT
+from tg_picker.pools.adapter_loader import LOAD_PATH
+from tg_schema.errors import BadRequest
+
+MAX_TARGETS: Final = 1_000
+"""Servers whose URL and headers are kept as they are sent; of a pool that changes, those asked last."""
+
+
+class PoolConnection:
+    """The connections to all servers, with one key. Made in a thread: the first one imports aiohttp.
+
+    Args:
+        scheme: "http" or "https".
+        path: of the API.
+        key: sent to each server; None = none is.
+    """
+
+    def __init__(self, scheme: str, path: str, key: str | None) -> None:
+        headers = [
+            ("Content-Type", "application/json"),
+            ("Accept", "text/event-stream"),
+            (LOAD_REQUEST_HEADER, LOAD_FORMAT),
+        ]
+        if key:
+            headers.append(("Authorization", f"Bearer {key}"))
+        self._pool = open_pool()
+        self._load_url = f"{scheme}://{{}}{path}{LOAD_PATH}"
+        self._load_headers = headers
+        # Requests to one server differ only in their body; building the rest anew would double the cost of sending.
+        self._target = lru_cache(MAX_TARGETS)(
+            lambda address: self._pool.target(f"{scheme}://{address}{path}/chat/completions", headers)
+        )
+
+    def ask(self, address: str, body: bytes) -> Awaitable[HttpAnswer]:
+        """Request a streamed answer of a server, and return it whatever its status.
+
+        Raises:
+            TgError: there is none.
+        """
+        return self._pool.send("POST", self._target(address), body)
+
+    def load(self, address: str, body: bytes) -> Awaitable[HttpAnswer]:
+        """Tell a server to load an adapter, and return its answer whatever its status.
+
+        Raises:
+            TgError: there is none.
+        """
+        return self._pool.ask("POST", self._load_url.format(address), self._load_headers, body)
+
+    async def post(self, body: bytes) -> HttpAnswer:
+        """What needs no picked server; a pool has nothing of that kind."""
+        raise BadRequest("a pool answers conversations alone; ask a server of it")
+
+    async def models(self) -> HttpAnswer:
+        """See `post`."""
+        return await self.post(b"")
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._pool.aclose()

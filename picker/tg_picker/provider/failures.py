@@ -1,0 +1,54 @@
+"""Servers' failures and the scheduler's refusals -> what a client is told, and whether another server is asked."""
+
+from typing import Final
+
+import structlog
+
+from tg_picker.core import Pick, Rejection
+from tg_picker.provider.order import MAX_LOGGED, Order
+from tg_schema import TgError
+from tg_schema.errors import NotFound, ProtocolError, RateLimited, Unavailable
+
+log = structlog.get_logger()
+
+_REFUSALS: Final[dict[int, tuple[type[TgError], str]]] = {
+    404: (NotFound, "no server of the pool has the model"),
+    429: (RateLimited, "all servers of the pool are busy; ask again later"),
+    503: (Unavailable, "the pool has no server; its operator must check endpoints and their log"),
+}
+
+
+def choose_failure(before: TgError | None, error: TgError, pick: Pick | None) -> TgError:
+    """What is told if no other server answers.
+
+    Args:
+        before: the same, of the servers that were asked before.
+        error: of the last one.
+        pick: that server; None = something of its answer was shown.
+
+    Raises:
+        TgError: `error`, if no other server may do better; a wrong request is wrong everywhere.
+    """
+    if pick is None or not (error.retryable or isinstance(error, NotFound | ProtocolError)):
+        raise error
+    log.warning("pool.failover", server=pick.endpoint.name, address=pick.endpoint.address, error=error.type)
+    # That another server lacks the model says less than why one that may have it failed.
+    return before if before and isinstance(error, NotFound) else error
+
+
+def describe_missing(failed: TgError, order: Order) -> TgError:
+    """What became of the last attempt. Where it was a 404, the model's own options are not what is wrong."""
+    if not isinstance(failed, NotFound):
+        return failed
+    what = "model" if order.place.adapter is None else "adapter"
+    name = order.place.model[:MAX_LOGGED]
+    if order.unreachable:
+        return Unavailable(f"no server of the pool that can be reached has the {what} {name!r}; ask again later")
+    asked = f"no server of the pool {order.place.pool} that was asked"
+    return NotFound(f"{asked} has the {what} {name!r}; load it there, or ask another")
+
+
+def refuse(rejection: Rejection) -> TgError:
+    """The error of a request that the scheduler places nowhere."""
+    kind, sentence = _REFUSALS[rejection.status]
+    return kind(f"{sentence} ({rejection.reason})", retry_after=rejection.retry_after)

@@ -1,0 +1,113 @@
+"""Configuration -> where a pool's servers are, and how one is picked."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.llm import Endpoint
+from tg_flow.providers.openai import OpenAiOptions
+from tg_picker.core import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
+from tg_picker.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both
+from tg_picker.pools.adapter_loader import check_source
+from tg_picker.pools.kv_subscriber import KvEventOptions
+from tg_picker.pools.pool_watcher import PoolSources
+from tg_picker.pools.scraper import ScrapeOptions, check_path
+from tg_schema.errors import BadRequest
+
+MAX_HEDGED_SHARE = 0.5
+"""Above it second attempts would be what keeps the servers busy."""
+
+
+class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The options of a pool, beside those of an OpenAI-compatible server.
+
+    Attributes:
+        tries: rounds through the servers; in each one a server is asked once.
+        resources: YAML files of routes, pools, objectives and rewrites.
+        endpoint_files: files of llm-d's or AIBrix's form.
+        endpoints: servers, as "HOST:PORT".
+        names: names in DNS, as "NAME:PORT"; each of their addresses is a server.
+        pools: pools with their servers and models, in place of the four before.
+        adapter_source: where the adapters of routes are for the servers, with {adapter} for the name; a server that a
+            request for one is sent to is told to load it first. "" = it is not.
+        labels: of `endpoints` and `names`, for the pools of `resources` to select by.
+        policy: how a server is picked.
+        admission: which requests of a priority below 0 are refused when the servers are busy.
+        api_path: of OpenAI's API on each server.
+        https: whether the servers speak TLS.
+        scrape: how the load of the servers is read.
+        scraped: false = by our own count alone.
+        kv_events: where the servers tell what they have cached; None = nobody listens.
+        hedge: the share of requests that may be asked of a second server, if the first one is slow to begin; 0 = none.
+        explain: whether each request is a line of the log, with its server and the reasons.
+        waiting: how many requests wait while all servers are busy, and how long.
+    """
+
+    key_variables: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("POOL_API_KEY",)
+    key_needed: bool = False
+    tries: int = 1
+    base_url_variables: tuple[str, ...] = ()
+    default_base_url: str | None = None
+    resources: tuple[str, ...] = ()
+    endpoint_files: tuple[str, ...] = ()
+    endpoints: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    pools: tuple[PoolTable, ...] = ()
+    adapter_source: str = ""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    policy: str = DEFAULT_POLICY
+    admission: str = "always"
+    api_path: str = "/v1"
+    https: bool = False
+    scrape: ScrapeOptions = ScrapeOptions()
+    scraped: bool = True
+    kv_events: KvEventOptions | None = None
+    hedge: Annotated[float, msgspec.Meta(ge=0, le=MAX_HEDGED_SHARE)] = 0.0
+    explain: bool = False
+    waiting: QueueLimits = QueueLimits()
+
+    @override
+    def endpoint(self, model: str) -> Endpoint:
+        """No single address; raises BadRequest if there is no server, or an option is none that is known."""
+        if self.base_url is not None:
+            raise BadRequest("a pool has no base_url: name its servers in endpoints, endpoint_files or names").at(
+                "base_url"
+            )
+        for option, value, known in (("policy", self.policy, POLICIES), ("admission", self.admission, ADMISSIONS)):
+            if value not in known:
+                raise BadRequest(f'{option}: there is no "{value}"; known are {", ".join(known)}').at(option)
+        self.waiting.check("waiting")
+        self.scrape.check()
+        check_path(self.api_path, "api_path")
+        check_source(self.adapter_source)
+        if self.pools:
+            check_tables(self.pools)
+            refuse_both(self.resources, self.endpoint_files, self.endpoints, self.names)
+        elif not (self.endpoints or self.endpoint_files or self.names):
+            raise BadRequest("a pool needs servers: name them in endpoints, endpoint_files, names or pools").at(
+                "endpoints"
+            )
+        return Endpoint(None, model)
+
+    def sources(self, model: str) -> PoolSources:
+        """What to read.
+
+        Args:
+            model: the name of the pool without `resources`.
+
+        Raises:
+            BadRequest: an address is none, or there twice.
+        """
+        hosts = read_places(self.endpoints, "endpoints")
+        names = read_places(self.names, "names")
+        return PoolSources(
+            resources=tuple(map(Path, self.resources)),
+            endpoint_files=tuple(map(Path, self.endpoint_files)),
+            hosts=tuple(Host(address, (port,), labels=self.labels) for address, port in hosts),
+            names=tuple(DnsName(name, (port,), self.labels) for name, port in names),
+            tables=self.pools,
+            default=model,
+            http1_only=True,
+        )

@@ -1,0 +1,140 @@
+"""Provider -> its attempts: one request, where it may still go, and what became of each attempt."""
+
+from collections.abc import Sequence
+
+import msgspec
+import structlog
+from msgspec import Struct, field
+
+from tg_base.telemetry import trace
+from tg_picker.core import Endpoint, InstanceRequest
+from tg_picker.pools import Destination, Prompt
+from tg_picker.provider.places import Place
+from tg_picker.status import RequestFacts, RequestRecord, explain
+from tg_schema import TextCompletionRequest
+
+log = structlog.get_logger()
+_encode = msgspec.json.encode
+
+SHEDDABLE_PRIORITY = -1
+"""The highest of a request that says of itself that it may be refused."""
+
+MAX_LOGGED = 100
+"""Characters of a client's text in the log."""
+
+
+class Order(Struct, eq=False):
+    """A request on its way.
+
+    Attributes:
+        request: as it came.
+        model: as its client named it.
+        place: where the catalogue sent it.
+        wanted: what the scheduler is told.
+        body: what servers are sent.
+        arrived_at: on the scheduler's clock.
+        tried: the addresses of the servers that were asked, and are not asked again.
+        loaded: the addresses of those that were said to have its adapter when they were asked.
+        lost: of these, those that answered 404 nevertheless. Where no other server is left they load it anew, once.
+        is_second_round: whether servers that lost its adapter are asked again.
+        left: the servers that were not asked yet, when it was looked last; the one picked then is among them.
+        unreachable: servers that were left out, since nobody can reach them.
+        records: of each attempt, in order.
+    """
+
+    request: TextCompletionRequest
+    model: str
+    place: Destination
+    wanted: InstanceRequest
+    body: bytes
+    arrived_at: float
+    tried: set[str] = field(default_factory=set)
+    loaded: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
+    is_second_round: bool = False
+    left: Sequence[Endpoint] = ()
+    unreachable: int = 0
+    records: list[RequestRecord] = field(default_factory=list)
+
+    def note_lost(self, address: str) -> None:
+        """Remember that the server there does not have the adapter, if it was said to have it."""
+        if address in self.loaded and not self.is_second_round:
+            self.lost.add(address)
+
+    def begin_second_round(self) -> None:
+        """Let the servers that lost the adapter be asked once more."""
+        if self.lost:
+            self.tried -= self.lost
+            self.lost.clear()
+            self.is_second_round = True
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether as many servers were asked as its route allows."""
+        most = self.place.failure.max_attempts
+        return most is not None and len(self.records) >= most
+
+    @property
+    def route(self) -> str:
+        """Whose times are compared: the route, or the model where there is none."""
+        return self.place.route or self.place.model
+
+    @property
+    def facts(self) -> RequestFacts:
+        """What the board is told of the next attempt."""
+        size, servers = len(self.body), len(self.left)
+        return RequestFacts(trace.find_request(), self.model, self.place, size, servers, self.unreachable)
+
+    @property
+    def last(self) -> RequestRecord:
+        """The attempt that answered; if none did, the newest."""
+        begun = (each for each in self.records if each.first_at is not None and not each.lost)
+        return next(begun, self.records[-1])
+
+
+def describe(request: TextCompletionRequest, place: Place, prompt: Prompt) -> InstanceRequest:
+    """What the scheduler is told. The server streams, whatever the client asked for."""
+    to = place.destination
+    return InstanceRequest(
+        model=place.base,
+        adapter=to.adapter,
+        prompt_tokens=prompt.tokens,
+        prefix=prompt.fingerprint(to.model, to.adapter),
+        priority=min(to.priority, SHEDDABLE_PRIORITY) if request.sheddable else to.priority,
+        objective=place.objective,
+        max_tokens=request.sampling.max_tokens if request.sampling else None,
+        flow=request.user or "default-flow",
+        route=to.route,
+        max_wait=to.failure.max_wait,
+    )
+
+
+def name_model(body: bytes, configured: str, model: str) -> bytes:
+    """The body of a request for another model, which is its first member."""
+    if model == configured:
+        return body
+    return b'{"model":' + _encode(model) + body[len(b'{"model":' + _encode(configured)) :]
+
+
+def settle(order: Order, first: RequestRecord, *, won: bool, now: float) -> None:
+    """Note which of two attempts lost, if there are two, before it is cancelled."""
+    newest = order.records[-1]
+    if newest is not first:
+        (newest if won else first).lose(now)
+
+
+def explain_order(order: Order) -> None:
+    """One line for a request, without anything of its prompt or its answer."""
+    last = order.last
+    log.info(
+        "pool.request",
+        model=order.model[:MAX_LOGGED],
+        pool=order.place.pool,
+        route=order.place.route,
+        server=last.server,
+        reasons=explain(last),
+        attempts=len(order.records),
+        outcome=last.outcome,
+        first=last.first_token_seconds,
+        seconds=last.seconds,
+    )

@@ -1,0 +1,387 @@
+"""TextCompletionRequest -> the server that the scheduler picks, another one if that fails -> LlmChunks."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
+from itertools import islice, starmap
+from random import Random
+from time import perf_counter
+from typing import Self, cast
+
+import msgspec
+import structlog
+from typing_extensions import override
+
+from tg_base.bus import Bus
+from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, PassOn, SdkConnection
+from tg_base.telemetry import LOAD_RESPONSE_HEADER, trace
+from tg_flow.providers.openai import ChatCompletions, have_text_alone, is_bare
+from tg_picker.core import Endpoint, Pick, Rejection, Scheduler, Waiting
+from tg_picker.pools import (
+    MAX_PLAIN_BYTES,
+    Dispatcher,
+    PoolView,
+    Prompt,
+    PromptFields,
+    Turn,
+    read_prompt,
+    read_turns,
+)
+from tg_picker.pools.adapter_loader import AdapterLoader
+from tg_picker.pools.followed_pools import FollowedPools
+from tg_picker.pools.placement_exchange import PlacementExchange
+from tg_picker.pools.pool_watcher import PoolWatcher
+from tg_picker.provider.attempt import Attempt, say_model
+from tg_picker.provider.connection import PoolConnection
+from tg_picker.provider.failures import choose_failure, describe_missing, refuse
+from tg_picker.provider.hedging import NOT_BEGUN, Hedging, begin_either, hedged
+from tg_picker.provider.options import PoolOptions
+from tg_picker.provider.order import Order, describe, explain_order, name_model, settle
+from tg_picker.provider.places import Places
+from tg_picker.status import BOARDS, PoolBoard, QueueStatus, RequestFacts, RequestRecord
+from tg_schema import ModelInfo, TextCompletionRequest, TgError
+from tg_schema.errors import IncompleteStream, NotFound
+from tg_schema.features import Feature
+from tg_schema.topics import Topics
+
+log = structlog.get_logger()
+_PROMPT = msgspec.json.Decoder(PromptFields)
+
+LACKED_SECONDS = 60.0
+"""For how long the pool's model is not announced once no server had it, as for a single server and an adapter."""
+MAX_ANNOUNCED = 1_000
+"""Adapters of routes that are announced, as many as a local model may have; the others need the model's name too."""
+
+
+class Pool(ChatCompletions[PoolOptions]):
+    """One model and its adapters over many servers with OpenAI's API.
+
+    A request that fails before anything of its answer was shown goes to another server, never twice to the same.
+    """
+
+    features: frozenset[Feature] = ChatCompletions.features | {"adapter"}
+    optional_features = frozenset()
+
+    def __init__(
+        self,
+        model: str,
+        options: PoolOptions,
+        connection: KeyedConnection[PoolConnection],
+        watcher: PoolWatcher | None = None,
+    ) -> None:
+        super().__init__(model, options, cast("KeyedConnection[SdkConnection]", connection))
+        # A worker process, which only writes requests, has no loop.
+        self._now = _stand_still if watcher is None else asyncio.get_running_loop().time
+        self._random = Random()  # noqa: S311 - it chooses between weights and ties
+        self._scheduler = Scheduler(options.policy, options.admission, random=self._random)
+        # The page is at the same address, which speaks TLS or does not.
+        scrape = msgspec.structs.replace(options.scrape, tls=options.https or options.scrape.tls)
+        followed = scrape if options.scraped else None
+        self._pools = None if watcher is None else FollowedPools(watcher, self._scheduler, followed, options.kv_events)
+        self._dispatcher = Dispatcher(self._scheduler, options.waiting, self._now)
+        self._board = PoolBoard(
+            model,
+            options.policy,
+            self._scheduler,
+            self,
+            self._now,
+            totals=BOARDS.totals,
+            queues=lambda: starmap(QueueStatus, self._dispatcher.queues),
+            attainment=lambda: self._dispatcher.attainment.read(self._now()),
+        )
+        self._writes_plainly = not options.extra_body
+        self._places = Places(self.upstream_model, self._random, self._scheduler)
+        self._loader = AdapterLoader(options.adapter_source, self._scheduler)
+        self._hedging = Hedging(options.hedge)
+        self._exit = AsyncExitStack()
+        self._lacks_model_until = 0.0
+        # Bound once: a line that the level leaves out then costs next to nothing.
+        self._log = log.bind()
+
+    @classmethod
+    @override
+    async def open(cls, model: str, options: PoolOptions) -> Self:
+        options.endpoint(model)
+        watcher = await asyncio.to_thread(PoolWatcher, options.sources(model))
+        scheme = "https" if options.https else "http"
+        connection = await KeyedConnection[PoolConnection].open_in_thread(
+            options.key(), lambda key: PoolConnection(scheme, options.api_path, key)
+        )
+        pool = cls(model, options, connection, watcher)
+        await pool._enter()
+        return pool
+
+    async def share(self, bus: Bus, topics: Topics) -> None:
+        """See `SharedProvider`."""
+        if self._pools is not None:
+            exchange = PlacementExchange(bus, topics.placements, self._scheduler, self._pools)
+            await self._exit.enter_async_context(exchange)
+
+    @property
+    def view(self) -> PoolView:
+        """The pools now; a worker process, which only writes requests, has none."""
+        return PoolView() if self._pools is None else self._pools.view
+
+    @property
+    @override
+    def adapters(self) -> Mapping[str, str]:
+        catalogue = self.view.catalogue
+        loaded = frozenset(catalogue.adapters)
+        found = (name for name in catalogue.models if name not in {self.model, self.upstream_model})
+        names = islice(found, MAX_ANNOUNCED)
+        return {name: self._loader.find_source(name) if name in loaded else name for name in names}
+
+    @property
+    @override
+    def adapters_only(self) -> bool:
+        try:
+            self._places.find(self.view, None)
+        except NotFound:
+            return True
+        return self._now() < self._lacks_model_until
+
+    @property
+    def failing(self) -> dict[str, str]:
+        """The servers whose load cannot be read, by address, and why."""
+        return {} if self._pools is None else self._pools.failing
+
+    @property
+    def unreachable(self) -> frozenset[str]:
+        """The addresses that nobody can reach."""
+        return frozenset() if self._pools is None else self._pools.unreachable
+
+    async def _enter(self) -> None:
+        async with AsyncExitStack() as exit_stack:
+            exit_stack.push_async_callback(super().aclose)
+            if self._pools is not None:
+                await exit_stack.enter_async_context(self._pools)
+                exit_stack.enter_context(BOARDS.show(self._board))
+            self._exit = exit_stack.pop_all()
+
+    @override
+    async def aclose(self) -> None:
+        await self._exit.aclose()
+
+    @override
+    async def models(self) -> tuple[ModelInfo, ...]:
+        view = self.view
+        served = (model for models in view.served.values() for model in sorted(models))
+        return tuple(ModelInfo(name) for name in dict.fromkeys((self.model, *view.catalogue.models, *served)))
+
+    def _make_order(self, request: TextCompletionRequest) -> Order:
+        asked = request.adapter or self.upstream_model
+        try:
+            place = self._places.find(self.view, request.adapter)
+        except NotFound:
+            self._board.refuse(RequestFacts(trace.find_request(), asked), Rejection("model-not-found", 404))
+            raise
+        written, prompt = self._write(
+            request if request.adapter is None else msgspec.structs.replace(request, adapter=None)
+        )
+        to = place.destination
+        body = name_model(written, self.upstream_model, to.model)
+        return Order(request, asked, to, describe(request, place, prompt), body, self._now())
+
+    def _write(self, request: TextCompletionRequest) -> tuple[bytes, Prompt]:
+        """What servers are sent, and the prompt that they read in it."""
+        if self._writes_plainly and request.foreign is None and is_bare(request) and not self.is_prepared(request):
+            messages = self.messages(request)
+            body = self.complete(self.bare_body(request, messages), request)
+            if len(body) <= MAX_PLAIN_BYTES and have_text_alone(messages):
+                # What is at hand need not be parsed again.
+                return body, read_turns(cast("Sequence[Turn]", messages))
+        else:
+            body = self._sent(request)
+        return body, read_prompt(_PROMPT.decode(body))
+
+    @override
+    def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
+        return self._stream_hedged(request) if self.options.hedge or self.view.hedges else self._stream(request)
+
+    async def _stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
+        """The answer of the first server that begins one, each asked after the other has failed."""
+        order = self._make_order(request)
+        failed: TgError | None = None
+        try:
+            while True:
+                pick = await self._pick(order, failed)
+                chunks, attempt = self._ask_server(pick, order, order.records[-1])
+                error: TgError | None = None
+                # Not a generator for each attempt: all chunks would pass through one more.
+                try:
+                    while True:
+                        chunk = await chunks.asend(None if attempt.on_chunk is None else attempt.pass_on)
+                        for shown in attempt.admit(chunk):
+                            attempt.on_chunk = yield shown
+                except StopAsyncIteration:
+                    attempt.complete()
+                except TgError as reason:
+                    error = reason
+                    self._note_failure(error, pick, order, attempt)
+                finally:
+                    try:
+                        await chunks.aclose()
+                    finally:
+                        attempt.end()
+                if attempt.has_begun and error is None:
+                    return
+                failed = choose_failure(
+                    failed, error or IncompleteStream(NOT_BEGUN), None if attempt.has_begun else pick
+                )
+        finally:
+            if self.options.explain and order.records:
+                explain_order(order)
+
+    async def _stream_hedged(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
+        """The same, with a second attempt beside one that is slow to begin."""
+        order = self._make_order(request)
+        failed: TgError | None = None
+        try:
+            while True:
+                pick = await self._pick(order, failed)
+                record = order.records[-1]
+                delay = self._find_delay(order) if failed is None else None
+                async with (
+                    aclosing(self._attempt(pick, order, record)) as first,
+                    hedged(delay, lambda: self._start_second(order)) as second,
+                ):
+                    try:
+                        held, rest = await begin_either(first, second)
+                    except TgError as error:
+                        failed = choose_failure(failed, error, pick)
+                        taken = None if second is None else await second.take_over()
+                        if taken is None:
+                            continue
+                        held, rest = taken
+                    now = self._now()
+                    self._hedging.learn(order.route, now - pick.placement.picked_at)
+                    if second is not None:
+                        settle(order, record, won=rest is first, now=now)
+                    for chunk in say_model(held, order.place.model):
+                        yield chunk
+                    on_chunk: PassOn | None = None
+                    with suppress(StopAsyncIteration):
+                        while True:
+                            on_chunk = yield await rest.asend(on_chunk)
+                    return
+        finally:
+            if self.options.explain and order.records:
+                explain_order(order)
+
+    async def _pick(self, order: Order, failed: TgError | None) -> Pick:
+        """The server of the next attempt, which may have to wait for one.
+
+        Raises:
+            TgError: there is none; `failed`, if an attempt failed before.
+        """
+        if failed is not None:
+            if not self._find_left(order):
+                order.begin_second_round()
+            if order.is_spent or not self._find_left(order):
+                if isinstance(failed, NotFound) and order.request.adapter is None:
+                    self._lacks_model_until = self._now() + LACKED_SECONDS
+                raise describe_missing(failed, order)
+        pool, began = order.place.pool, perf_counter()
+        placed = self._dispatcher.place(
+            pool, order.wanted, lambda: self._find_left(order), arrived_at=order.arrived_at, size=len(order.body)
+        )
+        seconds = perf_counter() - began
+        made = await self._dispatcher.wait(pool, placed) if isinstance(placed, Waiting) else placed
+        self._record(order, made, seconds)
+        if isinstance(made, Rejection):
+            raise describe_missing(failed, order) if failed else refuse(made)
+        return made
+
+    def _record(self, order: Order, made: Pick | Rejection, seconds: float) -> None:
+        again = bool(order.records)
+        arrived_at = None if again else order.arrived_at
+        record = self._board.record(order.facts, order.wanted, made, seconds, again=again, arrived_at=arrived_at)
+        order.records.append(record)
+        if isinstance(made, Pick):
+            order.tried.add(made.endpoint.address)
+
+    def _find_delay(self, order: Order) -> float | None:
+        """After how many seconds a second server is asked; None = never.
+
+        A model server only writes text, so to ask two changes nothing but what it costs. What costs more than one
+        answer, and what may be refused to spare the servers, is asked once.
+        """
+        is_single = order.request.answers == 1 and order.wanted.priority >= 0
+        if not is_single or len(order.left) < 2 or order.is_spent:
+            return None
+        return order.place.failure.hedging_delay or self._hedging.find_delay(order.route)
+
+    def _start_second(self, order: Order) -> AsyncGenerator[LlmChunk, PassOn | None] | None:
+        left = self._find_left(order)
+        # If the route sets a hedging delay, the operator has accepted what it costs.
+        if not left or not (order.place.failure.hedging_delay or self._hedging.spend()):
+            return None
+        began = perf_counter()
+        pick = self._dispatcher.pick_at_once(order.place.pool, order.wanted, left)
+        if pick is None:
+            return None
+        self._record(order, pick, perf_counter() - began)
+        log.debug("pool.hedged", server=pick.endpoint.name)
+        return self._attempt(pick, order, order.records[-1])
+
+    async def _attempt(
+        self, pick: Pick, order: Order, record: RequestRecord
+    ) -> AsyncGenerator[LlmChunk, PassOn | None]:
+        """The answer of one server. However it ends, its placement does."""
+        chunks, attempt = self._ask_server(pick, order, record)
+        try:
+            async with aclosing(chunks):
+                with suppress(StopAsyncIteration):
+                    while True:
+                        chunk = await chunks.asend(None if attempt.on_chunk is None else attempt.pass_on)
+                        attempt.see(chunk)
+                        attempt.on_chunk = yield chunk
+            attempt.complete()
+        except TgError as error:
+            self._note_failure(error, pick, order, attempt)
+            raise
+        finally:
+            attempt.end()
+
+    def _ask_server(
+        self, pick: Pick, order: Order, record: RequestRecord
+    ) -> tuple[AsyncGenerator[LlmChunk, PassOn | None], Attempt]:
+        """The chunks of one server's answer, and who is to see each of them and to be told the end."""
+        self._log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
+        chunks = self.stream_answer(order.request, lambda connection: self._ask(connection, order, pick))
+        return chunks, Attempt(pick.placement, record, self._now, order.place.model)
+
+    def _note_failure(self, error: TgError, pick: Pick, order: Order, attempt: Attempt) -> None:
+        now = attempt.fail(error)
+        if isinstance(error, NotFound) and order.place.adapter is not None:
+            self._scheduler.forget_adapter(pick.endpoint, order.place.adapter, now)
+            order.note_lost(pick.endpoint.address)
+
+    async def _ask(self, connection: PoolConnection, order: Order, pick: Pick) -> HttpAnswer:
+        """The answer, whose header may tell the server's load."""
+        if order.place.adapter is not None and order.place.route:
+            await self._loader.load(pick.endpoint, order.place.adapter, connection.load)
+            if self._loader.has(pick.endpoint, order.place.adapter):
+                order.loaded.add(pick.endpoint.address)
+        answer = await connection.ask(pick.endpoint.address, order.body)
+        header = answer.headers.get(LOAD_RESPONSE_HEADER)
+        if header and self._pools is not None:
+            self._pools.read_load(pick.endpoint, header, self._now())
+        return answer
+
+    def _find_left(self, order: Order) -> Sequence[Endpoint]:
+        """The servers of the pool now that were not asked; without those that nobody can reach."""
+        pools = self._pools
+        if pools is None:
+            return ()
+        members = pools.view.members.get(order.place.pool, ())
+        # Mostly the pool's own tuple, of which the scheduler knows by the last request what is to be known.
+        order.left = eligible = pools.find_eligible(members)
+        if order.tried:
+            order.left = [endpoint for endpoint in eligible if endpoint.address not in order.tried]
+        order.unreachable = len(members) - len(eligible)
+        return order.left
+
+
+def _stand_still() -> float:
+    return 0.0

@@ -1,0 +1,24 @@
+"""What pickers of model servers show: metrics under published names, and why the last requests went where they did."""
+
+from tg_picker.status.instances_status import (
+    AdapterStatus,
+    DecisionStatus,
+    InstancesStatus,
+    PickerStatus,
+    PoolStatus,
+    QueueStatus,
+    RouteStatus,
+    ServerStatus,
+)
+from tg_picker.status.pool_board import PoolBoard
+from tg_picker.status.pool_boards import BOARDS, PoolBoards
+from tg_picker.status.reason_words import explain
+from tg_picker.status.request_facts import RequestFacts
+from tg_picker.status.request_record import ANSWERED, LEFT, RequestRecord
+from tg_picker.status.status_reader import read_status
+
+__all__ = [
+    "ANSWERED", "BOARDS", "LEFT", "AdapterStatus", "DecisionStatus", "InstancesStatus", "PickerStatus", "PoolBoard",
+    "PoolBoards", "PoolStatus", "QueueStatus", "RequestFacts", "RequestRecord", "RouteStatus", "ServerStatus",
+    "explain", "read_status",
+]  # fmt: skip

@@ -1,0 +1,118 @@
+"""Door or pool provider -> page and metrics: what one picker knows and what it decided last."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, Protocol
+
+from tg_picker.core import InstanceRequest, Pick, Rejection, RouteAttainment, Scheduler
+from tg_picker.pools import PoolView
+from tg_picker.status.instances_status import QueueStatus
+from tg_picker.status.picker_totals import PickerTotals
+from tg_picker.status.request_facts import RequestFacts
+from tg_picker.status.request_record import RequestRecord
+
+MAX_DECISIONS: Final = 200
+"""Decisions that are remembered with their reasons."""
+_NO_REQUEST: Final = InstanceRequest()
+
+
+class ShownPools(Protocol):
+    """The pools of a picker; `tg_picker.pools.followed_pools` has those that are followed."""
+
+    @property
+    def view(self) -> PoolView:
+        """The pools now."""
+        ...
+
+    @property
+    def failing(self) -> Mapping[str, str]:
+        """The servers whose load cannot be read, by address, and why."""
+        ...
+
+    @property
+    def unreachable(self) -> Collection[str]:
+        """The addresses that nobody can reach."""
+        ...
+
+
+class PoolBoard:
+    """Told each decision and its end; read by the page and by the metrics. It belongs to one event loop.
+
+    Args:
+        name: of the picker, for the page.
+        policy: the name of the rule that picks.
+        scheduler: whose servers are shown.
+        pools: as they are now.
+        clock: the scheduler's, in seconds.
+        totals: what is counted for the process.
+        queues: the requests that wait for a place, by priority.
+        attainment: how each route kept its promises in the last minute, by its name.
+
+    Attributes:
+        decisions: the last MAX_DECISIONS, the oldest first.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        policy: str,
+        scheduler: Scheduler,
+        pools: ShownPools,
+        clock: Callable[[], float],
+        *,
+        totals: PickerTotals,
+        queues: Callable[[], Iterable[QueueStatus]] = tuple,
+        attainment: Callable[[], Mapping[str, RouteAttainment]] = dict,
+    ) -> None:
+        self.name = name
+        self.policy = policy
+        self.scheduler = scheduler
+        self.pools = pools
+        self.clock = clock
+        self.totals = totals
+        self.queues = queues
+        self.attainment = attainment
+        self.decisions: deque[RequestRecord] = deque(maxlen=MAX_DECISIONS)
+
+    def record(
+        self,
+        facts: RequestFacts,
+        request: InstanceRequest,
+        made: Pick | Rejection,
+        seconds: float,
+        *,
+        again: bool = False,
+        arrived_at: float | None = None,
+    ) -> RequestRecord:
+        """Take a decision. Of a pick, the record must be told the end.
+
+        Args:
+            facts: what the door knows of the request.
+            request: what the scheduler was told.
+            made: what it decided.
+            seconds: that this took.
+            again: whether it is another attempt at a request that was recorded before.
+            arrived_at: when the request came, on the board's clock, if it waited for a server; None = now.
+        """
+        now = self.clock()
+        record = RequestRecord.make(facts, request, made, now if arrived_at is None else arrived_at)
+        record.pick_seconds = seconds
+        record.waited = None if again else now - record.picked_at
+        self.decisions.append(record)
+        self.totals.begin(record)
+        return record
+
+    def refuse(self, facts: RequestFacts, made: Rejection) -> None:
+        """Take a refusal for which nothing was picked among: a model that nobody knows."""
+        record = RequestRecord.make(facts, _NO_REQUEST, made, self.clock())
+        self.decisions.append(record)
+        self.totals.refuse(record)
+
+    def names(self, model: str) -> bool:
+        """Whether an operator named this model or adapter."""
+        view = self.pools.view
+        catalogue = view.catalogue
+        if model in catalogue.cases or model in catalogue.homes:
+            return True
+        targets = (name for to in (*catalogue.rewrites.values(), *catalogue.defaults.values()) for name, _ in to)
+        return model in targets or any(model in served for served in view.served.values())

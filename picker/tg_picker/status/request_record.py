@@ -1,0 +1,142 @@
+"""Door -> board: one request from its pick to its end, for the page and for the metrics."""
+
+from collections.abc import Callable
+from typing import Self
+
+from msgspec import Struct
+
+from tg_picker.core import Endpoint, InstanceRequest, InstanceUsage, Objective, Pick, Rejection
+from tg_picker.status.request_facts import RequestFacts
+
+MIN_ERROR_STATUS = 400
+ANSWERED, LEFT, REFUSED, LOST = "answered", "ended early", "refused", "another server was faster"
+
+
+class RequestRecord(Struct, eq=False):
+    """Its calls may come in any order and any number of times: each counts once. Its attributes are for reading.
+
+    Attributes:
+        facts: what the door knows.
+        adapter, priority, objective, prompt_tokens: what the scheduler was told.
+        streamed: whether its answer comes token by token.
+        picked_at: on the board's clock.
+        first_at: when the answer began; None = not yet, or it comes whole.
+        ended_at: when it ended; None = not yet.
+        endpoint: the server that was picked; None = none.
+        server: the name of the server that answers; "" = none.
+        reasons: the policy's, or that of a refusal.
+        cached_tokens: of the prompt, that the server probably has in its cache.
+        loads: whether the server has to load the adapter first.
+        lost: whether it was one of two attempts, and the other one answered.
+        moved: whether another server than the picked one answers.
+        status: HTTP's, as far as it is known; 0 = not.
+        outcome: how it ended; "" = not yet.
+        failed: whether it ended by an error.
+        usage: what the server counted.
+        began: whether something of the answer came.
+        pick_seconds: what the decision took.
+        waited: seconds from the request to the decision; None = another attempt was recorded before.
+        counted_in: of the totals, which count both its beginning and its end there.
+        on_end: is told of the end of a request that was picked a server for; None = nobody.
+    """
+
+    facts: RequestFacts
+    adapter: str | None
+    priority: int
+    objective: Objective | None
+    prompt_tokens: int
+    streamed: bool
+    picked_at: float
+    reasons: tuple[str, ...]
+    endpoint: Endpoint | None = None
+    server: str = ""
+    cached_tokens: int = 0
+    loads: bool = False
+    pick_seconds: float = 0.0
+    waited: float | None = None
+    counted_in: object = None
+    on_end: "Callable[[RequestRecord], None] | None" = None
+    first_at: float | None = None
+    ended_at: float | None = None
+    usage: InstanceUsage | None = None
+    status: int = 0
+    outcome: str = ""
+    began: bool = False
+    moved: bool = False
+    lost: bool = False
+    failed: bool = False
+
+    @classmethod
+    def make(cls, facts: RequestFacts, request: InstanceRequest, made: Pick | Rejection, now: float) -> Self:
+        """Of a decision."""
+        # Not the request itself: the fingerprint of a long prompt has thousands of blocks.
+        asked = (facts, request.adapter, request.priority, request.objective, request.prompt_tokens, request.streamed)
+        if isinstance(made, Rejection):
+            return cls(*asked, now, (made.reason,), status=made.status, outcome=REFUSED, ended_at=now, failed=True)
+        endpoint, placement = made.endpoint, made.placement
+        cached = request.prompt_tokens - placement.uncached_tokens
+        server = endpoint.name or endpoint.address
+        return cls(*asked, now, made.reasons, endpoint, server, cached, placement.loads_adapter)
+
+    @property
+    def first_token_seconds(self) -> float | None:
+        """From the pick to the first token, to the microsecond; None = there was none yet."""
+        return None if self.first_at is None else round(self.first_at - self.picked_at, 6)
+
+    @property
+    def seconds(self) -> float | None:
+        """From the pick to the end, to the microsecond; None = it is not over."""
+        return None if self.ended_at is None else round(self.ended_at - self.picked_at, 6)
+
+    @property
+    def output_token_seconds(self) -> float | None:
+        """From a token to the next, on average; None = not known."""
+        tokens = None if self.usage is None else self.usage.output_tokens
+        if not tokens or tokens < 2 or self.first_at is None or self.ended_at is None:
+            return None
+        return (self.ended_at - self.first_at) / (tokens - 1)
+
+    def move(self, server: str) -> None:
+        """Note that another server than the picked one answers."""
+        self.server, self.moved = server, True
+
+    def respond(self, status: int) -> None:
+        """Note the status of the answer."""
+        self.status = status
+
+    def first_token(self, now: float) -> None:
+        """Note that the answer began. The first piece of a whole one is not its first token."""
+        if self.first_at is None and self.ended_at is None:
+            self.began = True
+            self.first_at = now if self.streamed else None
+
+    def end(self, usage: InstanceUsage | None, now: float, outcome: str = "") -> None:
+        """Note that the request is over.
+
+        Args:
+            usage: what the server counted; None = nothing was told.
+            now: on the board's clock.
+            outcome: how; "" = as the status says, and whether the answer began.
+        """
+        if self.ended_at is not None:
+            return
+        self.ended_at = now
+        self.usage = usage
+        self.failed = self.failed or self.status >= MIN_ERROR_STATUS
+        by_status = f"status {self.status}" if self.failed else ANSWERED if self.began else LEFT
+        self.outcome = outcome or by_status
+        if self.on_end is not None:
+            self.on_end(self)
+
+    def lose(self, now: float) -> None:
+        """Note that it is over, since another attempt at the same request was faster. It may have ended by that."""
+        self.lost = not self.failed
+        self.end(None, now)
+        if self.lost:
+            self.outcome = LOST
+
+    def fail(self, kind: str, status: int, now: float) -> None:
+        """Note that the request is over, by an error of this kind and status."""
+        if self.ended_at is None:
+            self.failed, self.status = True, status
+            self.end(None, now, kind)

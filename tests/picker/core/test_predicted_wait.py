@@ -1,0 +1,199 @@
+"""The default policy's decisions, worked by hand from its constants and from what is assumed of a server.
+
+A first token takes 0.05 s and 0.1 ms a token to compute; a request takes 100 tokens of 0.03 s, so 3 s; a load 0.4 s.
+"""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis.strategies import floats
+
+from tests.picker.core.cases import choice, choices, choose, endpoint, request, server, told
+from tg_picker.core import (
+    Choice,
+    Fingerprint,
+    InstanceRequest,
+    InstanceUsage,
+    LoadReport,
+    Objective,
+    Pick,
+    Scheduler,
+    ServerState,
+)
+from tg_picker.core.predicted_wait import PredictedWait
+
+BASE, X, Y, Z = request(), request("x"), request("y"), request("z")
+TEN = tuple(range(10))
+LONG = request(tokens=1000, blocks=TEN)
+
+
+def begun(name: str, slots: int, *placed: InstanceRequest, ahead: int = 0) -> ServerState:
+    """A server on which these requests have begun to answer, and so many tokens of others wait to be computed."""
+    state = server(name, told(slots=slots), *placed)
+    for each in placed:
+        state.start(each.adapter, each.prompt_tokens)
+    state.uncached_tokens = ahead
+    return state
+
+
+def idle(name: str, slots: int, adapter: str, used_at: float = 0.0) -> ServerState:
+    """A server that has an adapter loaded and nothing to do."""
+    state = server(name, told(slots=slots))
+    state.adapters.used_at[adapter] = used_at
+    return state
+
+
+def cached(name: str, ahead: int, report: LoadReport | None = None) -> ServerState:
+    """A server that has the ten blocks, and so many tokens to compute."""
+    state = server(name, report)
+    state.prefixes.add(Fingerprint(TEN))
+    state.uncached_tokens = ahead
+    return state
+
+
+def slow(name: str) -> ServerState:
+    state = server(name)
+    state.speed.prompt_token_seconds = 1e-3
+    return state
+
+
+def used(usage: float) -> LoadReport:
+    """A cache of 10,000 tokens, of which this share is in use."""
+    return LoadReport(0.0, kv_usage=usage, block_tokens=16, blocks=625)
+
+
+def full(name: str, usage: float) -> ServerState:
+    return server(name, used(usage))
+
+
+def late(name: str, seconds: float) -> ServerState:
+    """Its only slot is in use by y, and a request for x should have got it so long ago."""
+    state = begun(name, 1, Y)
+    state.place(X, X.prompt_tokens, 100, 0.0)
+    state.ready_at["x"] = -seconds
+    return state
+
+
+# What a slot counts: 0.1 * 3 s * slots in use / slots. With one of two: 0.15 s.
+TABLE = [
+    ("nobody has anything: by chance", BASE, "ab", [server("a"), server("b")]),
+    ("a prompt waits at a", BASE, "b", [server("a", None, BASE), server("b")]),
+    ("the adapter runs at a", X, "a", [begun("a", 2, X), server("b", told(slots=2))]),
+    ("0.50 ahead against a load of 0.40 and a slot of 0.15", X, "a", [begun("a", 2, X, ahead=5_000), begun("b", 2)]),
+    ("0.60 ahead against the same: a second replica", X, "b", [begun("a", 2, X, ahead=6_000), begun("b", 2)]),
+    ("loaded and idle", X, "a", [idle("a", 2, "x"), idle("b", 2, "y")]),
+    ("a free slot before unloading", X, "b", [idle("a", 1, "y"), begun("b", 1)]),
+    ("unload what was idle for longest", X, "b", [idle("a", 1, "y", -1.0), idle("b", 1, "z", -9.0)]),
+    ("a slot in use is not free", X, "b", [begun("a", 1, Y), begun("b", 2, Y, ahead=9_000)]),
+    ("none is free: where nobody waits for one", X, "a", [begun("a", 1, Y), begun("b", 1, Y, Z)]),
+    # Three answers stand still for 0.4 s, or one does: 0.005 of 0.8 s is 0.004 s.
+    ("0.003 ahead, and fewer that a load stops", X, "b", [begun("a", 2, Y, Y, Y), begun("b", 2, Y, ahead=30)]),
+    # Elsewhere a slot counts 2 s and 0.3 of the 3 s until it drains, and the load 0.4 s.
+    ("the slot is 3 s late", X, "a", [late("a", 3.0), begun("b", 1, Z)]),
+    ("4 s late: who has it keeps it", X, "b", [late("a", 4.0), begun("b", 1, Z)]),
+    ("base model: no slot needed", BASE, "ab", [begun("a", 1), begun("b", 2)]),
+    # 640 of 1,000 tokens are cached: 0.036 s against 0.100 s, a gap of 0.064 s.
+    ("0.06 behind", LONG, "a", [cached("a", 600), server("b")]),
+    ("0.07 behind", LONG, "b", [cached("a", 700), server("b")]),
+    ("a slow server", LONG, "b", [slow("a"), server("b")]),
+    ("room in the cache", BASE, "b", [full("a", 0.995), full("b", 0.9)]),
+    ("more room in the cache", BASE, "b", [full("a", 0.8), full("b", 0.7)]),
+    # 0.3 s of 4.02 at 0.70 (3 * 0.7 + 8 * 0.7 ** 4), 4.16 at 0.71, 4.31 at 0.72: 1.21, 1.25, 1.29 s. All 1,000 tokens
+    # take room, the cached ones too; computing the 640 takes 0.064 s more.
+    ("cached and idle, a little less room", LONG, "a", [cached("a", 0, used(0.71)), server("b", used(0.70))]),
+    ("cached and idle, less room", LONG, "b", [cached("a", 0, used(0.72)), server("b", used(0.70))]),
+]
+
+
+@pytest.mark.parametrize(("why", "asked", "chosen", "servers"), TABLE)
+def test_decisions(why: str, asked: InstanceRequest, chosen: str, servers: list[ServerState]) -> None:
+    assert choices(PredictedWait(), asked, *servers) == chosen, why
+
+
+def cost_at(state: ServerState) -> float:
+    made = choice(PredictedWait(), LONG, state)
+    assert isinstance(made, Choice)
+    return float(made.reasons[0].split()[1])
+
+
+@given(floats(0.0, 1.0))
+def test_an_idle_copy_is_worth_what_computing_it_takes_however_full_the_server(usage: float) -> None:
+    """640 tokens at 0.1 ms. They take the same room as if they were not cached; costs are told to 0.001 s."""
+    saved = cost_at(server("b", used(usage))) - cost_at(cached("a", 0, used(usage)))
+    assert saved == pytest.approx(0.064, abs=0.0015)
+
+
+def sheddable(ahead: int, objective: float | None, priority: int = -1) -> str:
+    """One server with so many tokens to compute: 0.05 s, and 0.1 ms for each of them and of 100 more."""
+    asked = InstanceRequest(
+        "base", None, 100, priority=priority, objective=None if objective is None else Objective(first_token=objective)
+    )
+    return choose(PredictedWait(), asked, begun("a", 0, ahead=ahead))
+
+
+def test_sheddable_requests_are_refused_from_half_of_their_objective_on() -> None:
+    assert [sheddable(ahead, 1.0) for ahead in (4_300, 4_500)] == ["a", "objective-out-of-reach"]
+    assert [sheddable(ahead, None) for ahead in (9_300, 9_500)] == ["a", "objective-out-of-reach"]
+    assert sheddable(90_000, 1.0, priority=0) == "a"
+
+
+def test_a_server_that_is_slow_by_itself_takes_sheddable_requests_while_others_do_not_make_them_wait() -> None:
+    asked = InstanceRequest("base", None, 100, priority=-1, objective=Objective(first_token=1.0))
+    states = [begun("a", 0, ahead=ahead) for ahead in (0, 29_000, 31_000)]
+    for state in states:
+        state.speed.fixed_seconds = 3.0
+    # Alone it takes 3.01 s, and the others 0.1 ms for each of their tokens.
+    assert [choose(PredictedWait(), asked, state) for state in states] == ["a", "a", "objective-out-of-reach"]
+
+
+def test_reasons_say_what_counted() -> None:
+    made = choice(PredictedWait(), LONG, cached("a", 0), server("b"))
+    assert isinstance(made, Choice)
+    assert made.reasons == ("cost 0.086 s", "cached blocks 10")
+    assert [state.endpoint.name for state in made.others] == ["a", "b"]
+    for state, reason in ((begun("a", 2, X), "adapter loaded"), (begun("b", 2), "adapter to load")):
+        made = choice(PredictedWait(), X, state)
+        assert isinstance(made, Choice)
+        assert made.reasons[1:] == (reason,)
+
+
+def test_few_of_many_servers_are_looked_at_and_the_right_one_is_among_them() -> None:
+    busy = [begun(f"n{number}", 2, Y, ahead=10 * number) for number in range(40)]
+    home, owner = idle("home", 2, "x"), cached("owner", 100)
+    home.load = owner.load = 99.0
+    assert choose(PredictedWait(), X, *busy, home) == "home"
+    assert choose(PredictedWait(), request(tokens=6_400, blocks=TEN), *busy, owner) == "owner"
+    slots_taken = [begun(f"n{number}", 1, Y) for number in range(40)]
+    spare = begun("spare", 2, Z, Z, Z)
+    assert choose(PredictedWait(), X, *slots_taken, spare) == "spare"
+
+
+def test_a_server_s_speed_is_learnt_from_its_first_tokens() -> None:
+    """Both begin equal. One answers in a tenth of the other's time, and gets more."""
+    scheduler, pool = Scheduler("predicted-wait", random=Random(0)), (endpoint("a"), endpoint("b"))
+    counts = {"a": 0, "b": 0}
+    for number in range(200):
+        now = 10.0 * number
+        picks = [scheduler.pick(request(tokens=500 + 10 * number), pool, now) for _ in range(6)]
+        for pick in picks:
+            assert isinstance(pick, Pick)
+            counts[pick.endpoint.name] += number >= 100
+            seconds = (0.1 if pick.endpoint.name == "a" else 1.0) * pick.placement.uncached_tokens / 1_000
+            pick.placement.first_token(now + seconds)
+        for pick in picks:
+            assert isinstance(pick, Pick)
+            pick.placement.finish(InstanceUsage(output_tokens=5), now + 5)
+    assert counts["a"] > 2 * counts["b"]
+
+
+def test_a_report_that_knows_better_is_believed() -> None:
+    """A loaded adapter that the server no longer names is forgotten, unless it was placed a moment ago."""
+    state = server("a", told(slots=2), X)
+    state.start("x", 100)
+    state.release("x", 100, 100, 100)
+    early, late = (LoadReport(at, adapters=told(slots=2, resident={"y": "gpu"}).adapters) for at in (1.0, 3.0))
+    state.observe(early)
+    assert list(state.adapters.used_at) == ["x", "y"]
+    state.observe(late)
+    assert list(state.adapters.used_at) == ["y"]
