@@ -28,6 +28,8 @@ def describe_served(
     served = ", ".join(services)
     if url is None:
         return f"ready: {served}, on {bus}; add what else you need: tg-serve --bus {bus} {' '.join(rest)}"
+    if services and not flows:
+        return f"ready: {url} serves {served}; add a model: name one with --model, or bind one in a flow of the file"
     served = served or "what is on the bus"
     served += f" by {workers} workers" if workers is not None else ""
     where = "" if url == "http://127.0.0.1:8888/" else f" -u {url}"

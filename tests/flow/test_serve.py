@@ -186,6 +186,15 @@ async def test_the_ready_line_tells_the_model_that_failed(tmp_path: Path, monkey
     assert re.search(r'; try: tg-invoke-llm -u \S+ -f first "be brief" ', line)
 
 
+async def test_the_ready_line_of_a_file_without_a_model_asks_for_one(tmp_path: Path) -> None:
+    """And does not lead to a command that fails: who adds a key to a file has no built-in model any more."""
+    (tmp_path / "tg.toml").write_text("[gateway]\nport = 0\n", "utf-8")
+    async with started(SERVE, "--config", str(tmp_path / "tg.toml")) as process:
+        assert process.stdout is not None
+        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+    assert line.endswith("; add a model: name one with --model, or bind one in a flow of the file\n")
+
+
 async def test_the_command_lines_key_and_origins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     key, page = hashlib.sha256(b"right").hexdigest(), "https://page.example"
