@@ -1,7 +1,7 @@
 """The KV cache of a simulated server: blocks of prompts, shared and kept after use, and tokens of one request each."""
 
 from bench.instances.job import Job
-from tg_picker.core import NO_FINGERPRINT
+from tg_picker.core.interface import NO_FINGERPRINT
 
 BLOCK_TOKENS = 64
 """Of the prompts' fingerprints. Tokens that fill no block are counted one by one."""

@@ -8,7 +8,8 @@ from bench.instances.job import Job
 from bench.instances.prompts import extended, prompt
 from bench.instances.server_model import QWEN_32B
 from bench.instances.simulation import Load
-from tg_picker.core import NO_FINGERPRINT, Fingerprint
+from tg_picker.core import Fingerprint
+from tg_picker.core.interface import NO_FINGERPRINT
 
 SERVERS = 10
 RAMP_SECONDS = 10.0

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from tg_picker.core import NO_FINGERPRINT, Fingerprint, Placement
+from tg_picker.core import Fingerprint, Placement
+from tg_picker.core.interface import NO_FINGERPRINT
 
 
 @dataclass(eq=False, slots=True)

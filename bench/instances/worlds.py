@@ -13,7 +13,7 @@ from bench.instances.loads import Zipf, lognormal, poisson
 from bench.instances.prompts import prompt
 from bench.instances.server_model import TOLD_FIELDS, ServerModel
 from bench.instances.simulation import Crash, Load, Stall
-from tg_picker.core import NO_FINGERPRINT
+from tg_picker.core.interface import NO_FINGERPRINT
 
 REQUESTS = 900
 """Of a world. Its seconds follow from its rate."""

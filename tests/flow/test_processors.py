@@ -17,7 +17,7 @@ from tg_base.llm import LlmChunk, LlmService
 from tg_base.server import ServeContext
 from tg_flow.prompt import PromptKind
 from tg_flow.providers import TextCompletionKind
-from tg_picker.core.delta import Heartbeat, decode_delta
+from tg_picker.core.peers.delta import Heartbeat, decode_delta
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import NotFound, Unavailable
 from tg_schema.topics import Topics

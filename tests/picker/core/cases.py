@@ -3,7 +3,6 @@
 from random import Random
 
 from tg_picker.core import (
-    NO_FINGERPRINT,
     AdapterReport,
     Choice,
     Endpoint,
@@ -16,6 +15,7 @@ from tg_picker.core import (
     ServerState,
     Situation,
 )
+from tg_picker.core.interface import NO_FINGERPRINT
 
 
 def endpoint(name: str) -> Endpoint:

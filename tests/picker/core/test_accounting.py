@@ -22,9 +22,9 @@ from tg_picker.core import (
     Scheduler,
     ServerState,
 )
-from tg_picker.core.attainment import Attainment
-from tg_picker.core.output_estimates import ASSUMED_OUTPUT_TOKENS, OutputEstimates
-from tg_picker.core.resident_adapters import MAX_ADAPTERS
+from tg_picker.core.queue.attainment import Attainment
+from tg_picker.core.state.output_estimates import ASSUMED_OUTPUT_TOKENS, OutputEstimates
+from tg_picker.core.state.resident_adapters import MAX_ADAPTERS
 
 ENDPOINTS = tuple(map(endpoint, "abc"))
 EVENTS = st.tuples(

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.picker.core.cases import endpoint, request
 from tg_picker.core import Fingerprint, Placement, fingerprint_prompt, fingerprint_text, fingerprint_tokens
-from tg_picker.core.output_estimates import OutputEstimates
-from tg_picker.core.prefix_owners import PrefixOwners
-from tg_picker.core.server_state import ServerState
+from tg_picker.core.state.output_estimates import OutputEstimates
+from tg_picker.core.state.prefix_owners import PrefixOwners
+from tg_picker.core.state.server_state import ServerState
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=300), st.integers(0, 300))

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tg_picker.core import Fingerprint, KvBlocks, fingerprint_tokens
-from tg_picker.core import kv_blocks as module
-from tg_picker.core.kv_blocks import KvHash
-from tg_picker.core.prefix_owners import PrefixOwners
+from tg_picker.core.state import kv_blocks as module
+from tg_picker.core.state.kv_blocks import KvHash
+from tg_picker.core.state.prefix_owners import PrefixOwners
 
 LONG = tuple(range(640))
 

@@ -18,7 +18,7 @@ from tg_picker.core import (
     QueueLimits,
     Scheduler,
 )
-from tg_picker.core.missing_adapters import MAX_ADAPTERS, MISSING_SECONDS, MissingAdapters
+from tg_picker.core.state.missing_adapters import MAX_ADAPTERS, MISSING_SECONDS, MissingAdapters
 
 POOL = tuple(map(endpoint, "abc"))
 LACKING, HAVING = POOL[:2], POOL[2]

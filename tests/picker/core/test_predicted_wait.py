@@ -21,7 +21,7 @@ from tg_picker.core import (
     Scheduler,
     ServerState,
 )
-from tg_picker.core.predicted_wait import PredictedWait
+from tg_picker.core.policies.predicted_wait import PredictedWait
 
 BASE, X, Y, Z = request(), request("x"), request("y"), request("z")
 TEN = tuple(range(10))

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tg_picker.core import BandLimits, InstanceRequest, QueueLimits, Waiting
-from tg_picker.core.fair_flows import MAX_LEFT_FLOWS, FairFlows, FlowAccounts
-from tg_picker.core.lazy_heap import MIN_COMPACTED_ENTRIES, LazyHeap
-from tg_picker.core.request_queue import RequestQueue
-from tg_picker.core.waiting import MAX_FLOW_CHARACTERS
+from tg_picker.core.queue.fair_flows import MAX_LEFT_FLOWS, FairFlows, FlowAccounts
+from tg_picker.core.queue.lazy_heap import MIN_COMPACTED_ENTRIES, LazyHeap
+from tg_picker.core.queue.request_queue import RequestQueue
+from tg_picker.core.queue.waiting import MAX_FLOW_CHARACTERS
 from tg_schema.errors import BadRequest
 
 LANE = frozenset({"a:8000"})

@@ -9,7 +9,7 @@ from tg_picker.core import (
     Rejection,
     Scheduler,
 )
-from tg_picker.core.admission import saturation
+from tg_picker.core.policies.admission import saturation
 
 LOW = request("x", priority=-1)
 

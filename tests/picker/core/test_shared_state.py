@@ -13,9 +13,9 @@ from tg_picker.core import (
     Fingerprint,
     InstanceUsage,
 )
-from tg_picker.core.delta import Ask, Batch, Heartbeat, Placed, decode_delta, encode_delta
-from tg_picker.core.resident_adapters import MAX_ADAPTERS
-from tg_picker.core.shared_state import SharingTiming
+from tg_picker.core.peers.delta import Ask, Batch, Heartbeat, Placed, decode_delta, encode_delta
+from tg_picker.core.peers.shared_state import SharingTiming
+from tg_picker.core.state.resident_adapters import MAX_ADAPTERS
 
 FLUSH_SECONDS = 0.03
 

@@ -13,9 +13,9 @@ from tg_picker.core import (
     Scheduler,
     SharedState,
 )
-from tg_picker.core.delta import MAX_PLACED, Batch, Heartbeat, Known, Placed, encode_delta, pack_blocks
-from tg_picker.core.journal import MAX_PENDING
-from tg_picker.core.shared_state import MAX_ADOPTED, MAX_PEERS, MAX_WANTS
+from tg_picker.core.peers.delta import MAX_PLACED, Batch, Heartbeat, Known, Placed, encode_delta, pack_blocks
+from tg_picker.core.peers.journal import MAX_PENDING
+from tg_picker.core.peers.shared_state import MAX_ADOPTED, MAX_PEERS, MAX_WANTS
 
 PLACED = Placed(1, 0, None, 10, 10, 10)
 

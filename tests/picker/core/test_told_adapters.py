@@ -2,7 +2,7 @@
 
 from tests.picker.core.cases import endpoint, told
 from tg_picker.core import Scheduler
-from tg_picker.core.told_adapters import MAX_ADAPTERS, ToldAdapters
+from tg_picker.core.state.told_adapters import MAX_ADAPTERS, ToldAdapters
 
 SERVERS = (endpoint("a"), endpoint("b"))
 

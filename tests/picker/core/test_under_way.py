@@ -6,9 +6,9 @@ import pytest
 
 from tests.picker.core.cases import choices, endpoint, request, server
 from tg_picker.core import Choice, Fingerprint, LoadReport, Pick, Scheduler, ServerState, Situation
-from tg_picker.core.active_prefixes import ActivePrefixes, marks_of
-from tg_picker.core.output_estimates import OutputEstimates
-from tg_picker.core.predicted_wait import PredictedWait
+from tg_picker.core.policies.predicted_wait import PredictedWait
+from tg_picker.core.state.active_prefixes import ActivePrefixes, marks_of
+from tg_picker.core.state.output_estimates import OutputEstimates
 
 TWENTY = tuple(range(100, 120))
 

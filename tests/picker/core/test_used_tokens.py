@@ -4,8 +4,8 @@ import pytest
 
 from tests.picker.core.cases import choose, endpoint, request, server
 from tg_picker.core import Fingerprint, InstanceUsage, LoadReport, Pick, Scheduler, ServerState
-from tg_picker.core.active_prefixes import marks_of
-from tg_picker.core.predicted_wait import PredictedWait
+from tg_picker.core.policies.predicted_wait import PredictedWait
+from tg_picker.core.state.active_prefixes import marks_of
 
 TWENTY = tuple(range(100, 120))
 HERE, ELSEWHERE = endpoint("here"), endpoint("elsewhere")

@@ -12,7 +12,7 @@ from tests.fakes.model_server import ModelServer
 from tests.picker.extproc.test_exchange import headers
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import open_bus
-from tg_picker.core.delta import Batch, Snapshot, decode_delta
+from tg_picker.core.peers.delta import Batch, Snapshot, decode_delta
 from tg_picker.extproc.picker_process import run_picker
 from tg_schema.topics import Topics
 

@@ -25,7 +25,7 @@ from tg_picker.core import (
     RouteAttainment,
     Scheduler,
 )
-from tg_picker.core.scheduler import STALE_SECONDS
+from tg_picker.core.policies.scheduler import STALE_SECONDS
 from tg_picker.pools import Catalogue, Destination, Pool, PoolView, Promise, UseCase
 from tg_picker.status import PoolBoard, PoolBoards, QueueStatus, RequestFacts, RequestRecord, explain, read_status
 from tg_picker.status.bounded_label import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUES, OTHER

@@ -24,9 +24,9 @@ from tg_picker.core import (
     Scheduler,
     ServerState,
     fingerprint_tokens,
-    kv_blocks,
     salt_tokens,
 )
+from tg_picker.core.state import kv_blocks
 from tg_picker.extproc.model_request import read_model_request
 from tg_picker.pools import kv_subscriber as module
 from tg_picker.pools.kv_stream import KV_EVENTS

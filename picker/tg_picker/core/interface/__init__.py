@@ -1,0 +1,26 @@
+"""What the scheduler is told: a request and its prompt's fingerprint, servers, and what these tell of their load."""
+
+from tg_picker.core.interface.endpoint import Endpoint
+from tg_picker.core.interface.fingerprint import (
+    BLOCK_BYTES,
+    BLOCK_TOKENS,
+    CHARACTERS_PER_TOKEN,
+    HASH_BITS,
+    NO_FINGERPRINT,
+    Fingerprint,
+    chain_root,
+    chain_tokens,
+    fingerprint_prompt,
+    fingerprint_text,
+    fingerprint_tokens,
+    pack_tokens,
+    salt_tokens,
+)
+from tg_picker.core.interface.instance_request import InstanceRequest, InstanceUsage, Objective
+from tg_picker.core.interface.load_report import AdapterReport, LoadReport, Residency
+
+__all__ = [
+    "BLOCK_BYTES", "BLOCK_TOKENS", "CHARACTERS_PER_TOKEN", "HASH_BITS", "NO_FINGERPRINT", "AdapterReport", "Endpoint",
+    "Fingerprint", "InstanceRequest", "InstanceUsage", "LoadReport", "Objective", "Residency", "chain_root",
+    "chain_tokens", "fingerprint_prompt", "fingerprint_text", "fingerprint_tokens", "pack_tokens", "salt_tokens",
+]  # fmt: skip

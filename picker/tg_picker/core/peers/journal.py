@@ -1,0 +1,148 @@
+"""Own placements -> deltas: what this scheduler did since it last told the others."""
+
+from collections.abc import Callable
+from itertools import count
+
+from tg_picker.core.interface import Fingerprint
+from tg_picker.core.peers.delta import (
+    MAX_PLACED,
+    MAX_TICKS,
+    MAX_TOKENS,
+    TICKS_PER_SECOND,
+    Batch,
+    Event,
+    Placed,
+    Snapshot,
+    is_sendable,
+    pack_blocks,
+)
+from tg_picker.core.state import MAX_BLOCKS, Lesson, Placement
+
+MAX_PENDING = 10_000
+"""Entries that are kept if nobody fetches them. Above it all are thrown away: the others notice, and ask."""
+BLOCKS_PER_ENTRY = 8
+"""So many blocks of a prompt count as one entry more."""
+
+
+class Journal:
+    """Collects what the scheduler does. See `PlacementListener`.
+
+    Args:
+        origin: the scheduler's number.
+        wake: called when there is something to tell, after a time without.
+
+    Attributes:
+        seq: of the next batch.
+        is_heard: whether somebody listens; else what is under way is kept, and nothing is collected.
+    """
+
+    def __init__(self, origin: int, wake: Callable[[], None]) -> None:
+        self.seq = 0
+        self.is_heard = True
+        self._origin = origin
+        self._wake = wake
+        self._numbers = count(1)
+        self._open: dict[int, Placement] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._names = _Names()
+        self._placed: list[Placed] = []
+        self._started: list[Event] = []
+        self._ended: list[Event] = []
+        self._lacking: list[tuple[int, int]] = []
+        self._pending = 0
+
+    def placed(self, placement: Placement, prefix: Fingerprint, matched: int) -> None:
+        """See `PlacementListener`."""
+        placement.number = next(self._numbers)
+        self._open[placement.number] = placement
+        if not self.is_heard:
+            return
+        blocks = prefix.blocks
+        last = blocks[matched - 1] if matched else None
+        new = blocks[matched:MAX_BLOCKS]
+        self._placed.append(_describe(placement, self._names, last, pack_blocks(new)))
+        self._grow(1 + len(new) // BLOCKS_PER_ENTRY)
+
+    def started(self, placement: Placement, lesson: Lesson | None) -> None:
+        """See `PlacementListener`."""
+        if self.is_heard:
+            self._started.append(_event(placement, lesson))
+            self._grow()
+
+    def ended(self, placement: Placement, lesson: Lesson | None) -> None:
+        """See `PlacementListener`."""
+        if self._open.pop(placement.number, None) is not None and self.is_heard:
+            self._ended.append(_event(placement, lesson))
+            self._grow()
+
+    def lacked(self, address: str, adapter: str) -> None:
+        """See `PlacementListener`."""
+        if self.is_heard and is_sendable(adapter):
+            self._lacking.append((self._names[address], self._names[adapter]))
+            self._grow()
+
+    def rest(self) -> None:
+        """Collect nothing until `resume`: nobody listens."""
+        self.is_heard = False
+        self._clear()
+
+    def resume(self) -> None:
+        """Collect again: somebody listens. What was not told meanwhile is a gap, which the others see."""
+        if not self.is_heard:
+            self.is_heard = True
+            self.seq += 1
+
+    def take(self) -> Batch | None:
+        """What is to be told, each thing once; None = nothing."""
+        if not self._pending:
+            return None
+        batch = Batch(self._origin, self.seq, [*self._names], self._placed, self._started, self._ended, self._lacking)
+        self._clear()
+        self.seq += 1
+        return batch
+
+    def snapshot(self) -> Snapshot:
+        """All that has not ended. Of its prompts' blocks one is named: all of them are known of the servers."""
+        names = _Names()
+        placed = [_describe(each, names, each.last_mark) for each in list(self._open.values())[-MAX_PLACED:]]
+        return Snapshot(self._origin, self.seq, [*names], placed)
+
+    def _grow(self, entries: int = 1) -> None:
+        if not self._pending:
+            self._wake()
+        self._pending += entries
+        if self._pending > MAX_PENDING:
+            self._clear()
+            self.seq += 1  # a gap, which the others see
+
+
+class _Names(dict[str, int]):
+    """Names in the order of their index."""
+
+    def __missing__(self, name: str) -> int:
+        return self.setdefault(name, len(self))
+
+
+def _describe(placement: Placement, names: _Names, last: int | None, behind: bytes = b"") -> Placed:
+    adapter = placement.adapter
+    return Placed(
+        placement.number,
+        names[placement.address],
+        names[adapter] if adapter is not None and is_sendable(adapter) else None,
+        min(placement.prompt_tokens, MAX_TOKENS),
+        min(placement.uncached_tokens, MAX_TOKENS),
+        min(placement.expected_tokens, MAX_TOKENS),
+        placement.first_at is not None,
+        last,
+        behind,
+        min(placement.room, MAX_TOKENS),
+    )
+
+
+def _event(placement: Placement, lesson: Lesson | None) -> Event:
+    if lesson is None or lesson.tokens > MAX_TOKENS:
+        return placement.number, 0, 0
+    ticks = min(max(round(lesson.seconds * TICKS_PER_SECOND), 0), MAX_TICKS)
+    return placement.number, lesson.tokens, ticks

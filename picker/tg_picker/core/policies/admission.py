@@ -1,0 +1,74 @@
+"""Scheduler -> admission: whether a sheddable request is refused to protect the others (5.4, 5.7)."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Protocol
+
+from tg_picker.core.interface import InstanceRequest
+from tg_picker.core.state import ServerState
+
+MAX_QUEUE = 5
+"""Queued requests at which a server counts as saturated."""
+MAX_KV_USAGE = 0.8
+FRESH_SECONDS = 0.2
+"""A server whose report is older counts as saturated."""
+PROBABILITY_FACTOR = 300.0
+PROBABILITY_POWER = 5
+
+
+class Admission(Protocol):
+    """A rule that refuses."""
+
+    def admits(self, request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random) -> bool:
+        """Whether the request may be placed."""
+        ...
+
+
+class AlwaysAdmit:
+    """Refuses nothing: the policy decides."""
+
+    def admits(self, request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random) -> bool:
+        """Always."""
+        return True
+
+
+class ThresholdAdmission:
+    """Refuses requests of a priority below 0 while the pool is saturated."""
+
+    def admits(self, request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random) -> bool:
+        """Whether the request is not sheddable, or the pool not saturated."""
+        return request.priority >= 0 or saturation(servers, now) < 1.0
+
+
+class ProbabilisticAdmission:
+    """Refuses requests of a priority below 0 the more probably, the fuller the pool is."""
+
+    def admits(self, request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random) -> bool:
+        """Whether the request is not sheddable, or is lucky."""
+        if request.priority >= 0:
+            return True
+        probability = min(1.0, PROBABILITY_FACTOR * saturation(servers, now) ** PROBABILITY_POWER)
+        return random.random() >= probability
+
+
+def saturation(servers: Sequence[ServerState], now: float) -> float:
+    """The mean over all servers of the fuller one of queue and cache, each by its bound. A stale server counts 1.
+
+    A server that never told anything is judged by our own count of requests that wait for a first token.
+    """
+    return sum(_fullness(server, now) for server in servers) / len(servers)
+
+
+def _fullness(server: ServerState, now: float) -> float:
+    report = server.report
+    if server.is_stale or (report is not None and now - report.read_at > FRESH_SECONDS):
+        return 1.0
+    return max(server.queued / MAX_QUEUE, server.kv_usage / MAX_KV_USAGE)
+
+
+ADMISSIONS: dict[str, Callable[[], Admission]] = {
+    "always": AlwaysAdmit,
+    "threshold": ThresholdAdmission,
+    "probabilistic": ProbabilisticAdmission,
+}
+"""What makes a rule, by its name in the configuration."""

@@ -1,0 +1,64 @@
+"""Scheduler -> policy: the rule by which one of many servers is chosen."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+
+from tg_picker.core.interface import InstanceRequest
+from tg_picker.core.state import RejectionReason, ServerState
+
+
+class Situation(Struct, frozen=True, eq=False):
+    """What a policy decides on. The same situation and the same state of `random` give the same decision.
+
+    Attributes:
+        request: what is to be placed.
+        servers: the eligible ones, at least one.
+        expected_tokens: of the answer.
+        now: seconds on the scheduler's clock.
+        random: for ties.
+        mean_age: seconds for which the model's answers under way have been so, on average.
+    """
+
+    request: InstanceRequest
+    servers: Sequence[ServerState]
+    expected_tokens: int
+    now: float
+    random: Random
+    mean_age: float = 0.0
+
+
+class Choice(NamedTuple):
+    """The server that a policy chose, and why; the next best, and what it found for its choice, if it knows them.
+
+    `matched` are the prompt's blocks that the server has, `expected` the tokens of the answer; None = to be looked up.
+    """
+
+    server: ServerState
+    reasons: tuple[str, ...]
+    others: Sequence[ServerState] = ()
+    matched: int | None = None
+    expected: int | None = None
+
+
+class Refusal(NamedTuple):
+    """A policy chose none: the request is to be refused."""
+
+    reason: RejectionReason
+    retry_after: float = 1.0
+
+
+class Policy(Protocol):
+    """A rule. Its own state, if any, is small and depends on what it was shown alone."""
+
+    def choose(self, situation: Situation) -> Choice | Refusal:
+        """Choose a server, or refuse.
+
+        A policy that takes the shortest line:
+
+            best = min(situation.servers, key=lambda server: server.requests)
+            return Choice(best, (f"requests {best.requests}",))
+        """
+        ...

@@ -1,0 +1,204 @@
+"""Situation -> server: the least predicted wait for a first token, by our own count of what each server has to do.
+
+Scraped metrics are a scrape old, and many requests are placed between two of them. So this policy counts what it placed
+itself, and reads reports for what it cannot know: slots, the size of the cache, what others placed.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import ceil, exp
+from operator import attrgetter, itemgetter
+
+from tg_picker.core.interface import BLOCK_TOKENS, Fingerprint
+from tg_picker.core.policies.policy import Choice, Refusal, Situation
+from tg_picker.core.state import LOAD_SECONDS, MAX_FALLBACKS, ServerState
+
+CROWD_WEIGHT = 0.005
+"""What a second taken from each running request counts against a second of this request's own wait."""
+LENGTH_BY_AGE = 2.0
+"""Seconds that an answer takes at least, by the mean age of those under way: they are halfway through, on average."""
+KV_POWER = 4.0
+KV_WEIGHT = 8.0
+"""What it counts to take room in a cache, by the seconds for which it is taken and by how full the cache is."""
+KV_BALANCE_WEIGHT = 3.0
+"""The same while the cache is far from full: where a prompt is put first is where those like it will follow."""
+EVICTION_WEIGHT = 0.1
+"""What the victim's next load counts, if it was used a moment ago."""
+EVICTION_DECAY_SECONDS = 10.0
+"""After which an idle adapter's next load counts for 1 / e of that."""
+SLOT_WEIGHT = 0.1
+"""What it counts to use one more slot, by the seconds for which it is used and by how many are."""
+DRAIN_SECONDS = 2.0
+"""What it counts that no slot is free, for each adapter that waits for one, beside the predicted wait."""
+DRAIN_WEIGHT = 0.3
+"""What a second of that predicted wait counts."""
+SHED_SHARE = 0.5
+"""A sheddable request is refused if its predicted wait is above this share of its objective."""
+BUSY_FACTOR = 2.0
+"""And only if others make it wait: if the wait is above this many times what the request takes alone."""
+DEFAULT_OBJECTIVE_SECONDS = 2.0
+"""Of a sheddable request without one."""
+SMALL_POOL_SERVERS = 16
+"""Servers of which all are looked at."""
+MAX_CANDIDATES = 4
+"""Servers looked at for each reason to choose one: its adapter, its prompt's beginning, little to do."""
+
+_load_of = attrgetter("load")
+_RANK = itemgetter(0, 1)
+
+
+class PredictedWait:
+    """The server that is predicted to answer first, with what the request costs the others there counted in."""
+
+    def choose(self, situation: Situation) -> Choice | Refusal:
+        """Choose among the servers that have the adapter or the prompt's beginning, and the least loaded ones."""
+        request, random = situation.request, situation.random
+        candidates = _candidates(situation)
+        is_used = _is_used(request.prefix, candidates)
+        draw = random.random
+        ranked = []
+        for server in candidates:
+            cost, wait, matched = _cost(server, situation, is_used)
+            ranked.append((cost, draw(), wait, matched, server))
+        ranked.sort(key=_RANK)
+        cost, _, wait, matched, chosen = ranked[0]
+        if request.priority < 0:
+            objective = request.objective
+            bound = None if objective is None else objective.first_token
+            # Do not refuse because an idle server is slow: the request would never be admitted.
+            alone = _alone_seconds(chosen, situation)
+            if wait > max(SHED_SHARE * (bound or DEFAULT_OBJECTIVE_SECONDS), BUSY_FACTOR * alone):
+                return Refusal("objective-out-of-reach")
+        others = [each[4] for each in ranked[: MAX_FALLBACKS + 1]]
+        reasons = _reasons(chosen, request.adapter, matched, cost)
+        return Choice(chosen, reasons, others, matched, situation.expected_tokens)
+
+
+def predict_first_token(server: ServerState, situation: Situation) -> float:
+    """Seconds until the first token of the request's answer on one server."""
+    return _cost(server, situation, True)[1]
+
+
+def _is_used(prefix: Fingerprint, servers: Iterable[ServerState]) -> bool:
+    """Whether a prompt's first block is in use on any of the servers."""
+    if prefix.blocks:
+        first = prefix.blocks[0]
+        for server in servers:
+            if first in server.active.users:
+                return True
+    return False
+
+
+def _candidates(situation: Situation) -> Sequence[ServerState]:
+    servers, request = situation.servers, situation.request
+    if len(servers) <= SMALL_POOL_SERVERS:
+        return servers
+    by_load = sorted(servers, key=_load_of)
+    found = by_load[:MAX_CANDIDATES]
+    adapter, blocks = request.adapter, request.prefix.blocks
+    if adapter is not None:
+        found += [server for server in by_load if adapter in server.adapters.used_at][:MAX_CANDIDATES]
+        found += [server for server in by_load if server.has_spare_slot][:MAX_CANDIDATES]
+    if blocks:
+        first = blocks[0]
+        found += [server for server in by_load if server.prefixes.knows(first)][:MAX_CANDIDATES]
+    return list(dict.fromkeys(found))
+
+
+def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[float, float, int]:
+    """The cost, the predicted seconds until the first token, and how many of the prompt's blocks are cached.
+
+    The cost also counts what other requests lose.
+
+    Args:
+        server: the server to consider.
+        situation: the request and the servers.
+        is_used: whether the prompt's first block is in use on any of the servers.
+    """
+    request, speed = situation.request, server.speed
+    matched = server.prefixes.match(request.prefix)
+    own = max(request.prompt_tokens - BLOCK_TOKENS * matched, 1)
+    seconds, fixed = speed.prompt_token_seconds, speed.fixed_seconds
+    work = seconds * own
+    wait = fixed + seconds * server.uncached_tokens
+    adapter, capacity = request.adapter, server.cache_tokens
+    if adapter is None and not capacity and not server.ready_at:
+        # Of most servers of base models nothing more is known.
+        return wait + work + CROWD_WEIGHT * server.requests * (work + fixed), wait + work, matched
+    residence = situation.expected_tokens * speed.output_token_seconds
+    residence = max(residence, LENGTH_BY_AGE * situation.mean_age)
+    extra = 0.0
+    if adapter is not None:
+        if adapter not in server.adapter_requests:
+            extra = _slot_cost(server, situation, residence)
+        if adapter not in server.adapters.used_at:
+            wait += LOAD_SECONDS
+            extra += CROWD_WEIGHT * server.requests * LOAD_SECONDS  # other answers stand still meanwhile
+    if server.ready_at:
+        wait += _loading_seconds(server, adapter, situation.now)
+    if capacity:
+        shared, users = server.active.shared_blocks(request.prefix, matched) if matched and is_used else (0, 0)
+        shared *= BLOCK_TOKENS
+        used = server.used_tokens
+        excess = used + max(request.prompt_tokens - shared, 0) - capacity
+        if excess > 0:
+            wait += _room_seconds(server, excess / used if used else 1.0, residence)
+        fullness = used / capacity
+        price = KV_BALANCE_WEIGHT * fullness + KV_WEIGHT * fullness**KV_POWER
+        # Blocks that are cached and idle take room as well once they are in use. What others use too stays longer only
+        # if this request is the last of them to end.
+        taken = request.prompt_tokens - shared + shared / (users + 1)
+        extra += price * residence * taken / capacity
+    cost = wait + work + extra + CROWD_WEIGHT * server.requests * (work + speed.fixed_seconds)
+    return cost, wait + work, matched
+
+
+def _alone_seconds(server: ServerState, situation: Situation) -> float:
+    """Until the first token of the request's answer, if the server had nothing else to do."""
+    request, speed = situation.request, server.speed
+    own = max(request.prompt_tokens - BLOCK_TOKENS * server.prefixes.match(request.prefix), 1)
+    return speed.fixed_seconds + speed.prompt_token_seconds * own
+
+
+def _room_seconds(server: ServerState, share: float, residence: float) -> float:
+    """Until requests end that take this share of what is in use. They are about equal, and whole ones have to end."""
+    running = max(server.requests, 1)
+    return residence * ceil(share * running) / running
+
+
+def _loading_seconds(server: ServerState, adapter: str | None, now: float) -> float:
+    """How long loads of adapters are ahead. One that waits for a slot is ahead of its own requests only."""
+    ready_at = server.ready_at.get(adapter or "")
+    if ready_at is None:
+        return max(server.loads_end_at - now, 0.0)
+    slots = server.adapters.slots
+    if now > ready_at and slots and len(server.adapter_requests) > slots:
+        # Requests for the adapters in the slots keep coming, so expect to wait for about as long again.
+        return now - ready_at
+    return max(ready_at - now, 0.0)
+
+
+def _slot_cost(server: ServerState, situation: Situation, residence: float) -> float:
+    """What it costs to use one more slot, and to unload what may be there."""
+    slots = server.adapters.slots
+    if not slots:
+        return 0.0
+    busy = len(server.adapter_requests)
+    if busy >= slots:
+        return DRAIN_SECONDS * (busy - slots + 1) + DRAIN_WEIGHT * server.drain_seconds(residence, situation.now)
+    cost = SLOT_WEIGHT * residence * (busy + 1) / slots
+    adapters = server.adapters
+    if situation.request.adapter not in adapters.used_at and len(adapters.used_at) >= slots:
+        victim = adapters.victim(server.adapter_requests)
+        if victim is not None:
+            idle = situation.now - adapters.used_at[victim]
+            cost += EVICTION_WEIGHT * LOAD_SECONDS * exp(-idle / EVICTION_DECAY_SECONDS)
+    return cost
+
+
+def _reasons(server: ServerState, adapter: str | None, matched: int, cost: float) -> tuple[str, ...]:
+    reasons = [f"cost {cost:.3f} s"]
+    if adapter is not None:
+        reasons.append("adapter loaded" if adapter in server.adapters.used_at else "adapter to load")
+    if matched:
+        reasons.append(f"cached blocks {matched}")
+    return tuple(reasons)

@@ -1,0 +1,234 @@
+"""Door or pool provider -> servers: picks the server of each request and counts what it was given."""
+
+from collections.abc import Iterable, Sequence
+from heapq import nsmallest
+from random import Random
+from typing import Protocol
+
+from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, InstanceRequest, LoadReport
+from tg_picker.core.policies.admission import ADMISSIONS, Admission
+from tg_picker.core.policies.least_request import requests_of
+from tg_picker.core.policies.policies import DEFAULT_POLICY, POLICIES
+from tg_picker.core.policies.policy import Choice, Policy, Refusal, Situation
+from tg_picker.core.policies.predicted_wait import predict_first_token
+from tg_picker.core.state import (
+    MAX_FALLBACKS,
+    MissingAdapters,
+    OutputEstimates,
+    Pick,
+    Placement,
+    PlacementFollower,
+    PlacementListener,
+    Rejection,
+    ServerState,
+    ToldAdapters,
+)
+
+STALE_SECONDS = 2.0
+"""A report older than this is as good as none."""
+_SWEEP_SECONDS = 0.2
+"""How often reports are looked through for stale ones."""
+NO_ENDPOINTS_RETRY_SECONDS = 1.0
+SATURATED_RETRY_SECONDS = 1.0
+
+
+class SchedulerFollower(PlacementFollower, Protocol):
+    """Is told of all that may make room for a request."""
+
+    def changed(self) -> None:
+        """A server told its load, or the servers changed."""
+        ...
+
+
+class Scheduler:
+    """Picks servers. Not thread-safe: it belongs to one event loop. It never waits.
+
+    Args:
+        policy: a policy, or the name of one.
+        admission: what refuses sheddable requests before the policy sees them, or its name.
+        random: decides ties; the same seed and the same calls give the same picks.
+
+    Attributes:
+        listener: is told of what is placed; None = nobody.
+        follower: is told how placements go on, and of all that may make room; None = nobody.
+        missing: adapters that servers answered 404 for.
+        told: adapters that servers told of.
+    """
+
+    def __init__(
+        self,
+        policy: str | Policy = DEFAULT_POLICY,
+        admission: str | Admission = "always",
+        *,
+        random: Random | None = None,
+    ) -> None:
+        self._policy = POLICIES[policy]() if isinstance(policy, str) else policy
+        self._admission = ADMISSIONS[admission]() if isinstance(admission, str) else admission
+        self._random = Random() if random is None else random  # noqa: S311 - it decides ties
+        self.listener: PlacementListener | None = None
+        self.follower: SchedulerFollower | None = None
+        self.missing = MissingAdapters()
+        self.told = ToldAdapters()
+        self._servers: dict[str, ServerState] = {}
+        self._estimates = OutputEstimates()
+        self._swept_at = float("-inf")
+        self._last_endpoints: Sequence[Endpoint] | None = None
+        self._last_model = ""
+        self._last_eligible: list[ServerState] = []
+
+    def pick(self, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float) -> Pick | Rejection:
+        """Pick one of the endpoints, and count the request there until its placement ends.
+
+        Args:
+            request: what is to be placed.
+            endpoints: the eligible ones: ready, in the subset, not tried before.
+            now: seconds on a clock that never goes back; the one of `LoadReport.read_at`.
+        """
+        choice = self.choose(request, endpoints, now)
+        return choice if isinstance(choice, Rejection) else self.place(request, choice, now)
+
+    def choose(
+        self, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float, *, admitted: bool = False
+    ) -> Choice | Rejection:
+        """Choose one of the endpoints, and count nothing yet. See `pick`.
+
+        Args:
+            request: what is to be placed.
+            endpoints: the eligible ones.
+            now: on the scheduler's clock.
+            admitted: whether the rule that refuses sheddable requests has let this one through before.
+        """
+        if not endpoints:
+            return Rejection("no-endpoints", 503, NO_ENDPOINTS_RETRY_SECONDS)
+        if now - self._swept_at > _SWEEP_SECONDS:
+            self.expire(now)
+        servers = self._eligible(request.model, endpoints)
+        if not servers:
+            return Rejection("model-not-found", 404)
+        if not admitted and not self._admission.admits(request, servers, now, self._random):
+            return Rejection("saturated", 429, SATURATED_RETRY_SECONDS)
+        choice = self._policy.choose(self._situation(request, servers, now))
+        if isinstance(choice, Refusal):
+            return Rejection(choice.reason, 429, choice.retry_after)
+        return choice if choice.others else choice._replace(others=nsmallest(MAX_FALLBACKS + 1, servers, requests_of))
+
+    def place(self, request: InstanceRequest, choice: Choice, now: float) -> Pick:
+        """Count a request at the server that was chosen, until its placement ends."""
+        server = choice.server
+        matched = server.prefixes.match(request.prefix) if choice.matched is None else choice.matched
+        cached = matched * BLOCK_TOKENS
+        placement = Placement(server, request, self._estimates, cached, now, expected=choice.expected)
+        placement.follower, placement.missing = self.follower, self.missing
+        if self.listener is not None:
+            placement.listener = self.listener
+            self.listener.placed(placement, request.prefix, matched)
+        return Pick(server.endpoint, choice.others, choice.reasons, placement)
+
+    def adopt(self, endpoint: Endpoint, request: InstanceRequest, cached: int, room: int, now: float) -> Placement:
+        """Count a request that another scheduler placed, until its placement ends. The other one reports its progress.
+
+        Args:
+            endpoint: where.
+            request: what the other one told of it.
+            cached: tokens of its prompt that the server need not compute.
+            room: tokens of its prompt that were not in use there.
+            now: on the scheduler's clock.
+        """
+        placement = Placement(self.server(endpoint), request, self._estimates, cached, now, reported_room=room)
+        placement.follower, placement.missing = self.follower, self.missing
+        return placement
+
+    def predict_first_token(self, request: InstanceRequest, server: ServerState, now: float) -> float:
+        """Seconds until the first token of a request's answer, were it placed on this server now."""
+        return predict_first_token(server, self._situation(request, (server,), now))
+
+    def observe(self, endpoint: Endpoint, report: LoadReport) -> None:
+        """Take what a server tells. An older report than the last one is ignored; a later start is a restart."""
+        server = self.server(endpoint)
+        if server.report is None or report.read_at >= server.report.read_at:
+            if (began := report.started_at) is not None:
+                # Only a later start counts: processes that share an address take turns in telling theirs.
+                if server.started_at is not None and began > server.started_at:
+                    self.restarted(endpoint)
+                server.started_at = max(began, server.started_at or began)
+            server.observe(report)
+            if (adapters := report.adapters) is not None:
+                names = (*adapters.active, *(adapters.resident or ()))
+                self.missing.find(endpoint.address, names, report.read_at)
+                self.told.note(endpoint.address, names)
+            self._notify_follower()
+
+    def expire(self, now: float) -> None:
+        """Forget reports that are too old. `pick` does so by itself; who shows servers calls it first."""
+        self._swept_at = now
+        self.missing.expire(now)
+        for server in self._servers.values():
+            if server.report is not None and now - server.report.read_at > STALE_SECONDS:
+                server.expire()
+
+    @property
+    def servers(self) -> tuple[ServerState, ...]:
+        """All servers of which something is known. Read them only."""
+        return tuple(self._servers.values())
+
+    def server(self, endpoint: Endpoint) -> ServerState:
+        """What is known of a server, for pages and metrics. Read it only."""
+        known = self._servers.get(endpoint.address)
+        if known is None:
+            known = self._servers[endpoint.address] = ServerState(endpoint)
+        elif known.endpoint is not endpoint:
+            known.endpoint = endpoint  # the newest name and labels
+        return known
+
+    def forget_adapter(self, endpoint: Endpoint, adapter: str, now: float, *, by_peer: bool = False) -> None:
+        """Note that a server does not have an adapter, since it answered 404. Of one that left, nothing is noted.
+
+        Args:
+            endpoint: who answered.
+            adapter: that was asked for.
+            now: on the scheduler's clock.
+            by_peer: whether another scheduler tells it, so that no listener needs to know.
+        """
+        server = self._servers.get(endpoint.address)
+        if server is not None:
+            server.adapters.discard(adapter)
+            self.missing.note(endpoint.address, adapter, now)
+            self.told.forget(endpoint.address, adapter)
+            if self.listener is not None and not by_peer:
+                self.listener.lacked(endpoint.address, adapter)
+
+    def restarted(self, endpoint: Endpoint) -> None:
+        """Note that a server lost its adapters and its cache."""
+        self.server(endpoint).restart()
+        self.missing.forget(endpoint.address)
+
+    def retain(self, endpoints: Iterable[Endpoint]) -> None:
+        """Forget all servers but these. Placements on the others may still be told of.
+
+        One that left may come back for a while, by an answer that ends late; the next call forgets it again.
+        """
+        kept = {endpoint.address for endpoint in endpoints}
+        for address in self._servers.keys() - kept:
+            del self._servers[address]
+            self.missing.forget(address)
+            self.told.forget(address)
+        self._last_endpoints = None
+        self._notify_follower()
+
+    def _notify_follower(self) -> None:
+        if self.follower is not None:
+            self.follower.changed()
+
+    def _situation(self, request: InstanceRequest, servers: Sequence[ServerState], now: float) -> Situation:
+        estimates = self._estimates
+        age = estimates.mean_age(request.model, now)
+        return Situation(request, servers, estimates.expect(request), now, self._random, age)
+
+    def _eligible(self, model: str, endpoints: Sequence[Endpoint]) -> list[ServerState]:
+        # The same tuple comes with nearly every request. It cannot change, so neither can what was found for it.
+        if endpoints is self._last_endpoints and model == self._last_model:
+            return self._last_eligible
+        servers = [self.server(each) for each in endpoints if not (each.models and model) or model in each.models]
+        if isinstance(endpoints, tuple):
+            self._last_endpoints, self._last_model, self._last_eligible = endpoints, model, servers
+        return servers

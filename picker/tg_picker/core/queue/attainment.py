@@ -1,0 +1,168 @@
+"""Placements -> whether routes meet their objectives: measured on a sliding window, and predicted for a server."""
+
+from typing import NamedTuple
+
+from tg_picker.core.interface import InstanceRequest, InstanceUsage, Objective
+from tg_picker.core.queue.prediction_errors import PredictionErrors
+from tg_picker.core.queue.sliding_window import Attained, SlidingWindow
+from tg_picker.core.state import Placement
+
+MIN_SAMPLES = 20
+"""Requests in the window below which a route is not said to be behind its promise."""
+MAX_ROUTES = 1_000
+BEHIND_SECONDS = 0.25
+"""Seconds between two looks at which routes are behind."""
+
+
+class RouteAttainment(NamedTuple):
+    """How a route met its objective in the last minute.
+
+    Attributes:
+        objective: as the last request had it.
+        priority: of that request.
+        first_token: requests whose first token came in time.
+        output_token: requests whose tokens followed each other in time, on average.
+    """
+
+    objective: Objective
+    priority: int
+    first_token: Attained
+    output_token: Attained
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether too few requests kept it."""
+        objective = self.objective
+        return any(
+            attained.total >= MIN_SAMPLES and attained.share < share
+            for attained, share in ((self.first_token, objective.quantile), (self.output_token, objective.output_share))
+        )
+
+
+class _Route:
+    __slots__ = ("first_token", "objective", "output_token", "priority")
+
+    def __init__(self, objective: Objective, priority: int) -> None:
+        self.objective = objective
+        self.priority = priority
+        self.first_token = SlidingWindow()
+        self.output_token = SlidingWindow()
+
+
+class _Watched(NamedTuple):
+    """A placed request with an objective, and what was predicted of it, in seconds."""
+
+    route: _Route
+    objective: Objective
+    arrived_at: float
+    first_token: float
+    output_token: float
+
+
+class Attainment:
+    """Counts how often routes meet their objectives, and learns how reliable predictions are."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, _Route] = {}
+        self._watched: dict[Placement, _Watched] = {}
+        self._first_errors = PredictionErrors()
+        self._output_errors = PredictionErrors()
+        self._behind: list[RouteAttainment] = []
+        self._looked_at = float("-inf")
+
+    def read(self, now: float) -> dict[str, RouteAttainment]:
+        """The attainment of each route with objectives; "" = requests without a route."""
+        return {
+            name: RouteAttainment(
+                route.objective, route.priority, route.first_token.read(now), route.output_token.read(now)
+            )
+            for name, route in self._routes.items()
+        }
+
+    @property
+    def has_routes(self) -> bool:
+        """Whether a request had an objective."""
+        return bool(self._routes)
+
+    def behind(self, priority: int, now: float) -> list[RouteAttainment]:
+        """The routes above this priority that miss their objective now."""
+        if now - self._looked_at > BEHIND_SECONDS:
+            self._looked_at = now
+            self._behind = [route for route in self.read(now).values() if route.is_behind]
+        return [route for route in self._behind if route.priority > priority]
+
+    def first_token_share(self, predicted: float, bound: float) -> float:
+        """The probability that a first token keeps a bound; both in seconds from its placement."""
+        return self._first_errors.share_within(predicted, bound)
+
+    def output_token_share(self, predicted: float, bound: float) -> float:
+        """The probability that the pace of an answer keeps a bound; both in seconds for each token."""
+        return self._output_errors.share_within(predicted, bound)
+
+    def watch(
+        self, placement: Placement, request: InstanceRequest, arrived_at: float, first: float, output: float
+    ) -> None:
+        """Follow a request with an objective from its placement on. A whole answer has no times to measure.
+
+        Args:
+            placement: of the request.
+            request: with an objective.
+            arrived_at: when it came, before it waited.
+            first: the predicted seconds from the placement to the first token.
+            output: the predicted seconds from a token to the next.
+        """
+        if request.objective is not None and request.streamed:
+            self._watched[placement] = _Watched(self._route(request), request.objective, arrived_at, first, output)
+
+    def move(self, placement: Placement, other: Placement) -> None:
+        """Go on with another placement of the same request."""
+        if (watched := self._watched.pop(placement, None)) is not None:
+            self._watched[other] = watched
+
+    def began(self, placement: Placement, now: float) -> None:
+        """Count the first token."""
+        watched = self._watched.get(placement)
+        if watched is None or watched.objective.first_token is None:
+            return
+        seconds = now - watched.arrived_at
+        watched.route.first_token.note(now, kept=seconds <= watched.objective.first_token)
+        self._first_errors.learn(watched.first_token, now - placement.picked_at)
+
+    def finished(self, placement: Placement, usage: InstanceUsage | None, now: float) -> None:
+        """Count the pace of the answer; one that never began counts as late if its time had run out."""
+        watched = self._watched.pop(placement, None)
+        if watched is None:
+            return
+        if placement.first_at is None:
+            bound = watched.objective.first_token
+            if bound is not None and now - watched.arrived_at > bound:
+                watched.route.first_token.note(now, kept=False)
+            return
+        tokens = None if usage is None else usage.output_tokens
+        if watched.objective.output_token is None or tokens is None or tokens < 2:
+            return
+        pace = (now - placement.first_at) / (tokens - 1)
+        watched.route.output_token.note(now, kept=pace <= watched.objective.output_token)
+        self._output_errors.learn(watched.output_token, pace)
+
+    def refused(self, request: InstanceRequest, now: float) -> None:
+        """Count a request that no server got: it has missed its objective."""
+        if request.objective is not None and request.objective.first_token is not None:
+            self._route(request).first_token.note(now, kept=False)
+
+    def left(self, request: InstanceRequest, seconds: float, now: float) -> None:
+        """Count a request whose client left after some seconds of waiting. An early one says nothing of the servers."""
+        objective = request.objective
+        if objective is not None and objective.first_token is not None and seconds > objective.first_token:
+            self._route(request).first_token.note(now, kept=False)
+
+    def _route(self, request: InstanceRequest) -> _Route:
+        objective = request.objective or Objective()
+        route = self._routes.get(request.route)
+        if route is None:
+            if len(self._routes) >= MAX_ROUTES:
+                # Routes come and go by edits; the one that came first is the likeliest to be gone.
+                del self._routes[next(iter(self._routes))]
+            route = self._routes[request.route] = _Route(objective, request.priority)
+        route.objective, route.priority = objective, request.priority
+        return route

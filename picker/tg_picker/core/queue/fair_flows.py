@@ -1,0 +1,97 @@
+"""Request queue -> the next request of one band: fair among flows, the earliest deadline first within one."""
+
+from tg_picker.core.queue.lazy_heap import LazyHeap
+from tg_picker.core.queue.waiting import Waiting
+
+MAX_LEFT_FLOWS = 1_000
+"""Flows without a waiting request of which is remembered what they had."""
+
+
+class _Flow:
+    """One flow's requests. `paid` is what it had of the band, in tokens, counted from when the band began."""
+
+    __slots__ = ("name", "paid", "requests")
+
+    def __init__(self, name: str, paid: float) -> None:
+        self.name = name
+        self.paid = paid
+        self.requests = LazyHeap[Waiting]()
+
+
+class FlowAccounts:
+    """What flows without a waiting request had, and what one that comes now is taken to have had.
+
+    Requests of one band that may go to different servers wait apart, and share it.
+    """
+
+    __slots__ = ("clock", "left")
+
+    def __init__(self) -> None:
+        self.clock = 0.0
+        self.left: dict[str, float] = {}
+
+
+class FairFlows:
+    """Requests that wait, by flow. The flow that had least goes next.
+
+    So two flows that both wait all the time get the same number of tokens, but for the largest request of one of them.
+    """
+
+    __slots__ = ("_accounts", "_flows", "_ready")
+
+    def __init__(self, accounts: FlowAccounts) -> None:
+        self._accounts = accounts
+        self._flows: dict[str, _Flow] = {}
+        self._ready = LazyHeap[_Flow]()
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    def add(self, waiting: Waiting) -> None:
+        """Add a request that is not there."""
+        flow = self._flows.get(waiting.flow)
+        if flow is None:
+            # One that was away has no claim to what it did not ask for, and no pardon for what it had.
+            paid = max(self._accounts.left.pop(waiting.flow, 0.0), self._accounts.clock)
+            flow = self._flows[waiting.flow] = _Flow(waiting.flow, paid)
+            self._ready.push(paid, flow)
+        flow.requests.push(waiting.due, waiting)
+
+    @property
+    def paid(self) -> float:
+        """What the flow had that goes next. There must be one."""
+        return self._ready.least_key()
+
+    def head(self) -> Waiting:
+        """The request that goes next. There must be one."""
+        return self._ready.peek().requests.peek()
+
+    def take(self) -> Waiting:
+        """Take out the request that goes next; its flow pays."""
+        flow = self._ready.pop()
+        taken = flow.requests.pop()
+        self._accounts.clock = max(self._accounts.clock, flow.paid)
+        flow.paid += taken.cost
+        if flow.requests:
+            self._ready.push(flow.paid, flow)
+        else:
+            self._leave(flow)
+        return taken
+
+    def remove(self, waiting: Waiting) -> None:
+        """Take out a request that is there; its flow pays nothing."""
+        flow = self._flows[waiting.flow]
+        flow.requests.discard(waiting)
+        if not flow.requests:
+            self._ready.discard(flow)
+            self._leave(flow)
+
+    def _leave(self, flow: _Flow) -> None:
+        del self._flows[flow.name]
+        accounts = self._accounts
+        if flow.paid > accounts.clock:
+            accounts.left[flow.name] = flow.paid
+        if len(accounts.left) > MAX_LEFT_FLOWS:
+            # Names of flows come from clients. What the clock has passed says nothing any more.
+            ahead = {name: paid for name, paid in accounts.left.items() if paid > accounts.clock}
+            accounts.left = ahead if len(ahead) <= MAX_LEFT_FLOWS else {}

@@ -1,0 +1,317 @@
+"""Door or pool provider -> scheduler: which request goes to a server now, which one waits, and which is refused."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tg_picker.core.interface import Endpoint, InstanceRequest, InstanceUsage
+from tg_picker.core.policies import NO_ENDPOINTS_RETRY_SECONDS, SATURATED_RETRY_SECONDS, Scheduler
+from tg_picker.core.queue.attainment import Attainment
+from tg_picker.core.queue.queue_limits import QueueLimits
+from tg_picker.core.queue.request_queue import RequestQueue
+from tg_picker.core.queue.room import Room, has_short_queue, queue_of
+from tg_picker.core.queue.sliding_window import SlidingWindow
+from tg_picker.core.queue.waiting import Lane, Waiting
+from tg_picker.core.state import Pick, Placement, Rejection, RejectionReason
+
+ASSUMED_OUTPUT_TOKENS = 128
+"""What a flow pays for an answer of unknown length."""
+
+
+class FlowControl:
+    """Places requests while a server has room (see `Room`), and lets them wait in bands while none has.
+
+    It belongs to one event loop and has no clock: `submit` and `serve` are given the time. It follows its scheduler.
+
+    Args:
+        scheduler: picks among the servers with room.
+        limits: of each pool's queue.
+
+    Attributes:
+        attainment: of the routes' promises.
+        on_room: is called when a request that waits may find room: call `serve`, now or later.
+    """
+
+    def __init__(self, scheduler: Scheduler, limits: QueueLimits) -> None:
+        self._scheduler = scheduler
+        self._limits = limits
+        self._queues: dict[str, RequestQueue] = {}
+        self._served = SlidingWindow()
+        self.attainment = Attainment()
+        self.on_room: Callable[[], None] = _nothing
+        scheduler.follower = self
+
+    @property
+    def waiting(self) -> dict[str, dict[int, int]]:
+        """Requests that wait, by pool and priority."""
+        return {pool: queue.lengths for pool, queue in self._queues.items()}
+
+    def oldest_at(self, pool: str, priority: int) -> float:
+        """When the request came that has waited longest, of those that `waiting` tells."""
+        return self._queues[pool].oldest_at(priority)
+
+    def size_of(self, pool: str, priority: int) -> int:
+        """Bytes that are held for those that `waiting` tells."""
+        return self._queues[pool].size_of(priority)
+
+    @property
+    def next_expiry(self) -> float | None:
+        """When the first request has waited long enough; None = none waits."""
+        return min((at for queue in self._queues.values() if (at := queue.next_expiry) is not None), default=None)
+
+    def submit(
+        self,
+        pool: str,
+        request: InstanceRequest,
+        endpoints: Callable[[], Sequence[Endpoint]],
+        now: float,
+        *,
+        arrived_at: float | None = None,
+        size: int = 0,
+    ) -> Waiting:
+        """As `place`; what did not have to wait is told in the same form, as its `made`."""
+        made = self.place(pool, request, endpoints, now, arrived_at=arrived_at, size=size)
+        if not isinstance(made, Waiting):
+            waiting = self._waiting(request, endpoints, now if arrived_at is None else arrived_at, size)
+            waiting.made = made
+            return waiting
+        return made
+
+    def place(
+        self,
+        pool: str,
+        request: InstanceRequest,
+        endpoints: Callable[[], Sequence[Endpoint]],
+        now: float,
+        *,
+        arrived_at: float | None = None,
+        size: int = 0,
+    ) -> Pick | Rejection | Waiting:
+        """Place a request, refuse it, or let it wait; see `made` of one that waits: it may be refused all the same.
+
+        Args:
+            pool: whose queue it waits in.
+            request: what is to be placed.
+            endpoints: the eligible ones, whenever it is called.
+            now: on the scheduler's clock.
+            arrived_at: when it came, if it failed elsewhere before.
+            size: bytes that are held while it waits.
+        """
+        if arrived_at is None:
+            arrived_at = now
+        if request.adapter is not None:
+            # Here, so that it waits for no server that lacks its adapter, and for no other's queue.
+            endpoints = partial(self._find_having, request.adapter, endpoints)
+        queue = self._queues.get(pool)
+        if queue is None:
+            made = self._try(request, endpoints(), arrived_at, now, admitted=False)
+        else:
+            made = self._refuse(request, endpoints(), now)
+        if made is not None:
+            self._count(request, made, now)
+            return made
+        return self._enqueue(pool, self._waiting(request, endpoints, arrived_at, size), now)
+
+    def _enqueue(self, pool: str, waiting: Waiting, now: float) -> Waiting:
+        request, queue = waiting.request, self._queues.get(pool)
+        waiting.lane = _lane(request, waiting.endpoints())
+        if queue is None:
+            queue = RequestQueue(self._limits)
+        displaced = queue.add(waiting)
+        if displaced is None:
+            self._settle(waiting, self._refuse_full(waiting, queue, now), now)
+            return waiting
+        self._queues[pool] = queue
+        for each in displaced:
+            self._settle(each, Rejection("displaced", 429, self._retry_after(queue, now)), now)
+        if len(queue) > 1:
+            # The queue is not empty: skip it only with a higher priority, or if those queued need other servers.
+            self._serve(pool, queue, now)
+        return waiting
+
+    def pick_at_once(
+        self, pool: str, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float
+    ) -> Pick | None:
+        """Place what may go without: one more attempt at a request. None: there is no room, or others wait for it."""
+        if pool in self._queues:
+            return None
+        if request.adapter is not None:
+            endpoints = self._scheduler.missing.without(endpoints, request.adapter)
+        made = self._try(request, endpoints, now, now, admitted=True)
+        return made if isinstance(made, Pick) else None
+
+    def serve(self, now: float) -> None:
+        """Place what finds room, and refuse what has waited long enough."""
+        for pool, queue in tuple(self._queues.items()):
+            for each in queue.expire(now):
+                reason = Rejection("expired", 429, self._retry_after(queue, now))
+                self._settle(each, reason if each.endpoints() else _empty(), now)
+            self._serve(pool, queue, now)
+
+    def leave(self, pool: str, waiting: Waiting, now: float) -> None:
+        """Forget a request whose client has left: it no longer waits, and what it was given is free again."""
+        waiting.on_made = None
+        if isinstance(waiting.made, Pick):
+            waiting.made.placement.finish(None, now)
+        elif waiting.made is None:
+            queue = self._queues[pool]
+            queue.remove(waiting)
+            self._drop_if_empty(pool, queue)
+            self.attainment.left(waiting.request, now - waiting.arrived_at, now)
+            # Those of its lane may have waited behind it alone.
+            self.changed()
+
+    def move(self, placement: Placement, request: InstanceRequest, endpoint: Endpoint, now: float) -> Pick | None:
+        """Count a request at the server that really runs it; None if that server does not list the model."""
+        choice = self._scheduler.choose(request, (endpoint,), now, admitted=True)
+        if isinstance(choice, Rejection):
+            placement.finish(None, now)
+            return None
+        moved = self._scheduler.place(request, choice, now)
+        self.attainment.move(placement, moved.placement)
+        placement.finish(None, now)
+        return moved
+
+    def changed(self) -> None:
+        """Follow the scheduler: a server told its load, or the servers changed."""
+        if self._queues:
+            self.on_room()
+
+    def began(self, placement: Placement, now: float) -> None:
+        """Follow the scheduler: an answer began."""
+        self.attainment.began(placement, now)
+
+    def finished(self, placement: Placement, usage: InstanceUsage | None, now: float) -> None:
+        """Follow the scheduler: a request ended."""
+        self.attainment.finished(placement, usage, now)
+        self.changed()
+
+    def _waiting(
+        self,
+        request: InstanceRequest,
+        endpoints: Callable[[], Sequence[Endpoint]],
+        arrived_at: float,
+        size: int,
+    ) -> Waiting:
+        objective = request.objective
+        expires_at = arrived_at + min(self._limits.max_seconds, request.max_wait or self._limits.max_seconds)
+        due = expires_at
+        if objective is not None and objective.first_token is not None:
+            due = arrived_at + objective.first_token
+            if request.priority < 0:
+                # Who may be shed is not served late at the cost of others.
+                expires_at = min(expires_at, due)
+        answer = request.expected_tokens or min(request.max_tokens or ASSUMED_OUTPUT_TOKENS, ASSUMED_OUTPUT_TOKENS)
+        return Waiting(request, endpoints, arrived_at, due, expires_at, size, request.prompt_tokens + answer)
+
+    def _serve(self, pool: str, queue: RequestQueue, now: float) -> None:
+        blocked: set[Lane] = set()
+        for priority in queue.priorities:
+            while (head := queue.head(priority, blocked)) is not None:
+                made = self._try(head.request, head.endpoints(), head.arrived_at, now, admitted=True)
+                if made is None:
+                    # No lower band goes before it in its lane.
+                    blocked.add(head.lane)
+                elif isinstance(made, Pick):
+                    queue.take(head)
+                    self._settle(head, made, now)
+                else:
+                    queue.remove(head)
+                    self._settle(head, made, now)
+        self._drop_if_empty(pool, queue)
+
+    def _drop_if_empty(self, pool: str, queue: RequestQueue) -> None:
+        if not queue:
+            self._queues.pop(pool, None)
+
+    def _settle(self, waiting: Waiting, made: Pick | Rejection, now: float) -> None:
+        self._count(waiting.request, made, now)
+        waiting.settle(made)
+
+    def _count(self, request: InstanceRequest, made: Pick | Rejection, now: float) -> None:
+        if isinstance(made, Pick):
+            self._served.note(now, kept=True)
+        elif made.may_wait:
+            self.attainment.refused(request, now)
+
+    def _refuse_full(self, waiting: Waiting, queue: RequestQueue, now: float) -> Rejection:
+        """Where nothing of this priority may wait, the reason is what it would wait for."""
+        reason: RejectionReason = "queue-full"
+        if not self._limits.band(waiting.priority)[0]:
+            if not waiting.endpoints():
+                return _empty()
+            reason = "saturated" if waiting.request.objective is None else "objective-out-of-reach"
+        return Rejection(reason, 429, self._retry_after(queue, now))
+
+    def _refuse(self, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float) -> Rejection | None:
+        """Refuse what no wait would help; None = it may wait."""
+        choice = self._scheduler.choose(request, endpoints, now)
+        return choice if isinstance(choice, Rejection) and not _waits(choice) else None
+
+    def _try(
+        self, request: InstanceRequest, endpoints: Sequence[Endpoint], arrived_at: float, now: float, *, admitted: bool
+    ) -> Pick | Rejection | None:
+        """Place a request; None = it has to wait."""
+        most = self._limits.max_requests
+        roomy = endpoints if most is None else self._below_bound(request, endpoints, most)
+        if roomy is None:
+            return None
+        choice = self._scheduler.choose(request, roomy, now, admitted=admitted)
+        if isinstance(choice, Rejection):
+            return None if _waits(choice) else choice
+        servers = map(self._scheduler.server, roomy)
+        if request.objective is None and not self.attainment.has_routes:
+            # Nobody has a promise: only the queues count, and the chosen server's is probably short.
+            is_short = queue_of(choice.server, now) < self._limits.max_queued
+            has_room = is_short or has_short_queue(servers, self._limits, now)
+            return self._scheduler.place(request, choice, now) if has_room else None
+        room = Room(self._scheduler, self.attainment, self._limits, request, arrived_at=arrived_at, now=now)
+        found = room.find(choice, servers)
+        if found is None:
+            return None
+        if request.objective is None:
+            return self._scheduler.place(request, found, now)
+        first, output = room.predict(found.server), found.server.speed.output_token_seconds
+        pick = self._scheduler.place(request, found, now)
+        self.attainment.watch(pick.placement, request, arrived_at, first, output)
+        return pick
+
+    def _find_having(self, adapter: str, endpoints: Callable[[], Sequence[Endpoint]]) -> Sequence[Endpoint]:
+        return self._scheduler.missing.without(endpoints(), adapter)
+
+    def _below_bound(
+        self, request: InstanceRequest, endpoints: Sequence[Endpoint], most: int
+    ) -> Sequence[Endpoint] | None:
+        """The servers that have less than the bound of requests; None = there are servers, and all have it."""
+        serving = _serving(request, endpoints)
+        # With no candidates, let the scheduler raise the error.
+        roomy = [each for each in serving if self._scheduler.server(each).requests < most]
+        return roomy or (None if serving else endpoints)
+
+    def _retry_after(self, queue: RequestQueue, now: float) -> float:
+        """Seconds in which, at the recent rate, the requests that wait now are served; at most as long as one waits."""
+        served = self._served.read(now).total
+        if not served:
+            return min(self._limits.max_seconds, 1.0)
+        return min(max(60.0 * len(queue) / served, SATURATED_RETRY_SECONDS), self._limits.max_seconds)
+
+
+def _nothing() -> None:
+    """Nobody is told."""
+
+
+def _empty() -> Rejection:
+    return Rejection("no-endpoints", 503, NO_ENDPOINTS_RETRY_SECONDS)
+
+
+def _waits(rejection: Rejection) -> bool:
+    """Whether a refusal of the scheduler ends by itself: servers start too. One by the admission rule is a wish."""
+    return rejection.reason in {"objective-out-of-reach", "no-endpoints"}
+
+
+def _serving(request: InstanceRequest, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+    model = request.model
+    return [each for each in endpoints if not (each.models and model) or model in each.models]
+
+
+def _lane(request: InstanceRequest, endpoints: Sequence[Endpoint]) -> Lane:
+    return frozenset(each.address for each in _serving(request, endpoints))

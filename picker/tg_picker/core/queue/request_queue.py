@@ -1,0 +1,175 @@
+"""Requests without a server -> the order in which they get one: bands, fair flows, deadlines. Bounded."""
+
+from bisect import insort
+from collections.abc import Collection, Iterator
+
+from tg_picker.core.queue.fair_flows import FairFlows, FlowAccounts
+from tg_picker.core.queue.flow_lengths import FlowLengths
+from tg_picker.core.queue.lazy_heap import LazyHeap
+from tg_picker.core.queue.queue_limits import QueueLimits
+from tg_picker.core.queue.waiting import Lane, Waiting
+
+
+class _Band:
+    """The requests of one priority."""
+
+    __slots__ = ("accounts", "arrivals", "lanes", "lengths", "size")
+
+    def __init__(self) -> None:
+        self.accounts = FlowAccounts()
+        self.arrivals: dict[Waiting, None] = {}
+        self.lanes: dict[Lane, FairFlows] = {}
+        self.lengths = FlowLengths()
+        self.size = 0
+
+
+class RequestQueue:
+    """Requests that wait for a server of one pool. A band goes before all lower ones; within it flows take turns.
+
+    Args:
+        limits: how much may wait.
+    """
+
+    def __init__(self, limits: QueueLimits) -> None:
+        self._limits = limits
+        self._bands: dict[int, _Band] = {}
+        self._priorities: list[int] = []
+        self._expiries = LazyHeap[Waiting]()
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._expiries)
+
+    @property
+    def lengths(self) -> dict[int, int]:
+        """Requests that wait, by priority, the highest first."""
+        return {priority: len(self._bands[priority].arrivals) for priority in reversed(self._priorities)}
+
+    def oldest_at(self, priority: int) -> float:
+        """When the request of a band came that has waited longest. There must be one."""
+        return next(iter(self._bands[priority].arrivals)).arrived_at
+
+    def size_of(self, priority: int) -> int:
+        """Bytes that are held for the requests of a band. There must be one."""
+        return self._bands[priority].size
+
+    @property
+    def next_expiry(self) -> float | None:
+        """When the first request has waited long enough; None = none waits."""
+        return self._expiries.least_key() if self._expiries else None
+
+    def add(self, waiting: Waiting) -> list[Waiting] | None:
+        """Add a request.
+
+        Returns:
+            Those that had to make room: the newest of the lowest bands, or of the flow of the same band that has the
+            most. None: there is no room, and nothing changed.
+        """
+        displaced = self._make_room(waiting)
+        if displaced is None:
+            return None
+        for each in displaced:
+            self.remove(each)
+        band = self._bands.get(waiting.priority)
+        if band is None:
+            band = self._bands[waiting.priority] = _Band()
+            insort(self._priorities, waiting.priority)
+        band.arrivals[waiting] = None
+        lane = band.lanes.get(waiting.lane)
+        if lane is None:
+            lane = band.lanes[waiting.lane] = FairFlows(band.accounts)
+        lane.add(waiting)
+        band.lengths.add(waiting)
+        band.size += waiting.size
+        self.size += waiting.size
+        self._expiries.push(waiting.expires_at, waiting)
+        return displaced
+
+    @property
+    def priorities(self) -> list[int]:
+        """The bands in which something waits, the highest first."""
+        return self._priorities[::-1]
+
+    def head(self, priority: int, blocked: Collection[Lane] = ()) -> Waiting | None:
+        """The request that goes next in a band: of the flow that had least, whichever lane it waits in.
+
+        Args:
+            priority: the band.
+            blocked: lanes that are passed over.
+
+        Returns:
+            None: none waits there.
+        """
+        band = self._bands.get(priority)
+        free = [] if band is None else [flows for lane, flows in band.lanes.items() if lane not in blocked]
+        return min(free, key=_paid).head() if free else None
+
+    def take(self, head: Waiting) -> None:
+        """Take out a `head`, which goes to a server: its flow pays."""
+        self._bands[head.priority].lanes[head.lane].take()
+        self._forget(head)
+
+    def remove(self, waiting: Waiting) -> None:
+        """Take out a request that is there, which goes nowhere."""
+        self._bands[waiting.priority].lanes[waiting.lane].remove(waiting)
+        self._forget(waiting)
+
+    def expire(self, now: float) -> list[Waiting]:
+        """Take out all that have waited long enough."""
+        expired = []
+        while self._expiries and self._expiries.least_key() <= now:
+            expired.append(self._expiries.peek())
+            self.remove(expired[-1])
+        return expired
+
+    def _forget(self, waiting: Waiting) -> None:
+        band = self._bands[waiting.priority]
+        del band.arrivals[waiting]
+        band.lengths.remove(waiting)
+        band.size -= waiting.size
+        self.size -= waiting.size
+        self._expiries.discard(waiting)
+        # Clients choose neither bands nor lanes, but the sets of eligible servers change.
+        if not band.lanes[waiting.lane]:
+            del band.lanes[waiting.lane]
+        if not band.arrivals:
+            del self._bands[waiting.priority]
+            self._priorities.remove(waiting.priority)
+
+    def _make_room(self, waiting: Waiting) -> list[Waiting] | None:
+        requests, size = self._limits.band(waiting.priority)
+        if not requests or waiting.size > min(size, self._limits.max_bytes):
+            return None
+        band = self._bands.get(waiting.priority) or _Band()
+        free = min(size - band.size, self._limits.max_bytes - self.size)
+        if len(band.arrivals) >= requests or band.size + waiting.size > size:
+            return self._exchange(waiting, band, free)
+        lacking_requests = len(self) + 1 - self._limits.max_waiting
+        lacking_size = self.size + waiting.size - self._limits.max_bytes
+        displaced: list[Waiting] = []
+        for each in self._lower(waiting.priority):
+            if lacking_requests <= 0 and lacking_size <= 0:
+                return displaced
+            displaced.append(each)
+            lacking_requests -= 1
+            lacking_size -= each.size
+        if lacking_requests <= 0 and lacking_size <= 0:
+            return displaced
+        return self._exchange(waiting, band, free)
+
+    def _exchange(self, waiting: Waiting, band: _Band, free: int) -> list[Waiting] | None:
+        """Who makes room in the request's own band: a flow that has two more than its own, or none."""
+        newest = band.lengths.newest_of_longest()
+        if newest is None or band.lengths.length(newest.flow) < band.lengths.length(waiting.flow) + 2:
+            return None
+        return [newest] if waiting.size <= free + newest.size else None
+
+    def _lower(self, priority: int) -> Iterator[Waiting]:
+        for lower in self._priorities:
+            if lower >= priority:
+                return
+            yield from reversed(self._bands[lower].arrivals)
+
+
+def _paid(flows: FairFlows) -> float:
+    return flows.paid

@@ -1,0 +1,128 @@
+"""Server states, promises -> flow control: whether a request goes to a server now, and to which of the best ones."""
+
+from collections.abc import Iterable
+
+from tg_picker.core.interface import InstanceRequest, Objective
+from tg_picker.core.policies import SHED_SHARE, Choice, Scheduler
+from tg_picker.core.queue.attainment import Attainment
+from tg_picker.core.queue.queue_limits import QueueLimits
+from tg_picker.core.state import ServerState
+
+MAX_UNSEEN = 16
+"""Requests that a server gets between two looks at its queue before each more counts as queued."""
+ALONE_FACTOR = 1.5
+"""A server counts as idle for a request whose first token takes at most this many times an idle server's."""
+ELSEWHERE = "the best server would miss the promise"
+"""The reason of a pick that is not the policy's first."""
+FAIR_SHARE = 0.5
+"""A promise that is kept with less than this probability is rather missed."""
+
+
+class Room:
+    """Judges a pool for one request at one moment.
+
+    A request whose objective is predicted to be kept goes at once; one of a priority above 0 to the next best server,
+    if it is kept there and rather missed at the best. Another one goes while a server of the pool has a short queue,
+    to whichever server the policy likes best: to send it where the queue is short would cost adapters and caches.
+    While a route of a higher priority misses its promise, a request goes only where that promise would be kept as well.
+    A server that tells nothing of its queue has none.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        attainment: Attainment,
+        limits: QueueLimits,
+        request: InstanceRequest,
+        *,
+        arrived_at: float,
+        now: float,
+    ) -> None:
+        self._scheduler = scheduler
+        self._attainment = attainment
+        self._limits = limits
+        self._request = request
+        self._arrived_at = arrived_at
+        self._now = now
+        self._predicted: dict[ServerState, float] = {}
+        self._behind = [route.objective for route in attainment.behind(request.priority, now)]
+
+    def find(self, choice: Choice, servers: Iterable[ServerState]) -> Choice | None:
+        """Where the request goes; None = it should wait.
+
+        Args:
+            choice: of the policy, with the next best.
+            servers: the eligible ones.
+        """
+        if self._behind and not self._suits_behind(choice.server):
+            return None
+        objective = self._request.objective
+        if objective is not None:
+            if self._is_kept(choice.server):
+                return choice
+            if self._request.priority > 0 and min(self._shares(choice.server)) < FAIR_SHARE:
+                # The policy counts what a server costs the others. Who goes before them may take it all the same.
+                kept = next(filter(self._is_kept, choice.others), None)
+                if kept is not None:
+                    return choice._replace(server=kept, reasons=(ELSEWHERE,), matched=None)
+            if self._request.priority < 0:
+                # Who may be shed is not served late at the cost of others.
+                return None
+        return choice if has_short_queue(servers, self._limits, self._now) else None
+
+    def predict(self, server: ServerState) -> float:
+        """Seconds until the request's first token on a server."""
+        predicted = self._predicted.get(server)
+        if predicted is None:
+            predicted = self._scheduler.predict_first_token(self._request, server, self._now)
+            self._predicted[server] = predicted
+        return predicted
+
+    def _suits_behind(self, server: ServerState) -> bool:
+        """Whether the promises of the routes that are behind are kept on a server that this request goes to as well."""
+        if not server.requests:
+            return True
+        predicted = self.predict(server)
+        # A promise that no server could keep must not stop everybody else.
+        alone = server.speed.fixed_seconds + server.speed.prompt_token_seconds * self._request.prompt_tokens
+        return all(
+            (each.first_token is None or predicted <= max(SHED_SHARE * each.first_token, ALONE_FACTOR * alone))
+            and self._keeps_pace(server, each.output_token, each.output_share)
+            for each in self._behind
+        )
+
+    def _is_kept(self, server: ServerState) -> bool:
+        """Whether a server keeps the request's objective as probably as is promised."""
+        objective = self._request.objective or Objective()
+        first, output = self._shares(server)
+        return first >= objective.quantile and output >= objective.output_share
+
+    def _shares(self, server: ServerState) -> tuple[float, float]:
+        """The probabilities that a server keeps the request's times: to the first token, and between two."""
+        objective, attainment = self._request.objective, self._attainment
+        first = output = 1.0
+        if objective is not None and objective.first_token is not None:
+            left = self._arrived_at + objective.first_token - self._now
+            first = attainment.first_token_share(self.predict(server), left)
+        if objective is not None and objective.output_token is not None:
+            pace = server.speed.output_token_seconds
+            output = attainment.output_token_share(pace, objective.output_token)
+        return first, output
+
+    def _keeps_pace(self, server: ServerState, bound: float | None, quantile: float) -> bool:
+        pace = server.speed.output_token_seconds
+        return bound is None or self._attainment.output_token_share(pace, bound) >= quantile
+
+
+def has_short_queue(servers: Iterable[ServerState], limits: QueueLimits, now: float) -> bool:
+    """Whether one of the servers does not let many requests wait."""
+    return any(queue_of(each, now) < limits.max_queued for each in servers)
+
+
+def queue_of(server: ServerState, now: float) -> int:
+    """Requests queued there, as told and by what was sent since; 0 if it tells none."""
+    report = server.report
+    if report is None or report.queued is None:
+        return 0
+    # What was sent a moment ago is not in the report yet: a few go straight into the batch, more would queue.
+    return report.queued + max(server.unseen(now) - MAX_UNSEEN, 0)

@@ -1,0 +1,137 @@
+"""KV events -> prefix owners: a server's own blocks, and the blocks of ours that lie in them."""
+
+from collections.abc import Sequence
+from struct import iter_unpack
+
+from msgspec import Struct
+
+from tg_picker.core.interface import BLOCK_BYTES, chain_root, chain_tokens, pack_tokens
+from tg_picker.core.state.prefix_owners import PrefixOwners
+
+MAX_KV_BLOCKS = 65_536
+"""Blocks of a server that are followed: a million tokens in vLLM's blocks of 16, 30 MiB."""
+
+_GPU, _ELSEWHERE = 1, 2
+KvHash = int | bytes
+"""By which a server names a block. Another process of it may name the same block otherwise."""
+
+
+class _KvBlock(Struct, gc=False):
+    """One block of a server.
+
+    Attributes:
+        places: bits of the memories that it is in.
+        last: the hash of our last block that ends in it or before it.
+        rest: the token ids behind that.
+        ours: our blocks that end in it, each with the one before it.
+    """
+
+    places: int
+    last: int
+    rest: bytes
+    ours: tuple[tuple[int, int], ...]
+
+
+class KvBlocks:
+    """Translates what one server tells of its blocks into ours.
+
+    Servers have hashes and sizes of their own, but tell the token ids. One of our blocks is there while that block of
+    the server is which its last token is in: servers forget the end of a prompt before its beginning.
+
+    Args:
+        owners: what is known of the server; nobody else tells it.
+    """
+
+    def __init__(self, owners: PrefixOwners) -> None:
+        self._owners = owners
+        self._blocks: dict[KvHash, _KvBlock] = {}
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the limit is reached: no other block is followed until one is removed."""
+        return len(self._blocks) >= MAX_KV_BLOCKS
+
+    def store(
+        self,
+        hashes: Sequence[KvHash],
+        parent: KvHash | None,
+        tokens: Sequence[int],
+        salt: str = "",
+        *,
+        elsewhere: bool = False,
+    ) -> bool:
+        """Note blocks that follow each other. A server may tell the same ones again when they are used.
+
+        Args:
+            hashes: of the blocks.
+            parent: of the block before them; None = they begin a prompt.
+            tokens: of all of them; none = they are known, and in another memory now.
+            salt: that of `fingerprint_tokens`; it counts where a prompt begins.
+            elsewhere: whether they are in a memory from which the server has to load them before it uses them.
+
+        Returns:
+            False: some are not noted: the block before them is not known, there are too many, or it is nonsense.
+        """
+        place = _ELSEWHERE if elsewhere else _GPU
+        if not tokens:
+            known = [self._blocks[each] for each in hashes if each in self._blocks]
+            for block in known:
+                self._tell(block, place)
+            return len(known) == len(hashes)
+        size = len(tokens) // max(len(hashes), 1)
+        before = None if parent is None else self._blocks.get(parent)
+        if size * len(hashes) != len(tokens) or (parent is not None and before is None):
+            return False
+        try:
+            raw = pack_tokens(tokens)
+        except OverflowError:
+            return False
+        last, rest = (chain_root(salt), b"") if before is None else (before.last, before.rest)
+        for each, (piece,) in zip(hashes, iter_unpack(f"{len(raw) // len(hashes)}s", raw), strict=True):
+            found = self._blocks.get(each)
+            if found is None:
+                if self.is_full:
+                    return False
+                found = self._blocks[each] = _cut(last, rest + piece)
+            self._tell(found, place)
+            last, rest = found.last, found.rest
+        return True
+
+    def remove(self, hashes: Sequence[KvHash], *, elsewhere: bool = False) -> None:
+        """Note that blocks are gone from one memory. Nothing was noted of those that are not known."""
+        for each in hashes:
+            block = self._blocks.get(each)
+            if block is not None:
+                block.places &= ~(_ELSEWHERE if elsewhere else _GPU)
+                if not block.places:
+                    del self._blocks[each]
+                    for ours, _ in block.ours:
+                        self._owners.untell(ours)
+
+    def clear(self) -> None:
+        """Note that all are gone, and what was only believed to be there with them."""
+        self._blocks.clear()
+        self._owners.clear()
+
+    def doubt(self) -> None:
+        """Note that something was missed: what was told is only believed from now on."""
+        self._blocks.clear()
+        self._owners.doubt()
+
+    def _tell(self, block: _KvBlock, place: int) -> None:
+        block.places |= place
+        for ours, before in block.ours:
+            self._owners.tell(ours, before)
+
+
+def _cut(last: int, tokens: bytes) -> _KvBlock:
+    """A block whose tokens are the last ones of these, which begin where our block `last` ends."""
+    ours: list[tuple[int, int]] = []
+    whole = len(tokens) // BLOCK_BYTES * BLOCK_BYTES
+    for at in range(0, whole, BLOCK_BYTES):
+        before, last = last, chain_tokens(last, tokens[at : at + BLOCK_BYTES])
+        ours.append((last, before))
+    return _KvBlock(0, last, tokens[whole:], tuple(ours))

@@ -1,0 +1,58 @@
+"""Placements -> scheduler: how long the next answer will probably be, by those that ended and those under way."""
+
+from tg_picker.core.interface import InstanceRequest
+
+ASSUMED_OUTPUT_TOKENS = 128
+"""Until something is learnt."""
+LEARNING_RATE = 0.05
+"""Weight of one answer in the mean."""
+MAX_ADAPTERS = 10_000
+"""Adapters with a mean of their own; names come from clients."""
+
+
+class OutputEstimates:
+    """A running mean of the length of answers, by adapter. An adapter not seen before begins with the mean of all.
+
+    The answers that end first are the short ones, and none has ended when a pool's caches fill for the first time. So
+    the answers under way are counted too, by model: how many there are, and when they began.
+    """
+
+    __slots__ = ("_all", "_means", "_under_way")
+
+    def __init__(self) -> None:
+        self._all = float(ASSUMED_OUTPUT_TOKENS)
+        self._means: dict[str | None, float] = {}
+        self._under_way: dict[str, tuple[int, float]] = {}
+
+    def expect(self, request: InstanceRequest) -> int:
+        """Tokens of the answer: as the request says, else as learnt, and no more than it allows. At least 1."""
+        known = request.expected_tokens
+        expected = int(self._means.get(request.adapter, self._all)) if known is None else known
+        return max(expected if request.max_tokens is None else min(expected, request.max_tokens), 1)
+
+    def learn(self, adapter: str | None, tokens: int) -> None:
+        """Note the length of an answer."""
+        self._all += LEARNING_RATE * (tokens - self._all)
+        mean = self._means.get(adapter)
+        if mean is not None:
+            self._means[adapter] = mean + LEARNING_RATE * (tokens - mean)
+        elif len(self._means) < MAX_ADAPTERS:
+            self._means[adapter] = self._all
+
+    def begin(self, model: str, now: float) -> None:
+        """Note that an answer began."""
+        count, begun = self._under_way.get(model, (0, 0.0))
+        self._under_way[model] = (count + 1, begun + now)
+
+    def end(self, model: str, first_at: float) -> None:
+        """Note that an answer that began then is no longer under way."""
+        count, begun = self._under_way[model]
+        if count > 1:
+            self._under_way[model] = (count - 1, begun - first_at)
+        else:
+            del self._under_way[model]
+
+    def mean_age(self, model: str, now: float) -> float:
+        """Seconds for which the answers under way have been so, on average; 0 = there is none."""
+        count, begun = self._under_way.get(model, (0, 0.0))
+        return max(now - begun / count, 0.0) if count else 0.0

@@ -1,0 +1,61 @@
+"""Scheduler -> door or pool provider: where a request goes, or why it goes nowhere."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from tg_picker.core.interface import Endpoint
+from tg_picker.core.state.placement import Placement
+from tg_picker.core.state.server_state import ServerState
+
+MAX_FALLBACKS = 2
+"""Servers named beside the picked one."""
+
+RejectionReason = Literal[
+    "no-endpoints", "model-not-found", "saturated", "objective-out-of-reach", "queue-full", "displaced", "expired"
+]
+"""Why no endpoint was picked: nothing to pick from, no endpoint has the model, all are full, none can be in time; no
+more may wait, a request that goes before it took its place in the queue, it waited as long as it may."""
+
+
+class Pick(Struct, frozen=True):
+    """Where a request goes.
+
+    Attributes:
+        endpoint: the server.
+        others: the next best, the picked one may be among them.
+        reasons: why this server, for logs and pages.
+        placement: tell it of the first token and of the end.
+    """
+
+    endpoint: Endpoint
+    others: Sequence[ServerState]
+    reasons: tuple[str, ...]
+    placement: Placement
+
+    @property
+    def fallbacks(self) -> tuple[Endpoint, ...]:
+        """Where to go if it cannot be reached, best first; at most MAX_FALLBACKS."""
+        # Not everybody asks for them.
+        picked = self.endpoint.address
+        return tuple([each.endpoint for each in self.others if each.endpoint.address != picked][:MAX_FALLBACKS])
+
+
+class Rejection(Struct, frozen=True):
+    """Why a request goes nowhere.
+
+    Attributes:
+        reason: for metrics and for the client.
+        status: 404 (no such model), 429 (all full) or 503 (nobody there).
+        retry_after: seconds after which to try again; None for 404.
+    """
+
+    reason: RejectionReason
+    status: Literal[404, 429, 503]
+    retry_after: float | None = None
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the same request may be placed later, so that it makes sense to keep it somewhere until then."""
+        return self.status != 404

@@ -1,0 +1,215 @@
+"""Pick -> server state: one request on one server, counted until it ends."""
+
+from typing import NamedTuple, Protocol
+
+from tg_picker.core.interface import BLOCK_TOKENS, Fingerprint, InstanceRequest, InstanceUsage
+from tg_picker.core.state.active_prefixes import marks_of
+from tg_picker.core.state.missing_adapters import MissingAdapters
+from tg_picker.core.state.output_estimates import OutputEstimates
+from tg_picker.core.state.server_state import ServerState
+
+MAX_OUTPUT_TOKENS = 1_000_000
+"""A longer answer is a lie, from which nothing is learnt: one would spoil what is expected of all others."""
+
+
+class Lesson(NamedTuple):
+    """What one request taught: a number of tokens, and the seconds that they took."""
+
+    tokens: int
+    seconds: float
+
+
+class PlacementListener(Protocol):
+    """Told what a scheduler does, in its order. It must not fail and must not wait."""
+
+    def placed(self, placement: "Placement", prefix: Fingerprint, matched: int) -> None:
+        """A request was placed on a server that is believed to have had `matched` blocks of its prompt."""
+
+    def started(self, placement: "Placement", lesson: Lesson | None) -> None:
+        """Its answer began; and what was learnt of the time until then."""
+
+    def ended(self, placement: "Placement", lesson: Lesson | None) -> None:
+        """It ended, whether its answer had begun or not; and what was learnt of its answer."""
+
+    def lacked(self, address: str, adapter: str) -> None:
+        """A server does not have an adapter that it should."""
+
+
+class PlacementFollower(Protocol):
+    """Is told how placements go on, each time once, with the scheduler's time."""
+
+    def began(self, placement: "Placement", now: float) -> None:
+        """The answer began."""
+        ...
+
+    def finished(self, placement: "Placement", usage: InstanceUsage | None, now: float) -> None:
+        """The request ended, and is no longer counted at its server."""
+        ...
+
+
+class Placement:
+    """One request on one server. Its two calls may come in any order and any number of times: each counts once.
+
+    The caller of `pick` must call `finish`, however the request ends.
+
+    Attributes:
+        address: of the server.
+        adapter: the request's adapter.
+        uncached_tokens: tokens of the prompt that the server has to compute.
+        expected_tokens: of the answer.
+        room: tokens of the prompt that were not in use on the server when it was placed.
+        picked_at: on the scheduler's clock.
+        first_at: when the answer began; None = not yet.
+        number: by which the listener knows it.
+        listener: is told; None = nobody.
+        follower: is told as well; None = nobody.
+        missing: is told that the server has the adapter, once it answers; None = nobody.
+        loads_adapter: whether the server probably had to load the adapter first.
+        streamed: whether the answer comes token by token.
+    """
+
+    __slots__ = (
+        "_estimates",
+        "_is_held_up",
+        "_marks",
+        "_model",
+        "_server",
+        "_tokens_ahead",
+        "adapter",
+        "address",
+        "expected_tokens",
+        "first_at",
+        "follower",
+        "listener",
+        "loads_adapter",
+        "missing",
+        "number",
+        "picked_at",
+        "prompt_tokens",
+        "room",
+        "streamed",
+        "uncached_tokens",
+    )
+
+    def __init__(
+        self,
+        server: ServerState,
+        request: InstanceRequest,
+        estimates: OutputEstimates,
+        cached: int,
+        now: float,
+        *,
+        expected: int | None = None,
+        reported_room: int | None = None,
+    ) -> None:
+        self._server: ServerState | None = server
+        self._estimates = estimates
+        self._tokens_ahead = server.uncached_tokens
+        self.address = server.endpoint.address
+        self.adapter = request.adapter
+        self.prompt_tokens = request.prompt_tokens
+        self.uncached_tokens = max(request.prompt_tokens - cached, 0)
+        self.expected_tokens = estimates.expect(request) if expected is None else expected
+        self.picked_at = now
+        self.first_at: float | None = None
+        self.streamed = request.streamed
+        self.number = 0
+        self.listener: PlacementListener | None = None
+        self.follower: PlacementFollower | None = None
+        self.missing: MissingAdapters | None = None
+        self.loads_adapter = request.adapter is not None and request.adapter not in server.adapters.used_at
+        self._model, self._marks = request.model, marks_of(request.prefix)
+        self.room = self.uncached_tokens
+        if reported_room is not None:
+            self.room = reported_room
+        elif request.prefix.blocks:  # else nobody knows what of it is in use
+            self.room = server.room_for(request.prompt_tokens, request.prefix, cached // BLOCK_TOKENS)
+        is_held_up = server.place(
+            request, self.uncached_tokens, self.expected_tokens, now, room=self.room, marks=self._marks
+        )
+        self._is_held_up = is_held_up or reported_room is not None
+
+    @property
+    def last_mark(self) -> int | None:
+        """A block near the end of the prompt, by which its beginning is known; None = nothing is."""
+        return self._marks[-1] if self._marks else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether `finish` was called."""
+        return self._server is None
+
+    def first_token(self, now: float, learnt: Lesson | None = None) -> None:
+        """Tell that the answer began: the prompt is computed. After `finish`, and of whole answers, it says nothing.
+
+        Args:
+            now: seconds on the scheduler's clock.
+            learnt: what another scheduler learnt of it, if that placed it.
+        """
+        server = self._server
+        if server is None or self.first_at is not None or not self.streamed:
+            return
+        self.first_at = now
+        self._note_adapter(now)
+        self._estimates.begin(self._model, now)
+        server.start(self.adapter, self.uncached_tokens, self.room)
+        # The server's speed is learnt from prompts that wait for nothing else.
+        own = Lesson(self._tokens_ahead + self.uncached_tokens, now - self.picked_at)
+        lesson = learnt if self._is_held_up else own
+        if self.listener is not None:
+            self.listener.started(self, lesson)
+        if self.follower is not None:
+            self.follower.began(self, now)
+        if lesson is not None:
+            server.speed.learn_first_token(*lesson)
+
+    def finish(self, usage: InstanceUsage | None, now: float, learnt: Lesson | None = None) -> None:
+        """Tell that the request ended: answered, failed or left.
+
+        Args:
+            usage: what the server counted; None = nothing was told.
+            now: seconds on the scheduler's clock.
+            learnt: what another scheduler learnt of the answer, if that placed it.
+        """
+        server, self._server = self._server, None
+        if server is None:
+            return
+        if self.first_at is None:
+            server.start(self.adapter, self.uncached_tokens, self.room)
+        else:
+            self._estimates.end(self._model, self.first_at)
+        lesson = learnt or self._lesson(usage, now, server)
+        server.release(
+            self.adapter,
+            self.prompt_tokens,
+            self.uncached_tokens,
+            self.expected_tokens,
+            self._marks,
+            answered=0 if lesson is None else lesson.tokens,
+        )
+        if lesson is not None:
+            self._note_adapter(now)
+        if self.listener is not None:
+            self.listener.ended(self, lesson)
+        if lesson is not None:
+            server.speed.learn_output(*lesson)
+            self._estimates.learn(self.adapter, lesson.tokens)
+        if self.follower is not None:
+            self.follower.finished(self, usage, now)
+
+    def _note_adapter(self, now: float) -> None:
+        """An answer for the adapter shows that the server has it."""
+        if self.adapter is not None and self.missing is not None:
+            self.missing.find(self.address, (self.adapter,), now)
+
+    def _lesson(self, usage: InstanceUsage | None, now: float, server: ServerState) -> Lesson | None:
+        tokens = None if usage is None else usage.output_tokens
+        if tokens is None or not 0 < tokens <= MAX_OUTPUT_TOKENS:
+            return None
+        if self.first_at is not None:
+            return Lesson(tokens, now - self.first_at)
+        if self.streamed:
+            return None
+        # What the prompt probably took is not the answer's. If it waited, only its length can be learnt.
+        prompt = server.speed.predict_first_token(self._tokens_ahead + self.uncached_tokens)
+        return Lesson(tokens, 0.0 if self._is_held_up else max(now - self.picked_at - prompt, 0.0))

@@ -1,0 +1,87 @@
+"""Placements and reports -> policies: which adapters one server probably has loaded, used or idle."""
+
+from collections.abc import Container
+
+from tg_picker.core.interface import AdapterReport
+
+DEFAULT_MAX_ADAPTERS = 1_024
+"""Adapters remembered of a server that does not tell its slots."""
+MAX_ADAPTERS = 1_024
+"""Adapters remembered of any server, whatever slots it tells: names come from clients."""
+LOADING_SECONDS = 2.0
+"""A placement this recent is believed before a report that does not know of it: the adapter may be loading."""
+
+
+class ResidentAdapters:
+    """Adapters by last use, as a server's own slots keep them: the least recently used idle one makes room.
+
+    Servers of which only activity is known (vLLM) do not tell idle adapters. Our own placements do: what was placed
+    last is what is loaded.
+
+    Attributes:
+        used_at: when each adapter was last placed here or told of, the longest ago first.
+        slots: adapters that fit; None = not told.
+    """
+
+    __slots__ = ("slots", "used_at")
+
+    def __init__(self) -> None:
+        self.used_at: dict[str, float] = {}
+        self.slots: int | None = None
+
+    def __contains__(self, adapter: object) -> bool:
+        return adapter in self.used_at
+
+    def __len__(self) -> int:
+        return len(self.used_at)
+
+    def victim(self, busy: Container[str]) -> str | None:
+        """The adapter that the next load would unload; None = a slot is free, or all are busy."""
+        if self.slots is None or len(self.used_at) < self.slots:
+            return None
+        return next((adapter for adapter in self.used_at if adapter not in busy), None)
+
+    def use(self, adapter: str, now: float, busy: Container[str]) -> None:
+        """Note a placement. `busy` are the adapters that have requests here, this one among them."""
+        self.used_at.pop(adapter, None)
+        self.used_at[adapter] = now
+        self._make_room(busy)
+
+    def observe(self, report: AdapterReport, read_at: float, busy: Container[str]) -> None:
+        """Check the belief against what the server tells."""
+        self.slots = report.slots if report.slots is not None else self.slots
+        reported = report.resident
+        if reported is not None:
+            known = self.used_at
+            gone = [
+                adapter
+                for adapter, used_at in known.items()
+                if adapter not in reported and adapter not in busy and used_at < read_at - LOADING_SECONDS
+            ]
+            for adapter in gone:
+                del known[adapter]
+            self._admit([adapter for adapter in reported if adapter not in known], read_at)
+        elif report.active:
+            self._admit([adapter for adapter in report.active if adapter not in self.used_at], read_at)
+        self._make_room(busy)
+
+    def discard(self, adapter: str) -> None:
+        """Note that the server does not have it: it answered 404."""
+        self.used_at.pop(adapter, None)
+
+    def clear(self) -> None:
+        """Forget all: the server is gone or began anew."""
+        self.used_at.clear()
+
+    def _admit(self, adapters: list[str], now: float) -> None:
+        """Note adapters that others use. Sorted, since a set's order differs from process to process."""
+        for adapter in sorted(adapters):
+            self.used_at[adapter] = now
+
+    def _make_room(self, busy: Container[str]) -> None:
+        most = DEFAULT_MAX_ADAPTERS if self.slots is None else min(max(self.slots, 1), MAX_ADAPTERS)
+        excess = len(self.used_at) - most
+        if excess > 0:
+            idle = [adapter for adapter in self.used_at if adapter not in busy][:excess]
+            for adapter in idle:
+                del self.used_at[adapter]

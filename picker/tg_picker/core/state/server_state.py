@@ -1,0 +1,309 @@
+"""Placements and reports -> policies: what is known of one server, by our own count and by what it tells."""
+
+from collections.abc import Set as AbstractSet
+
+from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, Fingerprint, InstanceRequest, LoadReport
+from tg_picker.core.state.active_prefixes import ActivePrefixes
+from tg_picker.core.state.prefix_owners import PrefixOwners
+from tg_picker.core.state.resident_adapters import ResidentAdapters
+from tg_picker.core.state.server_speed import ServerSpeed
+
+LOAD_SECONDS = 0.4
+"""Assumed for an adapter. Measured elsewhere: a gigabyte takes about so long (llm-d-router's load state scorer)."""
+UNSEEN_SECONDS = 0.05
+"""For so long a placement counts as unseen: as often a server is looked at."""
+
+
+class ServerState:
+    """One server. Policies read it; placements and reports change it.
+
+    Attributes:
+        endpoint: the server.
+        requests: placed here and not ended.
+        unstarted: those of them without a first token.
+        uncached_tokens: tokens of the unstarted ones' prompts that the server has to compute.
+        room_tokens: tokens of these prompts that no other request in flight has in use: what is cached and idle counts.
+        prompt_tokens: of all requests placed here.
+        output_tokens: that they are expected to make.
+        kv_tokens: that they are expected to need in the KV cache beside what was there before.
+        ready_at: when adapters that were not loaded are predicted to be; gone with their first token.
+        loads_end_at: when those that need not wait for a slot are predicted to be loaded, one after the other.
+        load: seconds of work that waits, roughly; to find the least loaded servers.
+        adapter_requests: requests placed here, by adapter; an adapter without any is not in it.
+        has_spare_slot: whether one more adapter may run beside those of requests placed here; see `has_free_slot`.
+        cache_tokens: that its KV cache holds; None = never told.
+        adapters: those that the server probably has loaded.
+        prefixes: blocks that it has cached, probably or as it tells.
+        active: beginnings of prompts that are in use.
+        speed: learnt from its answers.
+        report: what it told last; None = nothing, or too long ago.
+        is_stale: it told something, but too long ago.
+        started_at: when its process began, as it told last; None = never told.
+    """
+
+    __slots__ = (
+        "_reported_tokens",
+        "_sent_back_tokens",
+        "_unreported_tokens",
+        "_unseen",
+        "_unseen_since",
+        "active",
+        "adapter_requests",
+        "adapters",
+        "cache_tokens",
+        "endpoint",
+        "has_spare_slot",
+        "is_stale",
+        "kv_tokens",
+        "load",
+        "loads_end_at",
+        "output_tokens",
+        "prefixes",
+        "prompt_tokens",
+        "ready_at",
+        "report",
+        "requests",
+        "room_tokens",
+        "speed",
+        "started_at",
+        "uncached_tokens",
+        "unstarted",
+    )
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.requests = self.unstarted = self.uncached_tokens = self.prompt_tokens = self.output_tokens = 0
+        self.kv_tokens = self.room_tokens = self._unseen = 0
+        self.load = 0.0
+        self.loads_end_at = 0.0
+        self.ready_at: dict[str, float] = {}
+        self.adapter_requests: dict[str, int] = {}
+        self.has_spare_slot = True
+        self.adapters = ResidentAdapters()
+        self.prefixes = PrefixOwners()
+        self.active = ActivePrefixes()
+        self.speed = ServerSpeed()
+        self.report: LoadReport | None = None
+        self.is_stale = False
+        self.started_at: float | None = None
+        self._unseen_since = 0.0
+        self.cache_tokens: int | None = None
+        self._reported_tokens: float | None = None
+        self._sent_back_tokens = 0.0
+        self._unreported_tokens = 0.0
+
+    @property
+    def queued(self) -> int:
+        """Requests that wait, as told; else our own without a first token."""
+        report = self.report
+        return self.unstarted if report is None or report.queued is None else report.queued
+
+    @property
+    def kv_usage(self) -> float:
+        """Share of the KV cache in use, as told; else 0."""
+        report = self.report
+        return 0.0 if report is None or report.kv_usage is None else report.kv_usage
+
+    @property
+    def used_tokens(self) -> float:
+        """Tokens of the KV cache that are in use or wait for room: as told, with ours since; else our own alone.
+
+        What was placed since the report counts, what ended since does not. Of what had no first token then, that counts
+        which waited for room: the rest is in the report.
+        """
+        # Blocks that requests share are in the report alone.
+        reported = self._reported_tokens
+        if reported is None:
+            return self.kv_tokens
+        used = reported + self._sent_back_tokens + self._unreported_tokens
+        return max(used, 0.0)
+
+    @property
+    def active_adapters(self) -> AbstractSet[str]:
+        """Adapters with a request, running or queued, as told; else with one of ours."""
+        report = self.report
+        if report is None or report.adapters is None:
+            return self.adapter_requests.keys()
+        reported = report.adapters
+        return reported.active | reported.waiting if reported.waiting else reported.active
+
+    @property
+    def has_free_slot(self) -> bool:
+        """Whether one more adapter may run beside `active_adapters`, other pickers' among them where it tells them."""
+        report = self.report
+        if report is None or report.adapters is None or report.adapters.slots is None:
+            return True
+        return len(self.active_adapters) < report.adapters.slots
+
+    def observe(self, report: LoadReport) -> None:
+        """Take what the server tells."""
+        self.report = report
+        self.is_stale = False
+        if report.adapters is not None:
+            self.adapters.observe(report.adapters, report.read_at, self.adapter_requests)
+            self._count_slots()
+        self._reported_tokens = None
+        if report.blocks and report.block_tokens:
+            self.cache_tokens = tokens = report.blocks * report.block_tokens
+            self._reported_tokens = None if report.kv_usage is None else report.kv_usage * tokens
+            self._sent_back_tokens = self._count_sent_back(report)
+            self._unreported_tokens = self._count_unreported(report)
+            if self.prefixes.capacity != (blocks := max(tokens // BLOCK_TOKENS, 1)):
+                self.prefixes.resize(blocks)
+
+    def unseen(self, now: float) -> int:
+        """Requests placed here in the last moment, of which no report may know yet."""
+        return self._unseen if now - self._unseen_since <= UNSEEN_SECONDS else 0
+
+    def expire(self) -> None:
+        """Forget a report that is too old."""
+        self.report = self._reported_tokens = None
+        self.is_stale = True
+
+    def room_for(self, prompt_tokens: int, prefix: Fingerprint, matched: int) -> int:
+        """Tokens of the KV cache that a prompt takes beside those that requests in flight have in use.
+
+        Args:
+            prompt_tokens: of the prompt.
+            prefix: of the prompt.
+            matched: blocks of it that are cached, in use or idle.
+        """
+        return max(prompt_tokens - BLOCK_TOKENS * self.active.shared_blocks(prefix, matched)[0], 0)
+
+    def place(
+        self,
+        request: InstanceRequest,
+        uncached: int,
+        expected: int,
+        now: float,
+        *,
+        room: int | None = None,
+        marks: tuple[int, ...] = (),
+    ) -> bool:
+        """Count a request that was placed here. Whether it may wait for more than prompts to be computed.
+
+        Args:
+            request: what was placed.
+            uncached: tokens of its prompt that the server has to compute.
+            expected: tokens of its answer.
+            now: on the scheduler's clock.
+            room: tokens of its prompt that are not in use already; None = those to compute.
+            marks: of its prompt.
+        """
+        room = uncached if room is None else room
+        capacity = self.cache_tokens
+        is_full = capacity is not None and self.used_tokens + room > capacity
+        loads = request.adapter is not None and request.adapter not in self.adapters.used_at
+        self.requests += 1
+        self.unstarted += 1
+        if now - self._unseen_since > UNSEEN_SECONDS:
+            self._unseen_since, self._unseen = now, 0
+        self._unseen += 1
+        self.uncached_tokens += uncached
+        self.room_tokens += room
+        self._unreported_tokens += room
+        self.active.use(marks)
+        self.prompt_tokens += request.prompt_tokens
+        self.output_tokens += expected
+        if request.adapter is not None:
+            counts = self.adapter_requests
+            if loads:
+                wait = self.drain_seconds(expected * self.speed.output_token_seconds, now)
+                self.ready_at[request.adapter] = ready = max(now + wait, self.loads_end_at) + LOAD_SECONDS
+                if not wait:
+                    self.loads_end_at = ready
+            counts[request.adapter] = counts.get(request.adapter, 0) + 1
+            self.adapters.use(request.adapter, now, counts)
+            self._count_slots()
+        self.prefixes.add(request.prefix)
+        self.kv_tokens += uncached + expected
+        self._weigh()
+        return is_full or bool(self.ready_at)
+
+    def drain_seconds(self, residence: float, now: float) -> float:
+        """How long an adapter without requests here waits for a slot.
+
+        Args:
+            residence: seconds that a request takes, on average.
+            now: on the scheduler's clock.
+        """
+        slots, busy = self.adapters.slots, self.adapter_requests
+        if not slots or len(busy) < slots:
+            return 0.0
+        used_at = self.adapters.used_at
+        ends = sorted(used_at.get(adapter, now) + residence - now for adapter in busy if adapter not in self.ready_at)
+        # Those that wait already take the slots that are free first.
+        ahead = len(busy) - slots
+        return max(ends[min(ahead, len(ends) - 1)], 0.0) if ends else residence
+
+    def start(self, adapter: str | None, uncached: int, room: int | None = None) -> None:
+        """Count a request's first token, with what it was placed with."""
+        if adapter is not None:
+            self.ready_at.pop(adapter, None)
+            if not self.ready_at:
+                self.loads_end_at = 0.0
+        self.unstarted -= 1
+        self.uncached_tokens -= uncached
+        self.room_tokens -= uncached if room is None else room
+        self._weigh()
+
+    def release(
+        self,
+        adapter: str | None,
+        prompt_tokens: int,
+        uncached: int,
+        expected: int,
+        marks: tuple[int, ...] = (),
+        *,
+        answered: int = 0,
+    ) -> None:
+        """Count the end of a request that has started, with what it was placed with, and the tokens of its answer."""
+        self.requests -= 1
+        self.kv_tokens -= uncached + expected
+        self.active.end(marks)
+        still_used = self.active.still_used(marks, (prompt_tokens - uncached) // BLOCK_TOKENS)
+        self._unreported_tokens -= max(prompt_tokens - BLOCK_TOKENS * still_used, 0) + answered
+        self._weigh()
+        self.prompt_tokens -= prompt_tokens
+        self.output_tokens -= expected
+        if adapter is not None:
+            left = self.adapter_requests[adapter] - 1
+            if left:
+                self.adapter_requests[adapter] = left
+            else:
+                del self.adapter_requests[adapter]
+                self._count_slots()
+
+    def restart(self) -> None:
+        """Forget what a server loses when it starts anew. What is placed here stays counted until it ends."""
+        self.report = self._reported_tokens = None
+        self.adapters.clear()
+        self.ready_at.clear()
+        self.loads_end_at = 0.0
+        # What it tells of its cache tells too that another process does, perhaps before this was seen.
+        self.prefixes.blocks.clear()
+
+    def _count_sent_back(self, report: LoadReport) -> float:
+        """Tokens of requests that wait for room and are not ours without a first token; each as many as a running one.
+
+        A full server sends its youngest requests back to its queue. What they held then looks free, but is not: they
+        run before any new request.
+        """
+        if self._reported_tokens is None or not report.queued or not report.running:
+            return 0.0
+        return max(report.queued - self.unstarted, 0) * self._reported_tokens / report.running
+
+    def _count_unreported(self, report: LoadReport) -> float:
+        """Tokens of prompts that wait for room, and so are not among those in use. Servers take prompts in order."""
+        if report.queued is None or not self.unstarted:
+            return self.room_tokens
+        return self.room_tokens * min(report.queued / self.unstarted, 1.0)
+
+    def _count_slots(self) -> None:
+        slots = self.adapters.slots
+        self.has_spare_slot = not slots or len(self.adapter_requests) < slots
+
+    def _weigh(self) -> None:
+        speed = self.speed
+        waiting = self.unstarted * speed.fixed_seconds + self.uncached_tokens * speed.prompt_token_seconds
+        self.load = waiting + self.requests * speed.output_token_seconds
