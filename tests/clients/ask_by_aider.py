@@ -20,8 +20,8 @@ def run(model: str, question: str, *more: str, chat: str = "chat") -> tuple[str,
     """The model's words after the question, and aider's own."""
     asked, kept = Path(f"{chat}.txt"), Path(f"{chat}.md")
     asked.write_text(question, "utf-8")
-    files = ("--message-file", asked, "--chat-history-file", kept)
-    command = (Path(sys.executable).with_name("aider"), "--model", f"openai/{model}", *OPTIONS, *files, *more)
+    files = ("--message-file", str(asked), "--chat-history-file", str(kept))
+    command = (str(Path(sys.executable).with_name("aider")), "--model", f"openai/{model}", *OPTIONS, *files, *more)
     subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
     lines = kept.read_text("utf-8").rpartition("\n#### ")[2].splitlines()[1:]
     own = [line for line in lines if line.startswith(MARK)]

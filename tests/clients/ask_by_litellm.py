@@ -16,7 +16,8 @@ from chat_features import chat_features
 def features(**options: Any) -> Mapping[str, Ask]:
     """What is asked of its completions."""
     call = partial(litellm.completion, num_retries=0, max_retries=0, **options)
-    return chat_features(call, litellm.Message.model_dump)
+    asks: Mapping[str, Ask] = chat_features(call, litellm.Message.model_dump)
+    return asks
 
 
 def main(url: str, token: str, model: str) -> None:

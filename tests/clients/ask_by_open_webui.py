@@ -57,7 +57,7 @@ class Page:
         """The answer as the chat has it when it is done; `after` is an earlier one, of the same chat."""
         asked, answer = str(uuid.uuid4()), str(uuid.uuid4())
         parent = after["id"] if after else None
-        turn = {"id": asked, "parentId": parent, "childrenIds": [], "role": "user", "content": question}
+        turn: dict[str, Any] = {"id": asked, "parentId": parent, "childrenIds": [], "role": "user", "content": question}
         body = {
             "model": model,
             "messages": [{"role": "user", "content": question}],
@@ -121,7 +121,7 @@ def running_server() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     more = {"DATA_DIR": str(Path.cwd() / "data"), "OFFLINE_MODE": "true", "RAG_EMBEDDING_ENGINE": "openai"}
-    command = [Path(sys.executable).with_name("open-webui"), "serve", "--host", "127.0.0.1", "--port", port]
+    command = [str(Path(sys.executable).with_name("open-webui")), "serve", "--host", "127.0.0.1", "--port", port]
     with (
         Path("server.log").open("w") as log,
         subprocess.Popen(command, env={**os.environ, **more}, stdout=log, stderr=log) as server,
@@ -168,7 +168,7 @@ def main(url: str, token: str, model: str) -> None:
         page.call("/api/v1/tools/create", tool)
         page.call("/api/models")
         shape = {"name": "person", "schema": Person.model_json_schema()}
-        doors = {
+        doors: dict[str, tuple[str, dict[str, Any]]] = {
             "OpenAI chat": (f"chat.{model}", {"response_format": {"type": "json_schema", "json_schema": shape}}),
             "Responses": (f"made.{model}", {"text": {"format": {"type": "json_schema", **shape}}}),
             "Ollama chat": (f"ollama.{model}:latest", {"format": shape["schema"]}),
