@@ -123,7 +123,9 @@ def _run(command: click.Command, answer: str | None) -> int:
     except (click.ClickException, Interrupted, click.Abort, KeyboardInterrupt) as error:
         # Of wrong usage click tells no options.
         if answer is not None and "--json" in sys.argv:
-            _print_error(error, answer)
+            # Whoever has closed stdout gets the error's code and sentence all the same.
+            with suppress(Failure, ReaderLeft):
+                _print_error(error, answer)
         if isinstance(error, click.UsageError):
             notify(describe_usage(error))
         elif isinstance(error, click.ClickException):
@@ -141,14 +143,14 @@ def _print_error(error: BaseException, answer: str) -> None:
     from tg_cli.renderer import record_line
     from tg_schema.errors import BadRequest, Cancelled
 
-    output, told = Output(), error.error if isinstance(error, Failure) else Cancelled("Ctrl-C has stopped it")
+    output = Output()
     if isinstance(error, click.UsageError):
-        told = BadRequest(_suggest_listed(error).format_message())
+        error = Failure("", BadRequest(_suggest_listed(error).format_message()))
+    told = getattr(error, "error", None) if isinstance(error, click.ClickException) else Cancelled("stopped by Ctrl-C")
     if told is not None and not (isinstance(told, Cancelled) and output.is_blocked()):
         record = getattr(tg_schema, answer).from_error(told.record) if answer else None
         line = record_line(record) if record is not None else tg_schema.encode({"error": told.record})
-        with suppress(Failure):
-            asyncio.run(output.json(line))
+        asyncio.run(output.json(line))
 
 
 def _suggest_listed(error: click.UsageError) -> click.UsageError:

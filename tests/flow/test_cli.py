@@ -183,6 +183,13 @@ async def test_json_ends_with_wrong_usage(arguments: tuple[str, ...]) -> None:
     assert {key for key, value in last.items() if value is True} >= ENDS.get(arguments[0], set())
 
 
+@pytest.mark.parametrize("stdout", [">&-", ">/dev/full"])
+async def test_an_error_that_json_cannot_tell_is_told_on_stderr(stdout: str) -> None:
+    done = await ran("bash", "-c", f'exec "$@" --json {stdout}', "bash", str(SCRIPTS / LLM), "s", "p", "more")
+    assert done.code == 2
+    assert "unexpected extra argument" in done.err
+
+
 @pytest.mark.parametrize("name", [LLM, AGENT])
 async def test_json_ends_with_an_interrupt(opened: Opened, name: str) -> None:
     theirs, ours = os.pipe()
