@@ -7,7 +7,7 @@ answer as it comes. A pipe gets it when the dialog has ended, since an agent may
 import sys
 from io import StringIO
 
-from tg_cli.entry import Failure, ReaderLeft
+from tg_cli.endings import Failure, ReaderLeft
 from tg_cli.output import BOLD, DIM, Output
 from tg_cli.shortened import Shortened
 from tg_client import Action, AgentEvent, Answer, Observation

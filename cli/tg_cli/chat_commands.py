@@ -2,7 +2,7 @@
 
 from tg_cli.chat_model import ChatModel
 from tg_cli.conversation import Conversation
-from tg_cli.entry import Failure, notify
+from tg_cli.endings import Failure, notify
 from tg_client import TgClient
 
 HELP = """\

@@ -8,7 +8,7 @@ from tg_cli.chat_commands import ChatCommands, is_command
 from tg_cli.chat_model import ChatModel
 from tg_cli.chat_screen import ChatScreen, make_screen
 from tg_cli.conversation import Conversation
-from tg_cli.entry import Failure, notify
+from tg_cli.endings import Failure, notify
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.interruptible import run_interruptible
 from tg_cli.invocation import sentence_of

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tg_cli.attachments import write_history
-from tg_cli.entry import Failure
+from tg_cli.endings import Failure
 from tg_schema import Message
 from tg_schema.text_completion import SYSTEM_ROLES
 

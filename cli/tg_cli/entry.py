@@ -14,42 +14,18 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
-from tg_cli.terminal_text import remove_controls
-
-if TYPE_CHECKING:
-    from tg_schema import TgError
+from tg_cli.endings import EXIT_FAILED, STANDARD_ERROR, Failure, Interrupted, ReaderLeft, mute, notify
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-STANDARD_ERROR = 2
-"""Its descriptor (POSIX)."""
-EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 EXIT_READER_LEFT = 141
 GC_THRESHOLD_OBJECTS = 20_000
 """Threshold of generation 0 in a command, in place of Python's 700."""
-
-
-class Failure(click.ClickException):
-    """Ends a command with one sentence, which may be that of an error."""
-
-    exit_code = EXIT_FAILED
-
-    def __init__(self, sentence: str, error: "TgError | None" = None) -> None:
-        super().__init__(sentence)
-        self.error = error
-
-
-class Interrupted(Exception):
-    """Ctrl-C, after everything was closed."""
-
-
-class ReaderLeft(Exception):
-    """The reader of the output has closed it."""
 
 
 def run(command: click.Command, answer: str | None = None) -> NoReturn:
@@ -69,7 +45,7 @@ def run(command: click.Command, answer: str | None = None) -> NoReturn:
             sys.stderr.flush()
     except OSError:
         # Lines of a log that a full disk has not taken; the interpreter would exit with 120 for them.
-        _mute(STANDARD_ERROR)
+        mute(STANDARD_ERROR)
     sys.exit(code)
 
 
@@ -78,24 +54,12 @@ def version_option(distribution: str) -> Callable[[F], F]:
     return click.version_option(package_name=distribution, message="%(prog)s %(version)s")
 
 
-def notify(sentence: str) -> None:
-    """Tell the user something beside the answer, on stderr; a closed stderr is not a failure."""
-    try:
-        if sys.stderr is not None:
-            # The sentence may quote a gateway or a model's name, and so hold control characters.
-            shown = remove_controls(sentence) if sys.stderr.isatty() else sentence
-            sys.stderr.write(f"{shown}\n")
-            sys.stderr.flush()
-    except OSError:
-        _mute(STANDARD_ERROR)
-
-
 def announce(line: str) -> None:
     """Say on stdout that a server runs. If stdout takes nothing, say it on stderr."""
     try:
         click.echo(line)
     except OSError as error:
-        _mute(1)
+        mute(1)
         notify(f"the standard output takes nothing ({error.strerror}), and the server goes on; {line}")
 
 
@@ -106,11 +70,11 @@ def _outcome(command: click.Command, answer: str | None) -> int:
             # Flush here: at exit the interpreter would print a traceback for an error.
             sys.stdout.flush()
     except (ReaderLeft, BrokenPipeError):
-        _mute(1)
+        mute(1)
         return EXIT_READER_LEFT
     except OSError as error:
         # Standard output is on a full disk, say; whatever else a command reads or writes has its own errors.
-        _mute(1)
+        mute(1)
         notify(f"{command.name}: the output cannot be written: {error.strerror}")
         return EXIT_FAILED
     return code
@@ -179,10 +143,3 @@ def _occupy_standard_descriptors() -> None:
         while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
             os.set_inheritable(descriptor, True)
         os.close(descriptor)
-
-
-def _mute(descriptor: int) -> None:
-    """Discard what the interpreter still flushes at exit, so that it does not fail once more."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)

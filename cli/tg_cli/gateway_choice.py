@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from tg_cli.entry import notify
+from tg_cli.endings import notify
 from tg_client.transport import DEFAULT_URL
 from tg_schema.errors import Unavailable
 

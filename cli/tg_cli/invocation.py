@@ -5,7 +5,7 @@ import signal
 from collections.abc import Coroutine
 from typing import Any
 
-from tg_cli.entry import Failure, Interrupted
+from tg_cli.endings import Failure, Interrupted
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.invoke_options import InvokeOptions
 from tg_cli.renderer import Renderer

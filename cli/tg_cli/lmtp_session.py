@@ -4,7 +4,7 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, Final
 
-from tg_cli.entry import Failure, notify
+from tg_cli.endings import Failure, notify
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.interruptible import run_interruptible
 from tg_cli.invocation import sentence_of

@@ -7,7 +7,7 @@ import stat
 import sys
 from typing import Final, Self, TextIO
 
-from tg_cli.entry import Failure, ReaderLeft
+from tg_cli.endings import Failure, ReaderLeft
 from tg_cli.terminal_text import escape_controls, remove_controls
 
 _PIPE_BYTES = 4096

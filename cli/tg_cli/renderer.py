@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any, Protocol, TypeVar
 
-from tg_cli.entry import notify
+from tg_cli.endings import notify
 from tg_schema import encode
 
 Told_contra = TypeVar("Told_contra", contravariant=True)

@@ -6,7 +6,8 @@ from typing import get_args
 
 import click
 
-from tg_cli.entry import EXIT_FAILED, Failure, announce, notify, run, version_option
+from tg_cli.endings import EXIT_FAILED, Failure, notify
+from tg_cli.entry import announce, run, version_option
 from tg_serve.mlc_flags import MlcFlags, take_mlc_flags
 from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
 from tg_serve.provider_options import read_provider_options

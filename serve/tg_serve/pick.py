@@ -6,7 +6,8 @@ from typing import get_args
 
 import click
 
-from tg_cli.entry import Failure, announce, run, version_option
+from tg_cli.endings import Failure
+from tg_cli.entry import announce, run, version_option
 from tg_serve.command import tell_check
 from tg_serve.options import LogForm, LogLevel, PickOptions
 

@@ -19,6 +19,12 @@ NAME = re.compile(r"[A-Z][a-z]+[A-Za-z]*|[a-z]+(?:_[a-z]+)+|[A-Z]+(?:_[A-Z]+)+")
 """CamelCase, snake_case, CONSTANT_CASE."""
 FOREIGN = {
     "InferenceSet",
+    "LD_PRELOAD",
+    "MALLOC_ARENA_MAX",
+    "MALLOC_CONF",
+    "PYTHONMALLOC",
+    "background_thread",
+    "dirty_decay_ms",
     "ItsOptions",
     "ListFoundationModels",
     "NAME_TOOL",
@@ -27,6 +33,7 @@ FOREIGN = {
     "enable_thinking",
     "flush_async",
     "forward_rules",
+    "muzzy_decay_ms",
     "per_connection_buffer_limit_bytes",
     "process_open_fds",
     "process_resident_memory_bytes",

@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import asyncio, os, signal
-from tg_cli.entry import Interrupted
+from tg_cli.endings import Interrupted
 from tg_cli.invocation import run_call
 
 def tell(news):

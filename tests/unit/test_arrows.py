@@ -208,6 +208,7 @@ PAST_THE_FACE = {
     "tg_picker.pools.scraper": "needs aiohttp, as above, and the HTTP connections of tg_base.llm",
     "tg_picker.extproc.picker_process": "needs gRPC, as above",
     "tg_cli.entry": "tg_cli's own face is empty, since it would run before Ctrl-C is handled",
+    "tg_cli.endings": "as above",
     "tg_cli.start": "as above",
     "tg_client.event_reader": "for the commands; the SDK's face is a promise to programs",
     "tg_client.flow": "as above",

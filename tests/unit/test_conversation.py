@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tg_cli.conversation import Conversation
-from tg_cli.entry import Failure
+from tg_cli.endings import Failure
 
 
 @pytest.mark.parametrize("name", ["~no-such-user/x", "a\0b", "a" * 300, "/"])
