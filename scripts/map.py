@@ -97,7 +97,14 @@ def write_page(page: str, modules: Modules) -> str:
     """
     by_hand, _, _ = page.partition(BEGIN)
     above, header, table = by_hand.partition(_SUBJECTS)
-    rows = [_fill_in(line, modules) if line.startswith("| ") else line for line in table.splitlines()]
+    rows, faults = list[str](), list[str]()
+    for line in table.splitlines():
+        try:
+            rows.append(_fill_in(line, modules) if line.startswith("| ") else line)
+        except ValueError as error:
+            faults.append(str(error))
+    if faults:
+        raise ValueError("\n".join(faults))
     return "\n".join([above + header + "\n".join(rows), BEGIN.rstrip(), *modules.list_all(), ""])
 
 
@@ -111,4 +118,4 @@ if __name__ == "__main__":
     try:
         PAGE.write_text(write_page(PAGE.read_text("utf-8"), Modules(ROOT)), "utf-8")
     except ValueError as error:
-        sys.exit(f"{PAGE.name}: {error}")
+        sys.exit(f"{PAGE.name} has rows that lead nowhere:\n{error}")
