@@ -75,7 +75,7 @@ def serve(
     Without a configuration it serves the small built-in demo model. SIGTERM, SIGHUP and Ctrl-C let running streams
     finish within the configured time; a second SIGTERM or Ctrl-C ends at once.
 
-    The flags of `mlc_llm serve` are understood too: docs/mlc-llm.md.
+    The flags of `mlc_llm serve` are understood too: doors/docs/mlc-llm.md.
 
     Exit codes: 0 stopped, 1 error, 2 wrong usage, 130 or 143 stopped at once.
     """

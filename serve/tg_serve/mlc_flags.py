@@ -117,7 +117,7 @@ class MlcFlags:
 def take_mlc_flags(command: Callable[..., None]) -> Callable[..., None]:
     """The same command with these flags, which come as its argument `mlc`. Both spellings of MLC's are known.
 
-    The help does not list them: docs/mlc-llm.md does.
+    The help does not list them: doors/docs/mlc-llm.md does.
     """
 
     @wraps(command)

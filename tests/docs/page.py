@@ -12,6 +12,7 @@ PAGES = [
     *(ROOT / name for name in _ELSEWHERE),
     *(ROOT / "tests" / name / "README.md" for name in _TESTS),
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted(ROOT.glob("*/docs/*.md")),
 ]
 
 _COMMENT = re.compile(r"<!-- not run(?: \((?P<command>[^)]+)\))?: (?P<reason>.+?) -->")

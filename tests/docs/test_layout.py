@@ -23,6 +23,8 @@ ALL_PAGES = [
         )
     ),
 ]
+MOST_BYTES = {"ARCHITECTURE.md": 16_384, "CHANGELOG.md": 15_000, "bench/README.md": 30_720, "docs": 307_200}
+"""A page grows by a line at a time, and nobody reads it any more; a house has its own pages beside it."""
 _FENCES = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`[^`\n]+`")
 _BLANKS = re.compile(r"\n *(?=\n)")
@@ -71,6 +73,12 @@ def _uneven_tables(prose: str) -> Iterator[str]:
         if columns and pipes not in {0, columns}:
             yield f"a row of {pipes - 1} cells in a table of {columns - 1}: {line}"
         columns = pipes and (columns or pipes)
+
+
+@pytest.mark.parametrize(("name", "most"), MOST_BYTES.items())
+def test_a_page_is_not_longer_than_one_reads(name: str, most: int) -> None:
+    pages = (ROOT / name).rglob("*.md") if (ROOT / name).is_dir() else [ROOT / name]
+    assert sum(page.stat().st_size for page in pages) <= most
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -53,4 +53,7 @@ def test_what_a_provider_needs_can_be_installed(provider: str) -> None:
     project = tomllib.loads((ROOT / distribution.removeprefix("tokengrid-") / "pyproject.toml").read_text())["project"]
     assert project["name"] == distribution
     assert extra is None or extra in project["optional-dependencies"]
-    assert re.match(rf"tg_{distribution.removeprefix('tokengrid-')}[.:]", PROVIDERS[provider].place)
+    brought = [] if extra is None else project["optional-dependencies"][extra]
+    home = re.match(r"tg_([a-z]+)[.:]", PROVIDERS[provider].place)
+    assert home is not None
+    assert f"tokengrid-{home[1]}" in {distribution, *(each.partition("==")[0] for each in brought)}

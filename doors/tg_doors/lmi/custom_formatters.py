@@ -1,4 +1,4 @@
-"""Functions of other packages -> custom forms of requests and answers; docs/lmi.md describes them."""
+"""Functions of other packages -> custom forms of requests and answers; doors/docs/lmi.md describes them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

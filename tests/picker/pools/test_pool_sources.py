@@ -203,7 +203,7 @@ KUBECTL = """{"endpoints": [
  "port": "8000", "labels": {"app": "vllm", }},
 ]}
 """
-"""What kubectl 1.32 wrote by the template of `docs/instances.md`."""
+"""What kubectl 1.32 wrote by the template of `picker/docs/instances.md`."""
 
 
 @pytest.mark.parametrize(("text", "names"), [(KUBECTL, ["a", "ml/a"]), ('{"endpoints": [\n]}\n', [])])
