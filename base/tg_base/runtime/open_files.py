@@ -47,7 +47,7 @@ class Descriptors:
 
 
 descriptors = Descriptors()
-"""Of this process, whose limit is one."""
+"""The one of this process: its limit holds for all of it."""
 
 
 def _can_open(count: int) -> bool:

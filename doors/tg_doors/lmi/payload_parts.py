@@ -50,7 +50,7 @@ class PayloadPartsWriter(Writer[Any]):
 
 
 def encode_part(payload: bytes) -> bytes:
-    """The message of a part; nothing for nothing."""
+    """The message of a part; empty for an empty part."""
     if not payload:
         return b""
     lengths = struct.pack("!II", 16 + len(_HEADERS) + len(payload), len(_HEADERS))

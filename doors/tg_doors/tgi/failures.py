@@ -82,7 +82,7 @@ def refuse(error: TgError, status: int, *, read: bool, streamed: bool) -> Answer
 
     Args:
         error: why.
-        status: HTTP's; where the request itself was refused (its key, its path, its size), it is the answer's.
+        status: HTTP's. The answer has it only if the request itself was refused (its key, its path, its size).
         read: whether the body was read: the error is about what it asks.
         streamed: whether a stream was asked for: TGI's answer then is 200, and the error its only event.
     """

@@ -31,8 +31,8 @@ class Usage:
     def tokens(self, *, failed: bool) -> int:
         """Tokens of prompt and answer. A failure before the first text costs nothing.
 
-        They are those that were counted, if all were: of what was left before its end, and of what nobody counted, at
-        least as many as the text has by an estimate.
+        The counted ones, if all were counted. An answer that was left early, or that nobody counted, has at least as
+        many as its text has by an estimate.
         """
         counted = self._counted or 0
         if (self._complete and self._counted is not None) or (failed and not self._letters):

@@ -1,8 +1,8 @@
 """Entries of one log -> the answer that they keep: whole, or made by and by.
 
 An answer that was kept at its end is one entry. One in the background is a head, parts, a note that a processor works
-on it, signs of life, perhaps a request to stop, and an end. One that waits for room has notes of who has taken it, of
-who is about to ask a model for it, of who has returned it since no model made it, and of who was lost while one did.
+on it, signs of life, perhaps a request to stop, and an end. One that waits also has notes: who has taken it, who is
+about to ask a model for it, who has returned it because no model made it, and who was lost while a model did.
 Of several ends the first counts, for every reader: the writer, and readers that took it for dead, may each append one.
 An end may free the name: then the next head begins the log anew.
 """

@@ -236,7 +236,7 @@ class Band:
                 delivery.nack()
 
     async def _see_to(self, lane: BandLane, message: BandMessage) -> bool:
-        """Make one answer, end it, or wait for who makes it; whether it has its end.
+        """Make one response, end it, or wait for the gateway that makes it. Return whether it has ended.
 
         Raises:
             BusError: the bus did not answer.

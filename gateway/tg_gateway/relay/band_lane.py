@@ -41,7 +41,7 @@ class BandLane:
         away: bytes of those that are given back for a while.
         asked: names of those that a model was asked for and has neither ended nor refused.
         window: how many of them may be at a time, for a while after a refusal; None = as many as find room. A pool
-            refuses what its servers have no room for, though its processor has.
+            may refuse a request although its processor has a free slot, because its servers have none.
         refusals: how many rounds of refusals came one after the other.
         refused_at: when the latest came (loop time).
         resume_at: after a refusal: when to take the next (loop time).

@@ -19,7 +19,7 @@ class Responses(Protocol):
 
     @property
     def came(self) -> float:
-        """When the record came that was read last."""
+        """When the record that was read last arrived."""
 
     @property
     def complete(self) -> bool:

@@ -5,7 +5,7 @@ ALONE_SECONDS = 0.25
 
 BESIDE_STEPS = 2.0
 """Target duration of a step with a part of a prompt, as a multiple of one of its answers alone: half the time each.
-Where more prompts wait than answers go on, the prompts get as much more of the time."""
+If more prompts wait than answers run, the prompts get a share of the time that grows in proportion."""
 
 MIN_BESIDE_SECONDS = 0.02
 """Seconds that a step beside answers may always take: steps of small models are much shorter."""

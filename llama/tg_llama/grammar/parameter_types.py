@@ -9,7 +9,7 @@ MAX_DEPTH: Final = 8
 """Of schemas within each other, also where a $ref leads to a $ref."""
 
 MAX_SCHEMAS: Final = 1_000
-"""That are read for one value. Of what comes after them, each type is allowed."""
+"""Sub-schemas that are read for one value; beyond them every type is allowed."""
 
 MAX_VALUES: Final = 1_000
 """Of an `enum` that is looked at."""

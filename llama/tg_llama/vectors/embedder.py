@@ -163,7 +163,7 @@ class Embedder:
 
 
 def _is_dropped(embedding: Embedding) -> bool:
-    """Whether nobody waits for its other texts."""
+    """Whether its request is over, so that its other texts need no vectors."""
     return embedding.cancelled or embedding.ended
 
 

@@ -48,7 +48,7 @@ class Embedding:
             self.mailbox.put(self)
 
     def finish(self, error: TgError) -> None:
-        """Fail; called by the engine's thread. What has ended stays as it is."""
+        """Fail; called by the engine's thread. Nothing changes if it has ended before."""
         if not self.ended:
             self._error = error
             self.mailbox.put(self)

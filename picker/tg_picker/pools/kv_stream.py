@@ -24,7 +24,7 @@ class KvStream:
 
     Args:
         state: of the server.
-        restarted: called when another process tells in its place.
+        restarted: called when another process answers at its address.
 
     Attributes:
         last: the number of the last message that counts; None = none is known.

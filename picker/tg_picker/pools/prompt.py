@@ -46,7 +46,7 @@ MAX_PLAIN_BYTES: Final = 128 * 1024
 the leading turns."""
 
 Part = tuple[str, str]
-"""Who speaks, or what it is, and its text."""
+"""The role, or the kind of the part, and its text."""
 
 _ABSENT = Raw()
 _IDS = msgspec.json.Decoder(list[Annotated[int, Meta(ge=0, lt=2**32)]])

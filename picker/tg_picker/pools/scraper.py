@@ -43,7 +43,7 @@ Returned = Callable[[Endpoint, LoadReport | None, bool], None]
 connections before. It must not fail and must not wait."""
 
 Observer = Callable[[Endpoint, LoadReport], None]
-"""Told each report, on the loop; for instance `Scheduler.observe`. It must not fail and must not wait."""
+"""Called with each report, on the loop; for instance `Scheduler.observe`. It must not fail and must not wait."""
 
 _DEFECT = "a defect, whose traceback is in the log"
 

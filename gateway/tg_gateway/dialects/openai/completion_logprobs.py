@@ -63,7 +63,7 @@ def _text_of(token: Token) -> str:
 
 
 def _tops_of(token: Token, *, of_prompt: bool) -> dict[str, float] | None:
-    """The alternatives, and the token itself where it is none of them."""
+    """The alternatives, and the token itself if it is not among them."""
     if token.logprob is None:
         return None if of_prompt else {}
     named = bool(token.top_texts) or not token.top

@@ -40,7 +40,7 @@ def encode_models(catalogue: Catalogue, owner: str) -> bytes:
 
 
 def encode_model(catalogue: Catalogue, name: str, owner: str) -> bytes:
-    """One of them, or an adapter of one (`base:adapter`).
+    """One of the models, or an adapter of one (`base:adapter`).
 
     Raises:
         NotFound: it is not among those that can be asked now.

@@ -178,7 +178,7 @@ def stream_events(kept: KeptAnswers, response_id: str, after: int, headers: Mapp
 
 
 def _make_error_event(cutter: EventCutter, error: TgError) -> bytes:
-    """Why nothing more is told; how the response stands is not known by that."""
+    """Why the events stop here. It says nothing about the state of the response."""
     # The number of the event before it: its reader goes on behind that one when it asks again.
     data = b'%b,"sequence_number":%d}' % (encode(describe_stream_error(error))[:-1], cutter.last)
     return server_sent_event(data, b"error")

@@ -50,7 +50,7 @@ class Scheduler:
 
     Attributes:
         listener: is told of what is placed; None = nobody.
-        follower: is told how placements go on, and of all that may make room; None = nobody.
+        follower: is told of each placement's progress, and of all that may free capacity; None = nobody.
         missing: adapters that servers answered 404 for.
         told: adapters that servers told of.
     """

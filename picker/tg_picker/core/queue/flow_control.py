@@ -304,7 +304,7 @@ def _empty() -> Rejection:
 
 
 def _waits(rejection: Rejection) -> bool:
-    """Whether a refusal of the scheduler ends by itself: servers start too. One by the admission rule is a wish."""
+    """Whether a refusal may pass by itself, for instance when servers start. One by the admission rule is final."""
     return rejection.reason in {"objective-out-of-reach", "no-endpoints"}
 
 
