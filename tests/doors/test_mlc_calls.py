@@ -14,7 +14,7 @@ from tests.unit.test_openai_splits import events_of
 from tg_doors.mlc.dialect import STYLE
 from tg_doors.mlc.late_text import SpelledCallsWriter
 from tg_doors.mlc.spelled_calls import spell_calls
-from tg_gateway.dialects.openai.chat_writers import ChatStreamWriter
+from tg_gateway.dialects.chat.writers import ChatStreamWriter
 from tg_schema import TextCompletionResponse, ToolCallDelta
 
 Record = TextCompletionResponse

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.splittings import splittings
 from tests.unit.test_openai_splits import N, Record, answers, events_of
 from tg_doors.mlc.dialect import STYLE
-from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWriter
+from tg_gateway.dialects.chat.writers import ChatBodyWriter, ChatStreamWriter
 from tg_gateway.dialects.openai.completion_writers import CompletionStreamWriter
 
 NAME = "id"

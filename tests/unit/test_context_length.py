@@ -7,9 +7,9 @@ from tg_base.llm import event_error, status_error
 from tg_doors.mlc.failures import refuse as refuse_mlc
 from tg_doors.tgi.failures import encode_failure as encode_tgi
 from tg_gateway.dialects.anthropic.failures import encode_failure_event as encode_anthropic
+from tg_gateway.dialects.chat.failures import encode_failure as encode_openai
 from tg_gateway.dialects.native.failures import encode_refusal
 from tg_gateway.dialects.ollama.failures import encode_failure as encode_ollama
-from tg_gateway.dialects.openai.failures import encode_failure as encode_openai
 from tg_gateway.dialects.responses.response_draft import find_code
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, ContextLengthExceeded, RateLimited

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWriter
+from tg_gateway.dialects.chat.writers import ChatBodyWriter, ChatStreamWriter
 from tg_schema import TextCompletionResponse, Token, ToolCallDelta
 from tg_schema.errors import ProtocolError, Timeout
 

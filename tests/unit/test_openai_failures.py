@@ -7,7 +7,7 @@ import pytest
 from openai.types import ErrorObject as PublishedError
 
 from tg_gateway.dialects import InvalidParameter
-from tg_gateway.dialects.openai.failures import decode_body, describe_error, encode_failure, refuse
+from tg_gateway.dialects.chat.failures import decode_body, describe_error, encode_failure, refuse
 from tg_schema import TgError
 from tg_schema.errors import (
     AccessDenied,

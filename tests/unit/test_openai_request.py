@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from tg_base.protocol import Presence, Route
 from tg_gateway.dialects import Ask, Call, Catalogue
-from tg_gateway.dialects.openai import describe_error
+from tg_gateway.dialects.chat import describe_error
 from tg_gateway.dialects.openai.dialect import OPENAI
 from tg_schema import (
     TEXT_COMPLETION,

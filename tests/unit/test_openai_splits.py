@@ -14,7 +14,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from tests.unit.splittings import splittings
-from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWriter
+from tg_gateway.dialects.chat.writers import ChatBodyWriter, ChatStreamWriter
 from tg_schema import TextCompletionResponse, Token, ToolCallDelta
 
 Record = TextCompletionResponse

@@ -8,7 +8,7 @@ import pytest
 
 from tg_base.protocol import Route
 from tg_gateway.dialects import FoundModel
-from tg_gateway.dialects.openai import describe_error
+from tg_gateway.dialects.chat import describe_error
 from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, seal, unseal
 from tg_gateway.dialects.responses.request import ReadRequest, make_count, make_request, read_body
 from tg_schema import (

@@ -13,7 +13,7 @@ READERS = {
     "llama/tg_llama/chat/template_sandbox.py",  # templates that tell the model today's date
     "gateway/tg_gateway/dialects/embeddings/score_writers.py",  # the field `created`
     "gateway/tg_gateway/dialects/ollama/answer_shape.py",  # the field `created_at`
-    "gateway/tg_gateway/dialects/openai/chat_writers.py",  # the field `created`
+    "gateway/tg_gateway/dialects/chat/writers.py",  # the field `created`
     "gateway/tg_gateway/dialects/openai/completion_writers.py",  # the field `created`
     "gateway/tg_gateway/dialects/responses/compaction.py",  # the field `created_at`
     "gateway/tg_gateway/dialects/responses/response_draft.py",  # the fields `created_at` and `completed_at`

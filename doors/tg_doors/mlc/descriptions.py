@@ -8,8 +8,9 @@ from typing import Final
 from tg_doors.mlc.failures import Validation
 from tg_doors.mlc.parsed_calls import ParsedChat
 from tg_gateway.description import Description
+from tg_gateway.dialects.chat import ChatCompletion
 from tg_gateway.dialects.embeddings import EMBEDDINGS
-from tg_gateway.dialects.openai import ChatCompletion, OpenAi
+from tg_gateway.dialects.openai import OpenAi
 
 
 def _describe(theirs: Description) -> Description:

@@ -11,8 +11,9 @@ from tg_doors.mlc.late_text import SpelledCallsWriter, SuffixWriter
 from tg_doors.mlc.parsed_calls import ParsedCallsWriter
 from tg_doors.mlc.translated_body import take_suffix, translate_body
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Mount, Writer
+from tg_gateway.dialects.chat import AnswerStyle
 from tg_gateway.dialects.embeddings import EMBEDDINGS
-from tg_gateway.dialects.openai import AnswerStyle, OpenAi
+from tg_gateway.dialects.openai import OpenAi
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
 
 STYLE: Final = AnswerStyle(

@@ -6,7 +6,7 @@ import msgspec
 
 from tg_doors.mlc.parsed_calls import write_arguments
 from tg_gateway.dialects import InvalidParameter
-from tg_gateway.dialects.openai import decode_body
+from tg_gateway.dialects.chat import decode_body
 from tg_schema import decode, encode
 from tg_schema.errors import BadRequest
 

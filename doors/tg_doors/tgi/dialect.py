@@ -17,7 +17,7 @@ from tg_doors.tgi.timings import Timings
 from tg_doors.tgi.tokenization import parse_chat_tokenize, parse_tokenize
 from tg_doors.tgi.whole_writer import GeneratedTextWriter
 from tg_gateway.dialects import Answer, Ask, Call, Dialect, Mount, Writer, abridge_body, show_ignored
-from tg_gateway.dialects.openai import find_asked_model
+from tg_gateway.dialects.chat import find_asked_model
 from tg_schema import TextCompletionResponse, TgError, decode
 from tg_schema.errors import BadRequest
 

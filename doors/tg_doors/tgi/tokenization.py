@@ -10,8 +10,8 @@ from tg_base.protocol import Route
 from tg_doors.tgi.generation import may_ask
 from tg_doors.tgi.generation_parameters import GenerateBody
 from tg_gateway.dialects import Ask, Call, WholeWriter
-from tg_gateway.dialects.openai import ChatBody, find_asked_model
-from tg_gateway.dialects.openai import read_request as read_chat_request
+from tg_gateway.dialects.chat import ChatBody, find_asked_model
+from tg_gateway.dialects.chat import read_request as read_chat_request
 from tg_schema import TextCompletionRequest, TextCompletionResponse, Token, decode, encode
 from tg_schema.errors import BadRequest, ProtocolError
 

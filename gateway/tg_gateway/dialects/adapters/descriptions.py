@@ -6,11 +6,9 @@ from typing import Final
 
 from tg_gateway.description import ASKING, Description
 from tg_gateway.dialects.adapters.bodies import LoadBody, UnloadBody
-from tg_gateway.dialects.openai import OpenAi
+from tg_gateway.dialects.chat import Failure
 
-_describe = partial(
-    Description, group="LoRA adapters", failure=OpenAi.failure, further={"text/plain": None}, raises=ASKING
-)
+_describe = partial(Description, group="LoRA adapters", failure=Failure, further={"text/plain": None}, raises=ASKING)
 
 ADAPTERS_DESCRIPTIONS: Final[Mapping[str, Description]] = {
     "load-adapter": _describe(

@@ -8,7 +8,7 @@ from typing_extensions import override
 from tg_gateway.dialects import Answer, Ask, Call, Dialect, FoundModel, InvalidParameter, Mount, WholeWriter
 from tg_gateway.dialects.adapters.bodies import LoadBody, UnloadBody
 from tg_gateway.dialects.adapters.descriptions import ADAPTERS_DESCRIPTIONS
-from tg_gateway.dialects.openai import check_peer, decode_body, find_asked_model, refuse
+from tg_gateway.dialects.chat import check_peer, decode_body, find_asked_model, refuse
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.errors import BadRequest
 

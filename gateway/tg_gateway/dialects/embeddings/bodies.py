@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tg_gateway.dialects.openai import TextInputs
+from tg_gateway.dialects.chat import TextInputs
 
 Dimensions = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 

@@ -7,12 +7,12 @@ from typing import Any, Final, Literal
 import msgspec
 
 from tg_gateway.description import ASKING, Description
+from tg_gateway.dialects.chat import Failure
 from tg_gateway.dialects.embeddings.bodies import EmbeddingsBody, RerankBody, ScoreBody
 from tg_gateway.dialects.embeddings.score_writers import Ranking, Scores
 from tg_gateway.dialects.embeddings.vector_writer import VectorUsage
-from tg_gateway.dialects.openai import OpenAi
 
-_describe = partial(Description, group="Vectors and scores", failure=OpenAi.failure, raises=ASKING)
+_describe = partial(Description, group="Vectors and scores", failure=Failure, raises=ASKING)
 _DOCUMENTS: Final[Any] = ("Cats purr.", "Brokers carry messages.")
 
 

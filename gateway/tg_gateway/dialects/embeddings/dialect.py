@@ -7,20 +7,13 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, InvalidParameter, Mount, show_ignored
+from tg_gateway.dialects.chat import DIALECT, TextInput, decode_body, find_asked_model, read_inputs, refuse
 from tg_gateway.dialects.embeddings.bodies import EmbeddingsBody, RerankBody, ScoreBody, VectorsBody
 from tg_gateway.dialects.embeddings.descriptions import EMBEDDINGS_DESCRIPTIONS
 from tg_gateway.dialects.embeddings.embeddings_writer import EmbeddingsWriter
 from tg_gateway.dialects.embeddings.score_writers import RerankWriter, ScoreWriter
 from tg_gateway.dialects.embeddings.vector_requests import MAX_INPUTS, VectorRequests, make_vector_requests
 from tg_gateway.dialects.embeddings.vector_writer import VectorWriter
-from tg_gateway.dialects.openai import (
-    DIALECT,
-    TextInput,
-    decode_body,
-    find_asked_model,
-    read_inputs,
-    refuse,
-)
 from tg_schema import TgError, decode
 
 _BODIES: Final[Mapping[str, type[VectorsBody]]] = {"embed": EmbeddingsBody, "score": ScoreBody, "rerank": RerankBody}

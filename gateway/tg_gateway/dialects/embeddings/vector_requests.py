@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tg_gateway.dialects import FoundModel, InvalidParameter
+from tg_gateway.dialects.chat import TextInput, check_peer
 from tg_gateway.dialects.embeddings.bodies import VectorsBody
-from tg_gateway.dialects.openai import TextInput, check_peer
 from tg_schema import TextCompletionRequest
 from tg_schema.text_completion import Purpose
 

@@ -7,11 +7,11 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, json_line
+from tg_gateway.dialects.chat import make_logprobs
 from tg_gateway.dialects.ollama.answer_shape import LOADED, AnswerShape, Tail
 from tg_gateway.dialects.ollama.failures import encode_failure
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
 from tg_gateway.dialects.ollama.tool_calls import AnsweredCall, ToolCalls
-from tg_gateway.dialects.openai import make_logprobs
 from tg_schema import TextCompletionResponse, TgError, Token
 from tg_schema.deltas import join_text
 from tg_schema.errors import ProtocolError

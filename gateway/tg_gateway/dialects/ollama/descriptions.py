@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 from tg_gateway.description import ASKING, Description
+from tg_gateway.dialects.chat import TokenLogprob
 from tg_gateway.dialects.ollama.answer_shape import AnsweredMessage, Tail
 from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody
 from tg_gateway.dialects.ollama.failures import Failure
 from tg_gateway.dialects.ollama.model_list import Models, ShownModel, Version
-from tg_gateway.dialects.openai import TokenLogprob
 from tg_schema.errors import BadRequest
 
 LINES: Final = "application/x-ndjson"

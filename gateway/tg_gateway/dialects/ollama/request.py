@@ -3,10 +3,10 @@
 from typing import Any
 
 from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects.chat import check_peer, simplify
 from tg_gateway.dialects.ollama.bodies import AnswerBody, ChatBody, FunctionTool, GenerateBody
 from tg_gateway.dialects.ollama.messages import read_images, read_messages
 from tg_gateway.dialects.ollama.sampling import read_form, read_reasoning, read_sampling
-from tg_gateway.dialects.openai import check_peer, simplify
 from tg_schema import Message, TextCompletionRequest, TextPart, Tool
 from tg_schema.errors import BadRequest
 

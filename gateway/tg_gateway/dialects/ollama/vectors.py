@@ -7,6 +7,7 @@ from typing import Final
 from typing_extensions import override
 
 from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects.chat import read_inputs
 from tg_gateway.dialects.embeddings import (
     MAX_INPUTS,
     EncodedVectors,
@@ -17,7 +18,6 @@ from tg_gateway.dialects.embeddings import (
     make_vector_requests,
 )
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
-from tg_gateway.dialects.openai import read_inputs
 from tg_schema import encode
 
 NOTHING: Final = VectorRequests((), (), 0)

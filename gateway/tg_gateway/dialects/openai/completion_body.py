@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tg_gateway.dialects.openai.sampling_body import AnyCount, SamplingBody
-from tg_gateway.dialects.openai.text_inputs import TextInputs
+from tg_gateway.dialects.chat import AnyCount, SamplingBody, TextInputs
 
 MAX_LOGPROBS = 5
 """OpenAI's limit."""

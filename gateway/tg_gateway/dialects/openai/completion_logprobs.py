@@ -3,8 +3,8 @@
 import codecs
 from collections.abc import Sequence
 
+from tg_gateway.dialects.chat import UNKNOWN_LOGPROB
 from tg_gateway.dialects.openai.completion_shapes import CompletionLogprobs
-from tg_gateway.dialects.openai.logprobs import UNKNOWN_LOGPROB
 from tg_schema import Token
 from tg_schema.completion import NO_TOKEN_ID
 

@@ -6,10 +6,8 @@ from typing import Final
 import msgspec
 
 from tg_gateway.dialects import FoundModel, InvalidParameter
-from tg_gateway.dialects.openai.asked_model import check_peer
+from tg_gateway.dialects.chat import TextInput, check_peer, read_form, read_inputs, read_sampling
 from tg_gateway.dialects.openai.completion_body import CompletionBody
-from tg_gateway.dialects.openai.sampling import read_form, read_sampling
-from tg_gateway.dialects.openai.text_inputs import TextInput, read_inputs
 from tg_schema import TextCompletionRequest, decode
 
 DEFAULT_MAX_TOKENS: Final = 16

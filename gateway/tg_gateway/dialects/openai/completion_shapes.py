@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from tg_gateway.dialects.openai.usage import CompletionUsage
+from tg_gateway.dialects.chat import CompletionUsage
 
 TEXT_COMPLETION: Final = "text_completion"
 """The `object` of chunks and bodies alike."""

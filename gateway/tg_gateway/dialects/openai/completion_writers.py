@@ -7,13 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing_extensions import override
 
 from tg_gateway.dialects import WholeWriter, is_text_alone
-from tg_gateway.dialects.openai.answer_style import OPENAI_STYLE, AnswerStyle
-from tg_gateway.dialects.openai.chunk_writer import ChunkWriter, too_many
+from tg_gateway.dialects.chat import OPENAI_STYLE, AnswerStyle, ChunkWriter, TextInput, UsageTotals, too_many
 from tg_gateway.dialects.openai.completion_logprobs import TokenTable
 from tg_gateway.dialects.openai.completion_shapes import TEXT_COMPLETION, CompletionChoice, TextCompletion
 from tg_gateway.dialects.openai.scored_prompts import ScoredPrompts
-from tg_gateway.dialects.openai.text_inputs import TextInput
-from tg_gateway.dialects.openai.usage import UsageTotals
 from tg_schema import TextCompletionResponse, encode
 from tg_schema.deltas import join_text
 

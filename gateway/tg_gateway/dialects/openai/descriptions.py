@@ -7,13 +7,10 @@ from typing import Final, Literal
 import msgspec
 
 from tg_gateway.description import ASKING, EVENTS, Description
-from tg_gateway.dialects.openai.chat_body import ChatBody
-from tg_gateway.dialects.openai.chat_shapes import ChatCompletion, ChunkChoice
+from tg_gateway.dialects.chat import ChatBody, ChatCompletion, ChunkChoice, CompletionUsage, Failure
 from tg_gateway.dialects.openai.completion_body import CompletionBody
 from tg_gateway.dialects.openai.completion_shapes import TextCompletion
-from tg_gateway.dialects.openai.failures import Failure
 from tg_gateway.dialects.openai.models import Model, ModelList
-from tg_gateway.dialects.openai.usage import CompletionUsage
 from tg_schema.errors import NotFound
 
 _describe = partial(Description, group="OpenAI", failure=Failure)

@@ -6,20 +6,27 @@ from typing import Final
 from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, Mount, Writer, show_ignored
-from tg_gateway.dialects.openai.answer_style import OPENAI_STYLE, AnswerStyle
-from tg_gateway.dialects.openai.asked_model import find_asked_model
-from tg_gateway.dialects.openai.chat_body import ChatBody
-from tg_gateway.dialects.openai.chat_ignored import list_ignored
-from tg_gateway.dialects.openai.chat_request import DIALECT, read_request
-from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWriter
+from tg_gateway.dialects.chat import (
+    DIALECT,
+    OPENAI_STYLE,
+    AnswerStyle,
+    ChatBody,
+    ChatBodyWriter,
+    ChatStreamWriter,
+    Failure,
+    TextInput,
+    decode_body,
+    find_asked_model,
+    list_ignored,
+    read_request,
+    refuse,
+)
 from tg_gateway.dialects.openai.completion_body import CompletionBody
 from tg_gateway.dialects.openai.completion_request import is_scoring, list_unknown, read_prompts, read_requests
 from tg_gateway.dialects.openai.completion_writers import CompletionBodyWriter, CompletionStreamWriter
 from tg_gateway.dialects.openai.descriptions import OPENAI_DESCRIPTIONS
-from tg_gateway.dialects.openai.failures import Failure, decode_body, refuse
 from tg_gateway.dialects.openai.field_names import CHAT_FIELDS, COMPLETION_FIELDS
 from tg_gateway.dialects.openai.models import encode_model, encode_models
-from tg_gateway.dialects.openai.text_inputs import TextInput
 from tg_schema import TextCompletionResponse, TgError
 
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from tg_gateway.dialects import Catalogue, FoundModel
-from tg_gateway.dialects.openai.answer_style import OWNER
+from tg_gateway.dialects.chat import OWNER
 from tg_schema import encode
 from tg_schema.errors import NotFound
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tg_gateway.dialects.chat import TextInput
 from tg_gateway.dialects.openai.completion_logprobs import bytes_of
-from tg_gateway.dialects.openai.text_inputs import TextInput
 from tg_schema import TextCompletionResponse
 
 _Utf8 = codecs.getincrementaldecoder("utf-8")

@@ -12,7 +12,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import FoundModel, InvalidParameter, WholeWriter, show_ignored
-from tg_gateway.dialects.openai import CompletionUsage, UsageTotals, decode_body, simplify
+from tg_gateway.dialects.chat import CompletionUsage, UsageTotals, decode_body, simplify
 from tg_gateway.dialects.responses.encrypted_content import SealedSummary, seal
 from tg_gateway.dialects.responses.input_items import read_items
 from tg_gateway.dialects.responses.request import DIALECT, NO_INPUT

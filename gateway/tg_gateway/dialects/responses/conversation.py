@@ -12,7 +12,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import Ask, Conversation, InvalidParameter, Socket, show_ignored
-from tg_gateway.dialects.openai import decode_body
+from tg_gateway.dialects.chat import decode_body
 from tg_gateway.dialects.output import Output
 from tg_gateway.dialects.responses.field_names import RESPONSES_FIELDS
 from tg_gateway.dialects.responses.item_references import drop_repeated

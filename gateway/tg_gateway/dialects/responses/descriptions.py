@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from tg_gateway.description import ASKING, EVENTS, Description
-from tg_gateway.dialects.openai import OpenAi
+from tg_gateway.dialects.chat import Failure
 from tg_gateway.dialects.responses.compaction import Compaction
 from tg_gateway.dialects.responses.events import Event
 from tg_gateway.dialects.responses.input_list import ItemPage, PageQuery
@@ -25,7 +25,7 @@ from tg_gateway.dialects.responses.response_object import ResponseObject
 from tg_gateway.dialects.responses.writers import InputTokens
 from tg_schema.errors import BadRequest, BusError, NotFound, Timeout, Unavailable
 
-_describe = partial(Description, group="OpenAI Responses", failure=OpenAi.failure)
+_describe = partial(Description, group="OpenAI Responses", failure=Failure)
 _ask = partial(_describe, body=RequestBody, raises=ASKING)
 _about_kept = partial(
     _describe,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tg_gateway.dialects.openai import describe_error
+from tg_gateway.dialects.chat import describe_error
 from tg_gateway.dialects.responses.response_object import (
     Logprob,
     OutputItem,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, cast, get_args
 
 from tg_gateway.dialects import InvalidParameter
-from tg_gateway.dialects.openai import read_image
+from tg_gateway.dialects.chat import read_image
 from tg_gateway.dialects.responses import request_body
 from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, SealedSummary, unseal
 from tg_gateway.dialects.responses.request_body import ContentPart, InputItem

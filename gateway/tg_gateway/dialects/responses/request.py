@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tg_gateway.dialects import FoundModel, InvalidParameter
-from tg_gateway.dialects.openai import DIALECT as OPENAI_DIALECT
-from tg_gateway.dialects.openai import decode_body, read_effort, simplify
+from tg_gateway.dialects.chat import DIALECT as OPENAI_DIALECT
+from tg_gateway.dialects.chat import decode_body, read_effort, simplify
 from tg_gateway.dialects.responses.input_items import read_items
 from tg_gateway.dialects.responses.request_body import (
     ENCRYPTED_REASONING,

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tg_gateway.dialects.openai import UsageTotals
+from tg_gateway.dialects.chat import UsageTotals
 from tg_gateway.dialects.output import Output
 from tg_gateway.dialects.responses.events import (
     Event,

@@ -1,6 +1,6 @@
 """Token counts as chats tell them -> the usage of a response, which names them differently and always has the parts."""
 
-from tg_gateway.dialects.openai import CompletionUsage
+from tg_gateway.dialects.chat import CompletionUsage
 from tg_gateway.dialects.responses.response_object import InputDetails, OutputDetails, ResponseUsage
 
 

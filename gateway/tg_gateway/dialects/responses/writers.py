@@ -14,7 +14,7 @@ from tg_gateway.dialects import (
     server_sent_event,
     text_frame,
 )
-from tg_gateway.dialects.openai import ErrorObject, describe_error
+from tg_gateway.dialects.chat import ErrorObject, describe_error
 from tg_gateway.dialects.output import Output, append_output, join_output, measure_output
 from tg_gateway.dialects.responses.events import Event, TextDelta
 from tg_gateway.dialects.responses.kept_response import MAX_EVENT_BYTES

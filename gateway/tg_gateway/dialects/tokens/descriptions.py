@@ -5,11 +5,11 @@ from functools import partial
 from typing import Final
 
 from tg_gateway.description import ASKING, Description
-from tg_gateway.dialects.openai import OpenAi
+from tg_gateway.dialects.chat import Failure
 from tg_gateway.dialects.tokens.bodies import DetokenizeBody, TokenizeBody
 from tg_gateway.dialects.tokens.writers import Detokenized, Tokenized
 
-_describe = partial(Description, group="Token ids", failure=OpenAi.failure, raises=ASKING)
+_describe = partial(Description, group="Token ids", failure=Failure, raises=ASKING)
 
 TOKENS_DESCRIPTIONS: Final[Mapping[str, Description]] = {
     "tokenize": _describe(

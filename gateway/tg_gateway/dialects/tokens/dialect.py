@@ -6,7 +6,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, Mount, show_ignored
-from tg_gateway.dialects.openai import DIALECT, ChatBody, decode_body, find_asked_model, refuse
+from tg_gateway.dialects.chat import DIALECT, ChatBody, decode_body, find_asked_model, refuse
 from tg_gateway.dialects.tokens.bodies import DetokenizeBody, TokenizeBody
 from tg_gateway.dialects.tokens.descriptions import TOKENS_DESCRIPTIONS
 from tg_gateway.dialects.tokens.requests import read_detokenize, read_tokenize

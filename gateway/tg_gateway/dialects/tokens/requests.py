@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from tg_gateway.dialects import FoundModel, InvalidParameter
-from tg_gateway.dialects.openai import ChatBody, check_peer, decode_body, read_request
+from tg_gateway.dialects.chat import ChatBody, check_peer, decode_body, read_request
 from tg_gateway.dialects.tokens.bodies import DetokenizeBody, TokenizeBody
 from tg_schema import TextCompletionRequest
 

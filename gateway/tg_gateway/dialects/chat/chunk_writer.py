@@ -7,8 +7,8 @@ from typing import Final
 from typing_extensions import override
 
 from tg_gateway.dialects import Writer, server_sent_event
-from tg_gateway.dialects.openai.answer_style import AnswerStyle
-from tg_gateway.dialects.openai.usage import UsageTotals
+from tg_gateway.dialects.chat.answer_style import AnswerStyle
+from tg_gateway.dialects.chat.usage import UsageTotals
 from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.errors import ProtocolError
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from tg_gateway.dialects import InvalidParameter
-from tg_gateway.dialects.openai.chat_body import AllowedTools, Function, FunctionTool, ToolChoice
+from tg_gateway.dialects.chat.body import AllowedTools, Function, FunctionTool, ToolChoice
 from tg_schema import Tool
 
 WORDS = frozenset({"auto", "none", "required"})

@@ -4,9 +4,9 @@ from typing import Literal
 
 import msgspec
 
-from tg_gateway.dialects.openai.chat_body import ExtraContent
-from tg_gateway.dialects.openai.logprobs import Logprobs
-from tg_gateway.dialects.openai.usage import CompletionUsage
+from tg_gateway.dialects.chat.body import ExtraContent
+from tg_gateway.dialects.chat.logprobs import Logprobs
+from tg_gateway.dialects.chat.usage import CompletionUsage
 
 
 class FunctionDelta(msgspec.Struct, frozen=True, omit_defaults=True):

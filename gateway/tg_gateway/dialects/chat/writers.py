@@ -9,11 +9,11 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import WholeWriter, is_text_alone
-from tg_gateway.dialects.openai.answer_style import OPENAI_STYLE, AnswerStyle
-from tg_gateway.dialects.openai.chat_shapes import ChatCompletion, ChunkChoice
-from tg_gateway.dialects.openai.choice import StreamedChoice, make_choices
-from tg_gateway.dialects.openai.chunk_writer import ChunkWriter, too_many
-from tg_gateway.dialects.openai.usage import UsageTotals
+from tg_gateway.dialects.chat.answer_style import OPENAI_STYLE, AnswerStyle
+from tg_gateway.dialects.chat.choice import StreamedChoice, make_choices
+from tg_gateway.dialects.chat.chunk_writer import ChunkWriter, too_many
+from tg_gateway.dialects.chat.shapes import ChatCompletion, ChunkChoice
+from tg_gateway.dialects.chat.usage import UsageTotals
 from tg_schema import TextCompletionResponse, encode
 
 _TEXT_HEAD: Final = b'%b{"index":%d,"delta":{%b"content":'

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from tg_gateway.dialects import InvalidParameter
-from tg_gateway.dialects.openai.sampling_body import JsonSchema, ResponseFormat, SamplingBody, StructuredOutputs
+from tg_gateway.dialects.chat.sampling_body import JsonSchema, ResponseFormat, SamplingBody, StructuredOutputs
 from tg_schema import Sampling
 from tg_schema.sampling import MAX_CHOICES
 

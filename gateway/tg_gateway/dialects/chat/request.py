@@ -5,11 +5,11 @@ from typing import Final
 import msgspec
 
 from tg_gateway.dialects import FoundModel, InvalidParameter
-from tg_gateway.dialects.openai.chat_body import ChatBody
-from tg_gateway.dialects.openai.chat_ignored import PASSED_ON
-from tg_gateway.dialects.openai.chat_messages import read_messages
-from tg_gateway.dialects.openai.chat_tools import read_tool_choice, read_tools
-from tg_gateway.dialects.openai.sampling import read_form, read_sampling
+from tg_gateway.dialects.chat.body import ChatBody
+from tg_gateway.dialects.chat.ignored import PASSED_ON
+from tg_gateway.dialects.chat.messages import read_messages
+from tg_gateway.dialects.chat.sampling import read_form, read_sampling
+from tg_gateway.dialects.chat.tools import read_tool_choice, read_tools
 from tg_schema import Message, TextCompletionRequest
 from tg_schema.errors import BadRequest
 from tg_schema.features import describe_missing

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tg_gateway.dialects.openai.failures import encode_failure
+from tg_gateway.dialects.chat.failures import encode_failure
 from tg_schema import TgError
 
 OWNER: Final = "tokengrid"

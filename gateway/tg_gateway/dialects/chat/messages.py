@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tg_gateway.dialects import InvalidParameter
-from tg_gateway.dialects.openai.chat_body import AssistantCall, ChatMessage, ContentPart
+from tg_gateway.dialects.chat.body import AssistantCall, ChatMessage, ContentPart
 from tg_schema import ImagePart, Message, TextPart, ToolCall
 from tg_schema.conversation import Part, ReasoningPart, Role
 

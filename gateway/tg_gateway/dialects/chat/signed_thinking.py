@@ -6,7 +6,7 @@ OpenAI's API has no field for it. The form is OpenRouter's, which clients keep w
 from collections.abc import Iterator
 from typing import Final
 
-from tg_gateway.dialects.openai.chat_shapes import ReasoningDelta
+from tg_gateway.dialects.chat.shapes import ReasoningDelta
 from tg_schema.pieces import MAX_EVENT_BYTES, cut_text
 
 MAX_THINKING_CHARACTERS: Final = 2 * 1024 * 1024

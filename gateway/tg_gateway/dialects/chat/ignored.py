@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from tg_gateway.dialects import FoundModel
-from tg_gateway.dialects.openai.chat_body import ChatBody, ChatMessage, ImageUrl
+from tg_gateway.dialects.chat.body import ChatBody, ChatMessage, ImageUrl
 from tg_schema import decode
 
 PASSED_ON: Final = ("verbosity", "prediction", "prompt_cache_retention", "prompt_cache_options")

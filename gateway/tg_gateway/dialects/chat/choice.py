@@ -4,8 +4,9 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from tg_gateway.dialects.openai.chat_body import CallSignature, ExtraContent
-from tg_gateway.dialects.openai.chat_shapes import (
+from tg_gateway.dialects.chat.body import CallSignature, ExtraContent
+from tg_gateway.dialects.chat.logprobs import make_logprobs
+from tg_gateway.dialects.chat.shapes import (
     CallDelta,
     ChunkChoice,
     Delta,
@@ -16,8 +17,7 @@ from tg_gateway.dialects.openai.chat_shapes import (
     WholeFunction,
     WholeMessage,
 )
-from tg_gateway.dialects.openai.logprobs import make_logprobs
-from tg_gateway.dialects.openai.signed_thinking import SignedThinking
+from tg_gateway.dialects.chat.signed_thinking import SignedThinking
 from tg_schema import TextCompletionResponse, ToolCallDelta
 from tg_schema.conversation import whole_calls
 from tg_schema.deltas import join_text
