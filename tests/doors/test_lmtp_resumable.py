@@ -12,8 +12,8 @@ from tests.doors.test_lmtp_writers import END, make_batch, make_token, read
 from tests.fakes.held_bus import HeldBus
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
+from tg_doors.lmtp.item_writers import StreamForm
 from tg_doors.lmtp.resumable import RecordWriter, name_stream, resume
-from tg_doors.lmtp.stream_form import StreamForm
 from tg_doors.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects import KeptAnswers, Writer
 from tg_gateway.dialects.answers import Background, Keep, KeptAnswer, StreamedAnswer

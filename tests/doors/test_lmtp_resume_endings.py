@@ -13,8 +13,8 @@ from tests.flow.raw_http import raw_connection
 from tests.flow.socket_frames import masked, upgrade
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
+from tg_doors.lmtp.item_writers import StreamForm
 from tg_doors.lmtp.resumable import name_stream
-from tg_doors.lmtp.stream_form import StreamForm
 from tg_gateway.access import Limits
 from tg_gateway.app import RESUMABLE
 from tg_gateway.relay.answer_log import CANCEL, HEAD, kind_of, label_end, label_first, label_part

@@ -10,7 +10,7 @@ import pytest
 from tests.doors.tgi_records import END, HALVES, LAST, A, B, Record, body_of, stream, whole
 from tg_doors.tgi.timings import Timings
 from tg_doors.tgi.tokenization import PlacedTokensWriter, TokenizedChatWriter
-from tg_doors.tgi.whole_writer import GeneratedTextWriter
+from tg_doors.tgi.writers import GeneratedTextWriter
 from tg_schema import TgError, Token
 from tg_schema.errors import ProtocolError
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tg_doors.tgi.generation_parameters import GenerateBody, GenerationParameters
-from tg_doors.tgi.stream_writer import TokenEventWriter
 from tg_doors.tgi.timings import Timings
-from tg_doors.tgi.whole_writer import GeneratedTextWriter
+from tg_doors.tgi.writers import GeneratedTextWriter, TokenEventWriter
 from tg_schema import TextCompletionResponse, Token
 
 Record = TextCompletionResponse

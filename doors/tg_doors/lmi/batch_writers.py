@@ -8,7 +8,7 @@ from typing_extensions import override
 from tg_doors.lmi.answer_shapes import GeneratedText
 from tg_doors.lmi.failures import HandlerFailure
 from tg_doors.lmi.line_writer import JSON_LINES
-from tg_doors.lmi.order import Order
+from tg_doors.lmi.parameters import Order
 from tg_doors.lmi.whole_writer import read_answers
 from tg_gateway.dialects import FailedRequest, WholeWriter, Writer, json_line
 from tg_schema import TextCompletionResponse, TgError, encode

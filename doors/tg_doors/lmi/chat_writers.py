@@ -3,7 +3,7 @@
 from typing_extensions import override
 
 from tg_doors.lmi.line_writer import JSON_LINES
-from tg_doors.lmi.order import Order
+from tg_doors.lmi.parameters import Order
 from tg_gateway.dialects import Writer, json_line
 from tg_gateway.dialects.chat import ChatBodyWriter, ChatStreamWriter
 from tg_schema import TextCompletionResponse, TgError

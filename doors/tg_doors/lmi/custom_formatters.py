@@ -11,7 +11,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from tg_doors.lmi.invocation import PayloadError
-from tg_doors.lmi.order import Order
+from tg_doors.lmi.parameters import Order
 from tg_doors.tgi import TokenReader
 from tg_gateway.dialects import Writer
 from tg_schema import TextCompletionResponse, TgError, encode

@@ -12,13 +12,11 @@ from tg_base.config import GatewayConfig
 from tg_doors.lmi.batch_writers import GeneratedTextsWriter, OutputsWriter
 from tg_doors.lmi.custom_formatters import translate_body
 from tg_doors.lmi.descriptions import LMI_DESCRIPTIONS, PARTS, Health
-from tg_doors.lmi.failures import abridge, refuse
-from tg_doors.lmi.field_names import LMI_FIELDS
+from tg_doors.lmi.failures import LMI_FIELDS, abridge, refuse
 from tg_doors.lmi.generation import list_ignored, read_generation, read_generations
 from tg_doors.lmi.invocation import Invocation, read_invocation
-from tg_doors.lmi.order import Order
 from tg_doors.lmi.output_formats import choose_format
-from tg_doors.lmi.parameters import LmiParameters
+from tg_doors.lmi.parameters import LmiParameters, Order
 from tg_doors.lmi.payload_parts import PayloadPartsWriter
 from tg_doors.lmi.settings import LmiSettings, LmiTable, read_settings
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect, FoundModel, Mount, Writer, show_ignored

@@ -10,7 +10,7 @@ from tg_doors.lmi.answer_shapes import Details, GeneratedText
 from tg_doors.lmi.invocation import PayloadError
 from tg_doors.lmi.line_writer import encode_failed_line
 from tg_doors.lmi.output_formats import FORMATS
-from tg_gateway.dialects import Answer, abridge_body
+from tg_gateway.dialects import Answer, FieldNames, abridge_body
 from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest, BusError, NotFound, RateLimited, TooLarge, Unavailable
 
@@ -130,3 +130,20 @@ def _peek(body: bytes) -> _Asked:
         return decode(_Asked, body)
     except BadRequest:
         return _Asked()
+
+
+LMI_FIELDS: Final = FieldNames(
+    MappingProxyType(
+        {
+            "max_tokens": "parameters.max_new_tokens",
+            "min_tokens": "parameters.min_length",
+            "ignore_eos": "parameters.ignore_eos_token",
+            "stop": "parameters.stop_sequences",
+            "stop_ids": "parameters.stop_token_ids",
+            "keep_stop": "parameters.include_stop_str_in_output",
+            "echo": "parameters.return_full_text",
+            "adapter": "adapters",
+        }
+    ),
+    prefix="parameters.",
+)

@@ -5,7 +5,7 @@ from typing import Final
 from typing_extensions import override
 
 from tg_doors.lmi.answer_shapes import Details, TokenLine, make_error_token, name_token, name_tokens
-from tg_doors.lmi.order import Order
+from tg_doors.lmi.parameters import Order
 from tg_doors.tgi import LastStep, Step, TokenReader, make_prefill, make_token
 from tg_gateway.dialects import Writer, is_text_alone, json_line, server_sent_event
 from tg_schema import TextCompletionResponse, TgError, Token, encode

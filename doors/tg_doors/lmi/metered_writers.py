@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from typing_extensions import override
 
 from tg_doors.lmi.line_writer import JSON_LINES
-from tg_doors.lmi.order import Order
+from tg_doors.lmi.parameters import Order
 from tg_doors.lmi.whole_writer import OrderWriter, read_answers
 from tg_doors.tgi import TokenReader
 from tg_gateway.dialects import Writer, json_line

@@ -9,9 +9,8 @@ from tg_doors.lmi.chat_writers import ChatLineWriter, make_chat_body_writer, mak
 from tg_doors.lmi.custom_formatters import CustomWriter, OutputFormatter
 from tg_doors.lmi.line_writer import LineWriter
 from tg_doors.lmi.metered_writers import MeteredBodyWriter, MeteredLineWriter
-from tg_doors.lmi.order import Order
-from tg_doors.lmi.text_writer import make_text_writer
-from tg_doors.lmi.whole_writer import GeneratedTextWriter
+from tg_doors.lmi.parameters import Order
+from tg_doors.lmi.whole_writer import GeneratedTextWriter, make_text_writer
 from tg_gateway.dialects import Writer
 from tg_schema.errors import BadRequest
 

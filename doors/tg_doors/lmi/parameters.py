@@ -1,8 +1,10 @@
-"""The `parameters` of a request: those of every rolling batch, of LMI-Dist, vLLM and TensorRT-LLM, with LMI's defaults.
+"""The `parameters` of a request, those of every rolling batch, with LMI's defaults; and the order made of them.
 
 Source: LMI's inference API schema, 0.31.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -121,3 +123,36 @@ class LmiParameters(msgspec.Struct, frozen=True, kw_only=True):
 def keep(value: Any, *nothing: float) -> Any:
     """The value, or None where it is one that changes nothing."""
     return None if value in nothing else value
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One request for one text.
+
+    Attributes:
+        text: `inputs`.
+        parameters: how to generate.
+        given: the parameters as they came.
+        compatible: whether TGI's names are wanted.
+        details: whether the answer tells how it ended, and its tokens.
+        model: its name.
+        headers: further headers of the answer.
+    """
+
+    text: str
+    parameters: LmiParameters
+    given: Mapping[str, Any]
+    compatible: bool
+    details: bool
+    model: str
+    headers: Mapping[str, str]
+
+    @property
+    def prefix(self) -> str:
+        """What the text of the answer begins with."""
+        return self.text if self.parameters.return_full_text else ""
+
+    @property
+    def kept_stops(self) -> tuple[str, ...]:
+        """The stop strings that may be the end of the text."""
+        return self.parameters.stops if self.parameters.include_stop_str_in_output else ()

@@ -19,8 +19,6 @@ from typing_extensions import override
 
 from tg_base.runtime import finish, take_turns
 from tg_doors.lmtp.buffers import BufferId, Buffers, Content, join_contents
-from tg_doors.lmtp.errors import encode_error, encode_stream_error
-from tg_doors.lmtp.field_names import LMTP_FIELDS
 from tg_doors.lmtp.generate_message import read_generate
 from tg_doors.lmtp.information import (
     HelloBody,
@@ -29,9 +27,18 @@ from tg_doors.lmtp.information import (
     encode_hello,
     encode_model_info,
 )
+from tg_doors.lmtp.item_writers import StreamForm
 from tg_doors.lmtp.leaving_writer import LeavingWriter
 from tg_doors.lmtp.mask import is_long_mask, read_long_mask, read_mask
-from tg_doors.lmtp.messages import StreamId, encode_message, find_stream_id, split_message
+from tg_doors.lmtp.messages import (
+    LMTP_FIELDS,
+    StreamId,
+    encode_error,
+    encode_message,
+    encode_stream_error,
+    find_stream_id,
+    split_message,
+)
 from tg_doors.lmtp.packed_bias import pack_mask
 from tg_doors.lmtp.prompt import Prompt, read_prompt
 from tg_doors.lmtp.request import (
@@ -51,7 +58,6 @@ from tg_doors.lmtp.resumable import (
     name_stream,
     resume,
 )
-from tg_doors.lmtp.stream_form import StreamForm
 from tg_doors.lmtp.stream_notices import StreamNotices
 from tg_doors.lmtp.stream_writer import StreamWriter
 from tg_doors.lmtp.token_batch import TokenBatch

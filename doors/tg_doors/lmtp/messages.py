@@ -1,13 +1,14 @@
-"""LMTP message <-> values: `TYPE JSON`, one text message. An object comes, a list of objects goes."""
+"""LMTP message <-> values: `TYPE JSON`, one text message. An object comes, a list of objects goes; errors, too."""
 
 import re
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Annotated, Final
 
 import msgspec
 
-from tg_gateway.dialects import text_frame
-from tg_schema import decode, encode
+from tg_gateway.dialects import FieldNames, text_frame
+from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest
 
 StreamId = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -41,3 +42,39 @@ def find_stream_id(payload: bytes) -> int | None:
 def encode_message(kind: bytes, items: Sequence[object]) -> bytes:
     """One message of the server, as a frame."""
     return text_frame(b"%b %b" % (kind, encode(items)))
+
+
+class _Failed(msgspec.Struct, frozen=True, omit_defaults=True):
+    stream_id: int | None
+    error: str
+    # The rest is for clients that have accepted "ERRORS".
+    code: str | None = None
+    retryable: bool | None = None
+    retry_after_ms: int | None = None
+
+
+def encode_stream_error(stream: int, error: TgError, *, typed: bool) -> bytes:
+    """The item that ends a stream; with `typed`, what kind of error it is, and whether to ask again."""
+    return encode_message(b"TOKEN", [_describe(stream, error, typed=typed)])
+
+
+def encode_error(stream: int | None, error: TgError, *, typed: bool) -> bytes:
+    """An error that ends no stream; `stream` is what the message was about, where that is known."""
+    return encode_message(b"MSG", [_describe(stream, error, typed=typed)])
+
+
+def _describe(stream: int | None, error: TgError, *, typed: bool) -> _Failed:
+    if not typed:
+        return _Failed(stream, error.message)
+    wait = None if error.retry_after is None else round(error.retry_after * 1000)
+    return _Failed(stream, error.message, error.type, error.retryable, wait)
+
+
+LMTP_FIELDS: Final = FieldNames(
+    MappingProxyType(
+        {
+            "logprobs": "top_logprobs",
+            "scored": "scored",
+        }
+    ),
+)

@@ -13,10 +13,10 @@ from typing import Annotated, Final
 import msgspec
 from typing_extensions import override
 
+from tg_doors.lmtp.item_writers import StreamForm
 from tg_doors.lmtp.messages import RequestKey, StreamId
 from tg_doors.lmtp.prompt import Prompt
 from tg_doors.lmtp.request import StreamBody
-from tg_doors.lmtp.stream_form import StreamForm
 from tg_doors.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects import KeptAnswers, Writer
 from tg_gateway.dialects.answers import Background, KeptAnswer, StreamedAnswer

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 from typing_extensions import override
 
-from tg_doors.lmtp.errors import encode_stream_error
+from tg_doors.lmtp.messages import encode_stream_error
 from tg_doors.lmtp.token_batch import TokenBatch
 from tg_gateway.dialects import Writer
 from tg_schema import TextCompletionResponse, TgError, Token

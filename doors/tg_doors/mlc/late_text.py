@@ -4,16 +4,19 @@ Sources: MLC-LLM's server repeats a completion's `suffix` after its text, and st
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from keyword import iskeyword
+from typing import Any
 
 import msgspec
 from typing_extensions import override
 
-from tg_doors.mlc.spelled_calls import spell_calls
 from tg_gateway.dialects import Writer
 from tg_gateway.dialects.output import Output, append_output
-from tg_schema import TextCompletionResponse, TgError
+from tg_schema import TextCompletionResponse, TgError, ToolCallDelta, decode, encode
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.conversation import whole_calls
+from tg_schema.errors import BadRequest
 
 
 class LateTextWriter(Writer[TextCompletionResponse]):
@@ -108,3 +111,20 @@ class SpelledCallsWriter(LateTextWriter):
         if calls is None:
             return ""
         return spell_calls(whole_calls(call for record in calls.records() for call in record.tool_calls))
+
+
+def spell_calls(calls: Sequence[ToolCallDelta]) -> str:
+    """A list of texts, each a call in Python with the arguments by name; JSON and Python read it alike."""
+    return encode([_spell(call) for call in calls]).decode()
+
+
+def _spell(call: ToolCallDelta) -> str:
+    try:
+        arguments: dict[str, Any] = decode(dict[str, Any], call.arguments) if call.arguments.strip() else {}
+    except BadRequest:
+        # Arguments that were cut off are no object: pass them on as the model wrote them.
+        return f"{call.name}({call.arguments})"
+    # Python takes its own words by name from nobody: a flight's "from" would be no call that it can read.
+    if not all(name.isidentifier() and not iskeyword(name) for name in arguments):
+        return f"{call.name}(**{arguments!r})"
+    return f"{call.name}({','.join(f'{name}={value!r}' for name, value in arguments.items())})"

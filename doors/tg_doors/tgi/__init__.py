@@ -4,8 +4,7 @@ from tg_doors.tgi.answer_shapes import Details, GeneratedText, PrefillToken, Tok
 from tg_doors.tgi.dialect import MOUNTS, TGI
 from tg_doors.tgi.generated_answers import GeneratedAnswer, GeneratedAnswers
 from tg_doors.tgi.generation import may_ask
-from tg_doors.tgi.last_step import LastStep
-from tg_doors.tgi.token_reader import Step, TokenReader
+from tg_doors.tgi.token_reader import LastStep, Step, TokenReader
 from tg_doors.tgi.token_texts import make_prefill, make_token, make_tokens
 
 __all__ = [

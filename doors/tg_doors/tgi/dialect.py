@@ -6,16 +6,13 @@ import msgspec
 from typing_extensions import override
 
 from tg_doors.tgi.descriptions import TGI_DESCRIPTIONS
-from tg_doors.tgi.failures import refuse
-from tg_doors.tgi.field_names import TGI_FIELDS
-from tg_doors.tgi.generation import read_generation
+from tg_doors.tgi.failures import TGI_FIELDS, refuse
+from tg_doors.tgi.generation import list_ignored, read_generation
 from tg_doors.tgi.generation_parameters import GenerateBody, GenerationParameters
-from tg_doors.tgi.ignored import list_ignored
 from tg_doors.tgi.server_info import describe_limitless, describe_server, show_health
-from tg_doors.tgi.stream_writer import TokenEventWriter
 from tg_doors.tgi.timings import Timings
 from tg_doors.tgi.tokenization import parse_chat_tokenize, parse_tokenize
-from tg_doors.tgi.whole_writer import GeneratedTextWriter
+from tg_doors.tgi.writers import GeneratedTextWriter, TokenEventWriter
 from tg_gateway.dialects import Answer, Ask, Call, Dialect, Mount, Writer, abridge_body, show_ignored
 from tg_gateway.dialects.chat import find_asked_model
 from tg_schema import TextCompletionResponse, TgError, decode

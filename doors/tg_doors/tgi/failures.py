@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tg_gateway.dialects import Answer, server_sent_event
+from tg_gateway.dialects import Answer, FieldNames, server_sent_event
 from tg_schema import TgError, encode
 from tg_schema.errors import (
     BadRequest,
@@ -94,3 +94,20 @@ def refuse(error: TgError, status: int, *, read: bool, streamed: bool) -> Answer
 
 def _kind_of(error: TgError) -> _Kind:
     return _KINDS.get(error.type) or _Kind(error.type.replace("-", "_"), error.status)
+
+
+TGI_FIELDS: Final = FieldNames(
+    MappingProxyType(
+        {
+            "max_tokens": "parameters.max_new_tokens",
+            "logprobs": "parameters.top_n_tokens",
+            "prompt_logprobs": "parameters.decoder_input_details",
+            "schema": "parameters.grammar.value",
+            "regex": "parameters.grammar.value",
+            "adapter": "parameters.adapter_id",
+            "echo": "parameters.return_full_text",
+            "n": "parameters.best_of",
+        }
+    ),
+    prefix="parameters.",
+)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tg_doors.tgi.answer_shapes import BestOfSequence, Details, Token
-from tg_doors.tgi.ending import name_ending
-from tg_doors.tgi.seed import unsign_seed
+from tg_doors.tgi.answer_shapes import BestOfSequence, Details, Token, name_ending
+from tg_doors.tgi.generation_parameters import unsign_seed
 from tg_doors.tgi.token_texts import make_alternatives, make_prefill, make_tokens
 from tg_schema import TextCompletionResponse
 from tg_schema import Token as RecordToken

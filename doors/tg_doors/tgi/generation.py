@@ -1,9 +1,18 @@
 """Inputs and parameters -> a request record: every parameter has its field there, or is refused by name."""
 
+from collections.abc import Iterator
 from typing import Any
 
-from tg_doors.tgi.generation_parameters import MAX_STOP_SEQUENCES, GenerationParameters, Grammar
-from tg_doors.tgi.seed import SEEDS, sign_seed
+import msgspec
+
+from tg_doors.tgi.generation_parameters import (
+    MAX_STOP_SEQUENCES,
+    SEEDS,
+    GenerateBody,
+    GenerationParameters,
+    Grammar,
+    sign_seed,
+)
 from tg_gateway.dialects import FoundModel
 from tg_schema import Sampling, TextCompletionRequest, decode
 from tg_schema.errors import BadRequest
@@ -132,3 +141,19 @@ def _read_adapter(parameters: GenerationParameters, found: FoundModel) -> str | 
     if parameters.adapter_id and found.adapter and parameters.adapter_id != found.adapter:
         raise BadRequest("parameters.adapter_id: the model's name has another adapter; send one of them")
     return parameters.adapter_id or found.adapter
+
+
+def list_ignored(data: bytes, body: GenerateBody) -> Iterator[str]:
+    """The names of the fields that are ignored: a watermark, which no model here makes, and those that nobody knows.
+
+    Args:
+        data: the JSON of `body`.
+        body: what it says.
+    """
+    sent = decode(dict[str, msgspec.Raw], data)
+    yield from sent.keys() - set(GenerateBody.__struct_fields__)
+    if body.parameters is not None:
+        given = decode(dict[str, msgspec.Raw], bytes(sent["parameters"]))
+        yield from (f"parameters.{name}" for name in given.keys() - set(GenerationParameters.__struct_fields__))
+        if body.parameters.watermark:
+            yield "parameters.watermark"

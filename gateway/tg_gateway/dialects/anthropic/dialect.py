@@ -9,8 +9,7 @@ from tg_gateway.dialects import Answer, Ask, Call, Dialect, FoundModel, Mount, s
 from tg_gateway.dialects.anthropic.blocks import DIALECT
 from tg_gateway.dialects.anthropic.body import MessageBody
 from tg_gateway.dialects.anthropic.descriptions import ANTHROPIC_DESCRIPTIONS
-from tg_gateway.dialects.anthropic.failures import make_headers, refuse
-from tg_gateway.dialects.anthropic.field_names import MESSAGES_FIELDS
+from tg_gateway.dialects.anthropic.failures import MESSAGES_FIELDS, make_headers, refuse
 from tg_gateway.dialects.anthropic.request import read_request
 from tg_gateway.dialects.anthropic.stream_writer import StreamWriter
 from tg_gateway.dialects.anthropic.whole_writers import CountWriter, MessageWriter

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from tg_gateway.dialects import Answer, server_sent_event
+from tg_gateway.dialects import Answer, FieldNames, server_sent_event
 from tg_schema import TgError, encode
 from tg_schema.errors import ContextLengthExceeded, Unavailable
 
@@ -71,3 +71,18 @@ def _describe(error: TgError, status: int, request_id: str) -> MessageFailure:
     if isinstance(error, ContextLengthExceeded):
         words = _TOO_LONG + error.phrase("{tokens} tokens > {maximum} maximum")
     return MessageFailure(FailureDetail(kind, words), request_id)
+
+
+MESSAGES_FIELDS: Final = FieldNames(
+    MappingProxyType(
+        {
+            "stop": "stop_sequences",
+            "max_tokens": "max_tokens",
+            "schema": "output_config.format.schema",
+            "reasoning": "thinking",
+            "messages": "messages",
+            "tools": "tools",
+            "tool_choice": "tool_choice",
+        }
+    ),
+)

@@ -12,9 +12,7 @@ from tg_gateway.dialects.ollama.answer_shape import LOADED, UNLOADED, AnswerShap
 from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLineWriter, LoadedWriter
 from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody
 from tg_gateway.dialects.ollama.descriptions import OLLAMA_DESCRIPTIONS
-from tg_gateway.dialects.ollama.failures import encode_failure, refuse_absent
-from tg_gateway.dialects.ollama.field_names import OLLAMA_FIELDS
-from tg_gateway.dialects.ollama.ignored import list_ignored
+from tg_gateway.dialects.ollama.failures import OLLAMA_FIELDS, encode_failure, refuse_absent
 from tg_gateway.dialects.ollama.model_choice import find_model
 from tg_gateway.dialects.ollama.model_list import (
     ShownModelWriter,
@@ -23,7 +21,7 @@ from tg_gateway.dialects.ollama.model_list import (
     encode_tags,
     encode_version,
 )
-from tg_gateway.dialects.ollama.request import read_chat, read_generate
+from tg_gateway.dialects.ollama.request import list_ignored, read_chat, read_generate
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
 from tg_gateway.dialects.ollama.vectors import NOTHING, EmbedOneWriter, EmbedWriter, read_embed
 from tg_schema import TextCompletionRequest, TgError, decode

@@ -1,8 +1,11 @@
 """Error -> Ollama's JSON, `{"error":text}`: a refusal, or the line that ends a stream that failed."""
 
+from types import MappingProxyType
+from typing import Final
+
 import msgspec
 
-from tg_gateway.dialects import Answer
+from tg_gateway.dialects import Answer, FieldNames
 from tg_schema import TgError, encode
 
 
@@ -24,3 +27,21 @@ def refuse_absent(operation: str) -> Answer:
         "GET /api/tags lists them"
     )
     return Answer(encode(Failure(sentence)), 501)
+
+
+OLLAMA_FIELDS: Final = FieldNames(
+    MappingProxyType(
+        {
+            "max_tokens": "options.num_predict",
+            "repetition_penalty": "options.repeat_penalty",
+            "logprobs": "top_logprobs",
+            "schema": "format",
+            "reasoning": "think",
+            "messages": "messages",
+            "tools": "tools",
+            "prompt": "prompt",
+            "suffix": "suffix",
+        }
+    ),
+    prefix="options.",
+)

@@ -1,13 +1,16 @@
 """The body of a chat or of a text -> a request record: every field has its place there, or is refused or listed."""
 
+from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from tg_gateway.dialects import FoundModel
 from tg_gateway.dialects.chat import check_peer, simplify
-from tg_gateway.dialects.ollama.bodies import AnswerBody, ChatBody, FunctionTool, GenerateBody
+from tg_gateway.dialects.ollama.bodies import AnswerBody, ChatBody, FunctionTool, GenerateBody, Options
 from tg_gateway.dialects.ollama.messages import read_images, read_messages
 from tg_gateway.dialects.ollama.sampling import read_form, read_reasoning, read_sampling
-from tg_schema import Message, TextCompletionRequest, TextPart, Tool
+from tg_schema import Message, TextCompletionRequest, TextPart, Tool, decode
 from tg_schema.errors import BadRequest
 
 
@@ -77,3 +80,21 @@ def _read_tool(place: str, tool: FunctionTool) -> Tool:
     function = tool.function
     known = Tool(function.name, function.description or "")
     return known if function.parameters is None else Tool(known.name, known.description, function.parameters)
+
+
+class _WithOptions(msgspec.Struct, frozen=True):
+    options: dict[str, msgspec.Raw] | None = None
+
+
+def list_ignored(data: bytes, kind: type[msgspec.Struct]) -> Iterator[str]:
+    """The names of ignored fields; options of the engine, such as `num_gpu`, as `options.num_gpu`.
+
+    Args:
+        data: the JSON of a body.
+        kind: what it was read as.
+    """
+    known = set(kind.__struct_fields__)
+    yield from decode(dict[str, msgspec.Raw], data).keys() - known - {"options"}
+    options = decode(_WithOptions, data).options or {}
+    used = set(Options.__struct_fields__) if "options" in known else set[str]()
+    yield from (f"options.{name}" for name in options.keys() - used)

@@ -1,11 +1,12 @@
 """OpenAI's protocol over HTTP: what a path means, and how it is asked, answered and refused."""
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Final
 
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, Mount, Writer, show_ignored
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FieldNames, Mount, Writer, show_ignored
 from tg_gateway.dialects.chat import (
     DIALECT,
     OPENAI_STYLE,
@@ -25,9 +26,27 @@ from tg_gateway.dialects.openai.completion_body import CompletionBody
 from tg_gateway.dialects.openai.completion_request import is_scoring, list_unknown, read_prompts, read_requests
 from tg_gateway.dialects.openai.completion_writers import CompletionBodyWriter, CompletionStreamWriter
 from tg_gateway.dialects.openai.descriptions import OPENAI_DESCRIPTIONS
-from tg_gateway.dialects.openai.field_names import CHAT_FIELDS, COMPLETION_FIELDS
 from tg_gateway.dialects.openai.models import encode_model, encode_models
 from tg_schema import TextCompletionResponse, TgError
+
+_SHARED: Final = {
+    "stop_ids": "stop_token_ids",
+    "keep_stop": "include_stop_str_in_output",
+    "schema": "response_format",
+    "regex": "structured_outputs.regex",
+    "choice": "structured_outputs.choice",
+}
+CHAT_FIELDS: Final = FieldNames(
+    MappingProxyType(
+        _SHARED
+        | {
+            "logprobs": "top_logprobs",
+            "reasoning": "reasoning_effort",
+            **{name: name for name in ("max_tokens", "messages", "tool_choice", "tools")},
+        }
+    )
+)
+COMPLETION_FIELDS: Final = FieldNames(MappingProxyType(_SHARED | {"echo": "echo", "suffix": "suffix"}))
 
 
 class OpenAi(Dialect):

@@ -17,8 +17,7 @@ from tg_gateway.dialects.responses.encrypted_content import SealedSummary, seal
 from tg_gateway.dialects.responses.input_items import read_items
 from tg_gateway.dialects.responses.request import DIALECT, NO_INPUT
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
-from tg_gateway.dialects.responses.response_object import ResponseUsage
-from tg_gateway.dialects.responses.usage import make_usage
+from tg_gateway.dialects.responses.response_object import ResponseUsage, make_usage
 from tg_schema import ImagePart, Message, TextCompletionRequest, TextCompletionResponse, TextPart, decode, encode
 from tg_schema.deltas import join_text
 from tg_schema.errors import ContentFilter, ProtocolError, TooLarge

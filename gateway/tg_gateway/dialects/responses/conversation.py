@@ -14,11 +14,10 @@ from typing_extensions import override
 from tg_gateway.dialects import Ask, Conversation, InvalidParameter, Socket, show_ignored
 from tg_gateway.dialects.chat import decode_body
 from tg_gateway.dialects.output import Output
-from tg_gateway.dialects.responses.field_names import RESPONSES_FIELDS
 from tg_gateway.dialects.responses.item_references import drop_repeated
 from tg_gateway.dialects.responses.lanes import Lanes, Turn
 from tg_gateway.dialects.responses.last_response import LastResponse
-from tg_gateway.dialects.responses.request import DIALECT, check_body, list_items, make_request
+from tg_gateway.dialects.responses.request import DIALECT, RESPONSES_FIELDS, check_body, list_items, make_request
 from tg_gateway.dialects.responses.request_body import RequestBody
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
 from tg_gateway.dialects.responses.response_object import ResponseObject

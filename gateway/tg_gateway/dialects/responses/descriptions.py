@@ -10,20 +10,20 @@ from tg_gateway.dialects.responses.compaction import Compaction
 from tg_gateway.dialects.responses.events import Event
 from tg_gateway.dialects.responses.input_list import ItemPage, PageQuery
 from tg_gateway.dialects.responses.kept_response import DeletedResponse, RetrieveQuery
-from tg_gateway.dialects.responses.operations import (
-    CANCEL,
-    COMPACT,
-    CONVERSE,
-    COUNT,
-    CREATE,
-    DELETE,
-    LIST_ITEMS,
-    RETRIEVE,
-)
 from tg_gateway.dialects.responses.request_body import RequestBody
 from tg_gateway.dialects.responses.response_object import ResponseObject
 from tg_gateway.dialects.responses.writers import InputTokens
 from tg_schema.errors import BadRequest, BusError, NotFound, Timeout, Unavailable
+
+CREATE: Final = "create"
+COUNT: Final = "input-tokens"
+COMPACT: Final = "compact"
+CONVERSE: Final = "converse"
+RETRIEVE: Final = "retrieve"
+DELETE: Final = "delete"
+LIST_ITEMS: Final = "input-items"
+CANCEL: Final = "cancel"
+
 
 _describe = partial(Description, group="OpenAI Responses", failure=Failure)
 _ask = partial(_describe, body=RequestBody, raises=ASKING)

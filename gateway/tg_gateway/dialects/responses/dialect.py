@@ -25,8 +25,17 @@ from tg_gateway.dialects.chat import refuse
 from tg_gateway.dialects.responses.background_response import WaitingRequest, WaitTerms, make_background, make_waiting
 from tg_gateway.dialects.responses.compaction import CompactionWriter, make_compaction, read_compaction
 from tg_gateway.dialects.responses.conversation import ResponsesConversation
-from tg_gateway.dialects.responses.descriptions import RESPONSES_DESCRIPTIONS
-from tg_gateway.dialects.responses.field_names import RESPONSES_FIELDS
+from tg_gateway.dialects.responses.descriptions import (
+    CANCEL,
+    COMPACT,
+    CONVERSE,
+    COUNT,
+    CREATE,
+    DELETE,
+    LIST_ITEMS,
+    RESPONSES_DESCRIPTIONS,
+    RETRIEVE,
+)
 from tg_gateway.dialects.responses.input_list import encode_page
 from tg_gateway.dialects.responses.item_references import refers, resolve_references
 from tg_gateway.dialects.responses.kept_response import (
@@ -38,18 +47,9 @@ from tg_gateway.dialects.responses.kept_response import (
     recall_items,
     repeat_events,
 )
-from tg_gateway.dialects.responses.operations import (
-    CANCEL,
-    COMPACT,
-    CONVERSE,
-    COUNT,
-    CREATE,
-    DELETE,
-    LIST_ITEMS,
-    RETRIEVE,
-)
 from tg_gateway.dialects.responses.request import (
     DIALECT,
+    RESPONSES_FIELDS,
     ReadRequest,
     list_items,
     make_count,

@@ -1,10 +1,11 @@
 """Request body -> record of the text completion, and the names of what is left out."""
 
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
 
-from tg_gateway.dialects import FoundModel, InvalidParameter
+from tg_gateway.dialects import FieldNames, FoundModel, InvalidParameter
 from tg_gateway.dialects.chat import DIALECT as OPENAI_DIALECT
 from tg_gateway.dialects.chat import decode_body, read_effort, simplify
 from tg_gateway.dialects.responses.input_items import read_items
@@ -166,3 +167,18 @@ def _list_ignored(data: bytes, body: RequestBody) -> list[str]:
     names = [name for name in decode(dict[str, msgspec.Raw], data) if name not in used]
     names += ["truncation"] if body.truncation == "auto" else []
     return names + [f"include.{what}" for what in body.include or () if what not in _INCLUDED]
+
+
+RESPONSES_FIELDS: Final = FieldNames(
+    MappingProxyType(
+        {
+            "max_tokens": "max_output_tokens",
+            "logprobs": "top_logprobs",
+            "schema": "text.format.schema",
+            "messages": "input",
+            "reasoning": "reasoning.effort",
+            "tools": "tools",
+            "tool_choice": "tool_choice",
+        }
+    ),
+)

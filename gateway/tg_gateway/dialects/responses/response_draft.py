@@ -37,8 +37,8 @@ from tg_gateway.dialects.responses.response_object import (
     ResponseObject,
     TextConfig,
     TextFormat,
+    make_usage,
 )
-from tg_gateway.dialects.responses.usage import make_usage
 from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.errors import ContextLengthExceeded, RateLimited
 

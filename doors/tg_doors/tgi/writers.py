@@ -1,19 +1,21 @@
-"""Records of a streamed answer -> TGI's events, one for each token."""
+"""Records -> TGI's events, one for each token, or its JSON of the whole answer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from typing_extensions import override
 
-from tg_doors.tgi.answer_shapes import StreamDetails, TokenEvent
+from tg_doors.tgi.answer_shapes import GeneratedText, StreamDetails, TokenEvent
 from tg_doors.tgi.failures import encode_failure_event
+from tg_doors.tgi.generated_answers import GeneratedAnswers
 from tg_doors.tgi.generation_parameters import GenerateBody, GenerationParameters
-from tg_doors.tgi.last_step import LastStep
-from tg_doors.tgi.token_reader import Step, TokenReader
+from tg_doors.tgi.timings import Timings
+from tg_doors.tgi.token_reader import LastStep, Step, TokenReader
 from tg_doors.tgi.token_texts import make_alternatives, make_token
-from tg_gateway.dialects import Writer, is_text_alone, server_sent_event
+from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, server_sent_event
 from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.completion import NO_TOKEN_ID
+from tg_schema.errors import ProtocolError
 
 _TOKEN_EVENT: Final = (
     b'data: {"index":%d,"token":{"id":%d,"text":%b,"logprob":%b,"special":false},"generated_text":null,'
@@ -79,3 +81,41 @@ class TokenEventWriter(Writer[TextCompletionResponse]):
         token = make_token(step.token, step.text)
         event = TokenEvent(self._index, token, text, details, make_alternatives(step.token))
         return server_sent_event(encode(event))
+
+
+class GeneratedTextWriter(WholeWriter[TextCompletionResponse]):
+    """The whole answer in one body.
+
+    Args:
+        body: what was asked.
+        timings: the clocks of the request.
+        ignored: further headers.
+        listed: whether it is in a list of one.
+    """
+
+    def __init__(self, body: GenerateBody, timings: Timings, ignored: Mapping[str, str], *, listed: bool) -> None:
+        super().__init__(TextCompletionResponse)
+        self._parameters = body.parameters or GenerationParameters()
+        self._prefix = body.inputs if self._parameters.return_full_text else ""
+        self._timings = timings
+        self._ignored = ignored
+        self._listed = listed
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        self._timings.begin()
+        return super().write(record)
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        asked = self._parameters
+        if any(record.index >= asked.answers for record in records):
+            raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
+        answers = GeneratedAnswers.of(records, asked.stop or ())
+        self.headers = {
+            **self._timings.end_headers(answers.in_token, answers.best.counted_tokens),
+            **self._ignored,
+        }
+        details = answers.describe(self._prefix) if asked.wants_details else None
+        whole = GeneratedText(self._prefix + answers.best.text, details)
+        return encode([whole] if self._listed else whole)

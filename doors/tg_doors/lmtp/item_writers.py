@@ -1,0 +1,214 @@
+"""Records -> LMTP's items: tokens with their ids, text, or scores; and which of them a stream has."""
+
+from typing import Literal
+
+import msgspec
+from typing_extensions import override
+
+from tg_doors.lmtp.stream_writer import Seq, StreamWriter, known_logprob
+from tg_doors.lmtp.token_batch import TokenBatch
+from tg_schema import TextCompletionResponse, Token
+from tg_schema.errors import ProtocolError, TooLarge
+
+
+class TokenItem(msgspec.Struct, frozen=True):
+    """One token. `top_logprobs` always has the token itself, as LMQL's client expects."""
+
+    token: int
+    stream_id: int
+    logprob: float
+    finish_reason: str | None
+    top_logprobs: dict[int, float]
+    seq: Seq = msgspec.UNSET
+
+
+class TokenWriter(StreamWriter):
+    """Writes one item for each token; the last one has the `finish_reason`.
+
+    Records tell the end after the last token. So that no token is late for it, only those are held back that can be
+    the last: control tokens, and the one that reaches `max_tokens`.
+
+    Args:
+        stream: the id of the stream.
+        batch: takes its items.
+        max_tokens: of the answer.
+        typed: whether errors say what kind they are.
+        tops: alternatives of a token, at most.
+    """
+
+    def __init__(self, stream: int, batch: TokenBatch, max_tokens: int, *, typed: bool, tops: int = 1) -> None:
+        super().__init__(stream, batch, typed=typed, tops=tops)
+        self._left = max_tokens
+        self._held: tuple[Token, ...] = ()
+        self._reason: str | None = None
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        """The items of one record.
+
+        Raises:
+            ProtocolError: the model's provider did not tell what it announced.
+            TooLarge: the answer ended because the model's context is full.
+        """
+        tokens = record.tokens
+        self._left -= len(tokens)
+        if self._held:
+            tokens, self._held = (*self._held, *tokens), ()
+        if record.finish_reason is not None:
+            self._reason = record.finish_reason
+        if record.last:
+            return self._write_last(tokens)
+        if tokens and (tokens[-1].special or self._left <= 0):
+            tokens, self._held = tokens[:-1], tokens[-1:]
+        return self.write_items([self._make_item(token) for token in tokens], last=False)
+
+    def _write_last(self, tokens: tuple[Token, ...]) -> bytes:
+        if tokens:
+            reason = "length" if self._reason == "length" else "stop"
+            items = [*(self._make_item(token) for token in tokens[:-1]), self._make_item(tokens[-1], reason)]
+            return self.write_items(items, last=True)
+        if self._reason == "length":
+            raise TooLarge("prompt and answer have filled the model's context: shorten the prompt")
+        raise ProtocolError("the model's provider did not tell the token that ended the answer")
+
+    def _make_item(self, token: Token, reason: str | None = None) -> TokenItem:
+        logprob = known_logprob(token)
+        top = dict(token.top)
+        top.setdefault(token.id, logprob)
+        return TokenItem(token.id, self.stream, logprob, reason, top, self.next_seq())
+
+
+class _TokenItem(msgspec.Struct, frozen=True):
+    token: int
+    logprob: float
+    top_logprobs: dict[int, float]
+
+
+class _Piece(msgspec.Struct, frozen=True):
+    stream_id: int
+    text: str
+    finish_reason: str | None = None
+    seq: Seq = msgspec.UNSET
+
+
+class _PieceWithTokens(msgspec.Struct, frozen=True):
+    stream_id: int
+    text: str
+    finish_reason: str | None
+    tokens: tuple[_TokenItem, ...]
+    seq: Seq = msgspec.UNSET
+
+
+class TextWriter(StreamWriter):
+    """Writes an item for each record, and a last one, without text, that has the `finish_reason`.
+
+    Args:
+        stream: the id of the stream.
+        batch: takes its items.
+        tokens: whether each item has the tokens of its text.
+        typed: whether errors say what kind they are.
+        tops: alternatives of a token, at most.
+    """
+
+    def __init__(self, stream: int, batch: TokenBatch, *, tokens: bool, typed: bool, tops: int = 0) -> None:
+        super().__init__(stream, batch, typed=typed, tops=tops)
+        self._tokens = tokens
+        self._reason: str | None = None
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        """The item of one record.
+
+        Raises:
+            ProtocolError: the model's provider did not tell what it announced.
+        """
+        self._reason = record.finish_reason or self._reason
+        if not (record.response or record.tokens):
+            return b""
+        if not self._tokens:
+            return self.write_items([_Piece(self.stream, record.response or "", None, self.next_seq())], last=False)
+        tokens = tuple(_describe(token) for token in record.tokens)
+        return self.write_items(
+            [_PieceWithTokens(self.stream, record.response or "", None, tokens, self.next_seq())], last=False
+        )
+
+    @override
+    def end(self) -> bytes:
+        return self.write_items([_Piece(self.stream, "", self._reason or "stop", self.next_seq())], last=True)
+
+
+def _describe(token: Token) -> _TokenItem:
+    logprob = known_logprob(token)
+    return _TokenItem(token.id, logprob, {token.id: logprob, **dict(token.top)})
+
+
+class ScoreItem(msgspec.Struct, frozen=True):
+    """One scored token."""
+
+    token: int
+    stream_id: int
+    logprob: float
+    finish_reason: str | None = None
+    seq: Seq = msgspec.UNSET
+
+
+class ScoreWriter(StreamWriter):
+    """Writes one item for each scored token; the last one has the `finish_reason` "stop".
+
+    Args:
+        stream: the id of the stream.
+        batch: takes its items.
+        count: how many tokens are scored.
+        typed: whether errors say what kind they are.
+    """
+
+    def __init__(self, stream: int, batch: TokenBatch, count: int, *, typed: bool) -> None:
+        super().__init__(stream, batch, typed=typed)
+        self._left = count
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        """The items of one record.
+
+        Raises:
+            ProtocolError: the model's provider did not tell what it announced.
+        """
+        items = []
+        for token in record.tokens:
+            self._left -= 1
+            reason = None if self._left else "stop"
+            items.append(ScoreItem(token.id, self.stream, known_logprob(token), reason, self.next_seq()))
+        # A client that sums up scores would take the shorter list for the better continuation.
+        if record.last and self._left:
+            raise ProtocolError("the model's provider did not score every token")
+        return self.write_items(items, last=record.last)
+
+
+class StreamForm(msgspec.Struct, frozen=True):
+    """The form of a stream's items, from its GENERATE or SCORE.
+
+    Attributes:
+        kind: what the items are.
+        tokens: maximum tokens of the answer; for a SCORE, the exact number.
+        tops: alternatives of a token, at most; None = none are told, nor the tokens of a text.
+        request: the request's digest (`digest_request`); "" = it has no `request_key`.
+    """
+
+    kind: Literal["ids", "text", "score"]
+    tokens: int
+    tops: int | None = None
+    request: str = ""
+
+    def make_writer(self, stream: int, batch: TokenBatch, *, typed: bool) -> StreamWriter:
+        """The writer of such items.
+
+        Args:
+            stream: the id of the stream.
+            batch: takes the items.
+            typed: whether errors say what kind they are.
+        """
+        if self.kind == "score":
+            return ScoreWriter(stream, batch, self.tokens, typed=typed)
+        if self.kind == "ids":
+            return TokenWriter(stream, batch, self.tokens, typed=typed, tops=self.tops or 0)
+        return TextWriter(stream, batch, tokens=self.tops is not None, typed=typed, tops=self.tops or 0)
