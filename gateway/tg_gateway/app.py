@@ -32,21 +32,12 @@ from tg_gateway.http import (
     find_pages,
 )
 from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner, notice_leaving
+from tg_gateway.jobs import KEPT_SECONDS, AnswerLogs, AnswerStore, AttemptPauses, BackgroundRuns, Band, BandBounds
 from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, listen, stop_listening
 from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
-from tg_gateway.relay import (
-    DEFECT_MESSAGE,
-    KEPT_SECONDS,
-    AnswerLogs,
-    AnswerStore,
-    AttemptPauses,
-    BackgroundRuns,
-    Band,
-    BandBounds,
-    Relay,
-)
+from tg_gateway.relay import DEFECT_MESSAGE, Relay
 from tg_gateway.telemetry import MALFORMED, MetricsPage
 from tg_gateway.websocket import Backend, WebSocketHandler
 

@@ -18,9 +18,9 @@ from tg_doors.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects import KeptAnswers, Writer
 from tg_gateway.dialects.answers import Background, Keep, KeptAnswer, StreamedAnswer
 from tg_gateway.dialects.output import join_output
-from tg_gateway.relay import AnswerLogs, AnswerStore, LiveParts
-from tg_gateway.relay.answer_log import CANCEL, NameTaken, is_late, kind_of, label_end
-from tg_gateway.relay.live_parts import MAX_LIVE_BYTES
+from tg_gateway.jobs import AnswerLogs, AnswerStore, LiveParts
+from tg_gateway.jobs.live_parts import MAX_LIVE_BYTES
+from tg_gateway.jobs.log import CANCEL, NameTaken, is_late, kind_of, label_end
 from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.errors import BadRequest, NotFound
 from tg_schema.topics import Topics

@@ -17,7 +17,7 @@ from tg_doors.lmtp.item_writers import StreamForm
 from tg_doors.lmtp.resumable import name_stream
 from tg_gateway.access import Limits
 from tg_gateway.app import RESUMABLE
-from tg_gateway.relay.answer_log import CANCEL, HEAD, kind_of, label_end, label_first, label_part
+from tg_gateway.jobs.log import CANCEL, HEAD, kind_of, label_end, label_first, label_part
 from tg_schema import encode
 from tg_schema.errors import Timeout, Unavailable
 

@@ -18,9 +18,9 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.relay import AnswerLogs, AnswerStore
-from tg_gateway.relay.answer_log import ALIVE, ASKED, CANCEL, HEAD, label_claim, label_end, label_first, label_taken
-from tg_gateway.relay.claim import Claim
+from tg_gateway.jobs import AnswerLogs, AnswerStore
+from tg_gateway.jobs.claim import Claim
+from tg_gateway.jobs.log import ALIVE, ASKED, CANCEL, HEAD, label_claim, label_end, label_first, label_taken
 from tg_schema.errors import NotFound
 from tg_schema.topics import Topics
 

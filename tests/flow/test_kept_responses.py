@@ -22,7 +22,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.dialects import Keep
-from tg_gateway.relay import KEPT_SECONDS, AnswerLogs, AnswerStore
+from tg_gateway.jobs import KEPT_SECONDS, AnswerLogs, AnswerStore
 from tg_schema import Message
 from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BusError, IncompleteStream, NotFound, TooLarge

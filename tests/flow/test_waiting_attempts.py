@@ -34,7 +34,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.access import Limits
-from tg_gateway.relay.answer_log import ASKED, END, kind_of, label_claim, label_part, label_returned, label_taken
+from tg_gateway.jobs.log import ASKED, END, kind_of, label_claim, label_part, label_returned, label_taken
 from tg_schema import TextCompletionRequest
 
 SOON = Limits(silence=0.2, attempt_pause=0.0)

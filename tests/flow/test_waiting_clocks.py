@@ -10,7 +10,7 @@ from tests.flow.background_asking import poll
 from tests.flow.open_gateway import CONFIG
 from tests.flow.waiting_band import NO_PAUSE, ask, open_band
 from tg_gateway.access import Limits
-from tg_gateway.relay.answer_log import ASKED, AnswerLog, label_claim, label_taken
+from tg_gateway.jobs.log import ASKED, AnswerLog, label_claim, label_taken
 
 TEN_MINUTES = 600.0
 

@@ -16,7 +16,7 @@ from tests.flow.waiting_band import DEADLINE, FLEX, ask, open_band, until_end
 from tests.until import until
 from tg_base.bus import Bus, Delivery, Entry, LogWriter
 from tg_gateway.access import Limits
-from tg_gateway.relay.answer_log import (
+from tg_gateway.jobs.log import (
     ASKED,
     END,
     RETURNED,

@@ -6,7 +6,7 @@ from tests.flow.background_asking import poll
 from tests.flow.waiting_band import FLEX, ask, count_band, count_returned, make_key, open_band
 from tests.until import until
 from tg_gateway.access import Limits
-from tg_gateway.relay.band_lane import MAX_HELD_MESSAGES, MAX_KEY_SHARE
+from tg_gateway.jobs.queue_limits import MAX_HELD_MESSAGES, MAX_KEY_SHARE
 
 NARROW, WIDE = "narrow-token", "wide-token"
 

@@ -20,7 +20,7 @@ from tg_base.client.admission import AdmissionControl
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.access import Limits
-from tg_gateway.relay.answer_log import ASKED, CANCEL, TAKEN, kind_of, label_claim, label_returned, label_taken
+from tg_gateway.jobs.log import ASKED, CANCEL, TAKEN, kind_of, label_claim, label_returned, label_taken
 from tg_schema import TextCompletionRequest
 
 LOST = [label_taken("dead"), label_claim(ASKED, "dead")]

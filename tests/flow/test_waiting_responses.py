@@ -34,9 +34,9 @@ from tg_base.bus import Bus, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
-from tg_gateway.relay.answer_log import ASKED, RETURNED, TAKEN, label_claim, label_taken
-from tg_gateway.relay.band import BandMessage
-from tg_gateway.relay.band_bounds import CHECKED_AT_ONCE
+from tg_gateway.jobs.log import ASKED, RETURNED, TAKEN, label_claim, label_taken
+from tg_gateway.jobs.queue import BandMessage
+from tg_gateway.jobs.queue_limits import CHECKED_AT_ONCE
 from tg_schema import encode
 
 

@@ -30,7 +30,7 @@ from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.relay.answer_log import END, kind_of
+from tg_gateway.jobs.log import END, kind_of
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import RateLimited
 

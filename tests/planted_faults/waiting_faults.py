@@ -4,34 +4,34 @@ from typing import Final
 
 from tests.planted_faults.fault import POOLS, Fault
 
-_RELAY: Final = "gateway/tg_gateway/relay/"
+_JOBS: Final = "gateway/tg_gateway/jobs/"
 _INSTANCES: Final = "picker/tg_picker/core/"
 
 WAITING: Final = (
     Fault(
         "an answer that waits is asked by whoever has its message",
-        _RELAY + "claim.py",
+        _JOBS + "claim.py",
         "        return self.running and self._log.taker == self.own\n",
         "        return self.running\n",
         worlds="waiting",
     ),
     Fault(
         "a message of the band is acknowledged whatever became of it",
-        _RELAY + "band.py",
+        _JOBS + "queue.py",
         "            if ended:\n                self._bounds.forget(message.name)\n                delivery.ack()\n",
         "            if True:\n                self._bounds.forget(message.name)\n                delivery.ack()\n",
         worlds="waiting",
     ),
     Fault(
         "a model is asked before the log says so",
-        _RELAY + "claim.py",
+        _JOBS + "claim.py",
         "        return await writer.note(label_claim(ASKED, self.own)) and await self._until_decided()\n",
         "        return True\n",
         worlds="waiting",
     ),
     Fault(
         "a gateway that leaves keeps the messages of the band",
-        _RELAY + "band.py",
+        _JOBS + "queue.py",
         "                except asyncio.CancelledError:\n"
         "                    self._deliveries.pop(message.name).nack()\n                    raise\n",
         "                except asyncio.CancelledError:\n"

@@ -20,9 +20,10 @@ from tg_base.client.shared_time import SharedTime
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits, RateLimits
 from tg_gateway.dialects import Ask, Call, Catalogue
+from tg_gateway.jobs import AnswerLogs, AnswerStore, AttemptPauses, BackgroundRuns, Band, BandBounds
+from tg_gateway.jobs.log import AnswerLog
 from tg_gateway.mounts import load_mounts
-from tg_gateway.relay import AnswerLogs, AnswerStore, AttemptPauses, BackgroundRuns, Band, BandBounds, Relay
-from tg_gateway.relay.answer_log import AnswerLog
+from tg_gateway.relay import Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TEXT_COMPLETION, TgError, encode
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from tg_base.bus.memory import MemoryBus
-from tg_gateway.relay import AnswerLogs, AnswerStore
-from tg_gateway.relay.answer_log import HEAD, label_end, label_first, label_part
+from tg_gateway.jobs import AnswerLogs, AnswerStore
+from tg_gateway.jobs.log import HEAD, label_end, label_first, label_part
 from tg_schema.errors import RateLimited
 from tg_schema.topics import Topics
 

@@ -6,7 +6,7 @@ import pytest
 
 from tg_base.bus import Entry
 from tg_gateway.dialects.answers import KeptAnswer
-from tg_gateway.relay.answer_log import (
+from tg_gateway.jobs.log import (
     ALIVE,
     ASKED,
     BEGUN,

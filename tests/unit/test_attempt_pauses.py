@@ -2,8 +2,8 @@
 
 import pytest
 
-from tg_gateway.relay import AttemptPauses
-from tg_gateway.relay.attempt_pauses import LONGEST_SECONDS
+from tg_gateway.jobs import AttemptPauses
+from tg_gateway.jobs.pauses import LONGEST_SECONDS
 
 NOW = 1000.0
 LATER = 1e9

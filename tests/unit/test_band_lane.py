@@ -5,7 +5,7 @@ import pytest
 from tests.fakes.given_delivery import GivenDelivery
 from tests.until import until
 from tg_base.protocol import Route
-from tg_gateway.relay.band_lane import MAX_AWAY_BYTES, MAX_KEY_SHARE, PAUSED_TASK_BYTES, BandLane
+from tg_gateway.jobs.queue_limits import MAX_AWAY_BYTES, MAX_KEY_SHARE, PAUSED_TASK_BYTES, BandLane
 from tg_schema import TEXT_COMPLETION
 
 MOST = 1_000_000

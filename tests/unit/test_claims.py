@@ -18,11 +18,11 @@ from tg_base.bus import Bus, Entry, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.runtime import running
 from tg_gateway.dialects.answers import Answer, Background, KeptAnswer
-from tg_gateway.relay.answer_log import ASKED, CANCEL, END, LOST, RETURNED, AnswerLog, kind_of, label_claim, label_taken
-from tg_gateway.relay.answer_logs import AnswerLogs
-from tg_gateway.relay.answer_store import AnswerStore
-from tg_gateway.relay.answer_writer import AnswerWriter
-from tg_gateway.relay.claim import Claim
+from tg_gateway.jobs.claim import Claim
+from tg_gateway.jobs.log import ASKED, CANCEL, END, LOST, RETURNED, AnswerLog, kind_of, label_claim, label_taken
+from tg_gateway.jobs.log_writer import AnswerWriter
+from tg_gateway.jobs.logs import AnswerLogs
+from tg_gateway.jobs.store import AnswerStore
 from tg_schema.topics import Topics
 
 WORLDS = 400

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tg_gateway.relay import log_watch
-from tg_gateway.relay.log_watch import SeenLogs
+from tg_gateway.jobs import log_watch
+from tg_gateway.jobs.log_watch import SeenLogs
 
 
 class _Clock:

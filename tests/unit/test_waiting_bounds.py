@@ -5,7 +5,7 @@ import pytest
 from tg_base.bus.memory import MemoryBus
 from tg_gateway.dialects import Keep
 from tg_gateway.dialects.answers import Answer, Background
-from tg_gateway.relay import AnswerLogs, AnswerStore, BandBounds
+from tg_gateway.jobs import AnswerLogs, AnswerStore, BandBounds
 from tg_schema.errors import NotFound
 from tg_schema.topics import Topics
 

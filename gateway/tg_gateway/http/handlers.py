@@ -21,8 +21,9 @@ from tg_gateway.http.inflation import ENCODING_BROKEN, WINDOWS, inflate, too_lar
 from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, DefectJudge, make_response
 from tg_gateway.http.router import DOOR, Door
+from tg_gateway.jobs import BackgroundRuns, Band
 from tg_gateway.parsing import CallParser
-from tg_gateway.relay import BackgroundRuns, Band, Exchange, HeldEnd, Relay
+from tg_gateway.relay import Exchange, HeldEnd, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
 from tg_schema.errors import BadRequest

@@ -19,7 +19,8 @@ from tg_gateway.access import Authenticator, Limits, Principal
 from tg_gateway.dialects import Ask, Catalogue, KeptAnswers, Name, Socket
 from tg_gateway.dialects.answers import Background, StreamedAnswer
 from tg_gateway.dialects.output import Output, join_output
-from tg_gateway.relay import DEFECT_MESSAGE, BackgroundRuns, LiveParts, Relay
+from tg_gateway.jobs import BackgroundRuns, LiveParts
+from tg_gateway.relay import DEFECT_MESSAGE, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_gateway.websocket.writer import SocketStream, SocketWriter, ignore_stop
 from tg_schema import TgError

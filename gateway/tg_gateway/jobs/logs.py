@@ -13,13 +13,12 @@ from typing import Final
 from tg_base.bus import Bus, Entry
 from tg_base.runtime import running
 from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Background, Outcome
-from tg_gateway.relay.answer_log import AnswerLog, label_end, label_first, label_lost
-from tg_gateway.relay.answer_writer import AnswerWriter
-from tg_gateway.relay.attempt_pauses import AttemptPauses
-from tg_gateway.relay.live_parts import LiveParts
-from tg_gateway.relay.log_remnant import erase_remnant
-from tg_gateway.relay.log_watch import watch
-from tg_gateway.relay.written_answers import Written, WrittenAnswers
+from tg_gateway.jobs.live_parts import LiveParts
+from tg_gateway.jobs.log import AnswerLog, erase_remnant, label_end, label_first, label_lost
+from tg_gateway.jobs.log_watch import watch
+from tg_gateway.jobs.log_writer import AnswerWriter
+from tg_gateway.jobs.pauses import AttemptPauses
+from tg_gateway.jobs.written import Written, WrittenAnswers
 from tg_schema.errors import BusError, NotFound, TooLarge
 from tg_schema.topics import Topics
 

@@ -14,13 +14,13 @@ from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import REFUSALS
 from tg_gateway.dialects import Ask
 from tg_gateway.dialects.answers import Background
-from tg_gateway.relay.answer_log import CANCEL, END, NameTaken, is_late, kind_of
-from tg_gateway.relay.answer_store import AnswerStore
-from tg_gateway.relay.answer_writer import AnswerWriter
-from tg_gateway.relay.background_run import BackgroundRun
-from tg_gateway.relay.claim import Claim
-from tg_gateway.relay.live_parts import LiveParts
-from tg_gateway.relay.relay import DEFECT_MESSAGE, Exchange, Relay
+from tg_gateway.jobs.claim import Claim
+from tg_gateway.jobs.live_parts import LiveParts
+from tg_gateway.jobs.log import CANCEL, END, NameTaken, is_late, kind_of
+from tg_gateway.jobs.log_writer import AnswerWriter
+from tg_gateway.jobs.run import BackgroundRun
+from tg_gateway.jobs.store import AnswerStore
+from tg_gateway.relay import DEFECT_MESSAGE, Exchange, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
 from tg_schema.errors import BusError, Cancelled, Internal, RateLimited, Timeout, Unavailable

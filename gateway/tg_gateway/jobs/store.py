@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 import structlog
@@ -11,14 +12,44 @@ from typing_extensions import override
 
 from tg_base.telemetry import new_id
 from tg_gateway.dialects.answers import Background, Keep, KeptAnswer, KeptAnswers
-from tg_gateway.relay.answer_log import CANCEL, HEAD, WHOLE, AnswerLog, NameTaken, label_claim
-from tg_gateway.relay.answer_logs import NOT_FOUND, AnswerLogs
-from tg_gateway.relay.answer_writer import AnswerWriter
-from tg_gateway.relay.follower_count import FollowerCount
-from tg_gateway.relay.live_parts import LiveParts
-from tg_gateway.relay.log_watch import SeenLogs
-from tg_gateway.relay.waiting_answers import WaitingAnswers
-from tg_schema.errors import BusError, NotFound, TooLarge
+from tg_gateway.jobs.live_parts import LiveParts
+from tg_gateway.jobs.log import CANCEL, HEAD, WHOLE, AnswerLog, NameTaken, label_claim
+from tg_gateway.jobs.log_watch import SeenLogs
+from tg_gateway.jobs.log_writer import AnswerWriter
+from tg_gateway.jobs.logs import NOT_FOUND, AnswerLogs
+from tg_gateway.jobs.waiting import WaitingAnswers
+from tg_schema.errors import BusError, NotFound, RateLimited, TooLarge
+
+
+class FollowerCount:
+    """Counts them, and refuses more.
+
+    Args:
+        most: of one key.
+        most_in_all: of all keys.
+    """
+
+    def __init__(self, most: int, most_in_all: int) -> None:
+        self._most = most
+        self._most_in_all = most_in_all
+        self._following: Counter[str] = Counter()
+
+    @contextmanager
+    def enter(self, key: str) -> Iterator[None]:
+        """Count one client of a key while the block runs.
+
+        Raises:
+            RateLimited: there are as many as may be.
+        """
+        if self._following[key] >= self._most or self._following.total() >= self._most_in_all:
+            raise RateLimited("too many clients follow responses of this gateway; ask again later", retry_after=1.0)
+        self._following[key] += 1
+        try:
+            yield
+        finally:
+            # In place of `[key] -= 1`: a key that has none any more is forgotten.
+            self._following -= Counter([key])
+
 
 log = structlog.get_logger()
 

@@ -10,7 +10,7 @@ An end may free the name: then the next head begins the log anew.
 from collections.abc import Mapping
 from typing import Final, cast, get_args
 
-from tg_base.bus import Entry
+from tg_base.bus import Bus, Entry
 from tg_gateway.dialects.answers import KeptAnswer, Outcome
 from tg_schema.errors import BadRequest
 
@@ -351,3 +351,16 @@ def _read_number(entry: Entry, name: str, otherwise: float) -> float:
         return float(entry.properties.get(name, ""))
     except ValueError:
         return otherwise
+
+
+async def erase_remnant(bus: Bus, topic: str) -> None:
+    """Erase a log that begins with no first entry. Call it after an append behind one.
+
+    Either the erasure comes after that append, and covers it, or the log is found here without its first entry.
+
+    Raises:
+        BusError: the bus did not answer.
+    """
+    entries = await bus.read(topic)
+    if entries and AnswerLog(entries[:1]).owner is None:
+        await bus.erase(topic)

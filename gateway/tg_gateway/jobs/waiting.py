@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 
 from tg_gateway.dialects.answers import Background
-from tg_gateway.relay.answer_log import HEAD, label_part
-from tg_gateway.relay.answer_logs import AnswerLogs, is_name
-from tg_gateway.relay.answer_writer import AnswerWriter
-from tg_gateway.relay.claim import Claim
+from tg_gateway.jobs.claim import Claim
+from tg_gateway.jobs.log import HEAD, label_part
+from tg_gateway.jobs.log_writer import AnswerWriter
+from tg_gateway.jobs.logs import AnswerLogs, is_name
 from tg_schema.errors import NotFound
 
 

@@ -21,11 +21,10 @@ from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import BAND_MADE, POISON
 from tg_gateway.dialects import Ask, Call, Catalogue, Dialect
 from tg_gateway.dialects.answers import Background, Waiting
-from tg_gateway.relay.background_runs import AttemptLost, BackgroundRuns
-from tg_gateway.relay.band_bounds import BandBounds
-from tg_gateway.relay.band_lane import BandLane
-from tg_gateway.relay.claim import Claim
-from tg_gateway.relay.relay import DEFECT_MESSAGE, DRAIN_ERROR_SECONDS
+from tg_gateway.jobs.claim import Claim
+from tg_gateway.jobs.queue_limits import BandBounds, BandLane
+from tg_gateway.jobs.runs import AttemptLost, BackgroundRuns
+from tg_gateway.relay import DEFECT_MESSAGE, DRAIN_ERROR_SECONDS
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TEXT_COMPLETION, TgError, decode, encode
 from tg_schema.errors import BadRequest, Internal, RateLimited

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tg_base.bus import Bus
-from tg_gateway.relay.answer_log import AnswerLog
+from tg_gateway.jobs.log import AnswerLog
 from tg_schema.topics import Topics
 
 MAX_ERASED_AT_ONCE: Final = 4

@@ -10,9 +10,9 @@ from typing import Final
 from tg_base.client import BeginPermit
 from tg_gateway.dialects import Ask
 from tg_gateway.dialects.answers import Background
-from tg_gateway.relay.answer_writer import AnswerWriter
-from tg_gateway.relay.claim import Claim
-from tg_gateway.relay.live_parts import LiveParts
+from tg_gateway.jobs.claim import Claim
+from tg_gateway.jobs.live_parts import LiveParts
+from tg_gateway.jobs.log_writer import AnswerWriter
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
 from tg_schema.errors import BusError, IncompleteStream, RateLimited, Timeout, Unavailable

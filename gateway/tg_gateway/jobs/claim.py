@@ -10,9 +10,8 @@ from contextlib import suppress
 
 from tg_base.bus import Bus, Entry
 from tg_base.telemetry import new_id
-from tg_gateway.relay.answer_log import ASKED, AnswerLog, label_claim, label_end, label_returned, label_taken
-from tg_gateway.relay.answer_writer import AnswerWriter
-from tg_gateway.relay.log_remnant import erase_remnant
+from tg_gateway.jobs.log import ASKED, AnswerLog, erase_remnant, label_claim, label_end, label_returned, label_taken
+from tg_gateway.jobs.log_writer import AnswerWriter
 from tg_schema.errors import BusError, NotFound
 
 
