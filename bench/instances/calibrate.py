@@ -14,10 +14,11 @@ import shlex
 import subprocess
 from random import Random
 
+from bench.instances.baselines.policies import ALL_POLICIES
 from bench.instances.loads import LOADS
 from bench.instances.prompts import BLOCK_TOKENS
 from bench.instances.simulation import Simulation
-from tg_picker.core import POLICIES, Choice, Fingerprint, Refusal, ServerState, Situation
+from tg_picker.core import Choice, Fingerprint, Refusal, ServerState, Situation
 
 MAX_MATCHED_TOKENS = 131_072
 """Of a prompt, as the reference matches them (5.6); up to its version 1.4 they were 4,096."""
@@ -73,7 +74,7 @@ class Compared:
     """A policy of ours that decides, and asks the reference what it would have picked."""
 
     def __init__(self, name: str, reference: Reference) -> None:
-        self._name, self._policy, self._reference = name, POLICIES[name](), reference
+        self._name, self._policy, self._reference = name, ALL_POLICIES[name](), reference
         self.picks = self.agreed = 0
 
     def choose(self, situation: Situation) -> Choice | Refusal:

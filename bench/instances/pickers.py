@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol
 
+from bench.instances.baselines.policies import make_policy
 from tg_picker.core import (
     DEFAULT_TIMING,
     Endpoint,
@@ -62,7 +63,8 @@ class Pickers:
         self.sent_bytes = 0
         self._timer = timer
         self._draw = Random(f"balancer {seed}")
-        self._schedulers = [Scheduler(policy, admission, random=Random(f"ties {seed} {at}")) for at in range(many)]
+        ties = [Random(f"ties {seed} {at}") for at in range(many)]
+        self._schedulers = [Scheduler(make_policy(policy), admission, random=each) for each in ties]
         known = {endpoint.address: endpoint for endpoint in endpoints}
         told = enumerate(self._schedulers if shared else [])
         self._tellers = [_Teller(each, known.get, at + 1, timer, self._send) for at, each in told]

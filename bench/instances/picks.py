@@ -7,8 +7,8 @@ from random import Random
 
 import msgspec
 
+from bench.instances.baselines.policies import ALL_POLICIES, make_policy
 from tg_picker.core import (
-    POLICIES,
     AdapterReport,
     Endpoint,
     Fingerprint,
@@ -33,14 +33,14 @@ PROMPT_TOKENS = 100_000
 
 def measure_picks() -> str:
     """A line for each policy, and one for fingerprints."""
-    lines = [f"{name}: {_measure(name)}" for name in POLICIES]
+    lines = [f"{name}: {_measure(name)}" for name in ALL_POLICIES]
     return "\n".join([*lines, _measure_fingerprints()])
 
 
 def _measure(policy: str) -> str:
     random = Random(0)
     endpoints = tuple(Endpoint(f"10.0.0.{index}:8000", f"s{index}") for index in range(SERVERS))
-    scheduler = Scheduler(policy, random=random)
+    scheduler = Scheduler(make_policy(policy), random=random)
     placements: list[Placement] = []
     costs = []
     for number in range(PICKS):

@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 from random import Random
 
+from bench.instances.baselines.policies import ALL_POLICIES
 from bench.instances.loads import LOADS
 from bench.instances.score import Score, score
 from bench.instances.simulation import Load, Simulation
 from bench.instances.trace import Trace, replay
-from tg_picker.core import POLICIES
 
 WARM_UP_SHARE = 0.25
 """Of a run: caches and slots fill, and the policies learn."""
 SHEDDING = {"weighted": "threshold", "weighted-lora": "threshold", "lora-residency": "threshold"}
 """The admission rule that a policy runs with where none is named; the others refuse nothing, or by themselves."""
 WAITING = "waiting"
-PEERS = [*POLICIES, "weighted-lora/probabilistic"]
+PEERS = [*ALL_POLICIES, "weighted-lora/probabilistic"]
 
 
 @dataclass(frozen=True)

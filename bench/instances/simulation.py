@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
+from bench.instances.baselines.policies import make_policy
 from bench.instances.informed import Informed
 from bench.instances.job import Job
 from bench.instances.pickers import Pickers
@@ -117,7 +118,7 @@ class Simulation:
         self._endpoints = tuple(Endpoint(f"10.0.0.{index}:8000", f"s{index}") for index in range(len(self.servers)))
         self._by_address = dict(zip((each.address for each in self._endpoints), self.servers, strict=True))
         self.now = 0.0
-        rule = Informed(self._by_address, lambda: self.now) if policy == "informed" else policy
+        rule = Informed(self._by_address, lambda: self.now) if policy == "informed" else make_policy(policy)
         alone = Scheduler(rule, admission, random=Random(f"ties {seed}"))
         self._flow_control = FlowControl(alone, QueueLimits()) if waits else None
         self._events: list[tuple[float, int, Callable[[], None]]] = []

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from bench.instances.baselines.policies import ALL_POLICIES
 from tests.simulation.simulated_loop import SimulatedLoop
 from tg_picker.core import Endpoint, InstanceRequest, LoadReport, Pick, QueueLimits, Scheduler, Waiting
 from tg_picker.pools.dispatcher import Dispatcher
@@ -102,7 +103,7 @@ class PoolWorld:
     async def _live(self) -> None:
         loop = asyncio.get_running_loop()
         policy = self._random.choice(POLICIES)
-        self._dispatcher = Dispatcher(Scheduler(policy, random=Random(0)), self._limits, loop.time)
+        self._dispatcher = Dispatcher(Scheduler(ALL_POLICIES[policy](), random=Random(0)), self._limits, loop.time)
         async with asyncio.TaskGroup() as tasks:
             for client in self._clients:
                 tasks.create_task(self._ask(client))

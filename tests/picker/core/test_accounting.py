@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.instances.baselines.policies import ALL_POLICIES
 from tests.picker.core.cases import endpoint, request
 from tg_picker.core import (
-    POLICIES,
     AdapterReport,
     Fingerprint,
     InstanceRequest,
@@ -84,11 +84,11 @@ class World:
             placement.finish(InstanceUsage(output_tokens=7) if event == "finish" else None, self.now)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ALL_POLICIES)
 @settings(max_examples=40)
 @given(events=st.lists(EVENTS, max_size=60), seed=st.integers(0, 5))
 def test_accounting_closes(policy: str, events: list[tuple[str, int, str | None]], seed: int) -> None:
-    world = World(Scheduler(policy, random=Random(seed)))
+    world = World(Scheduler(ALL_POLICIES[policy](), random=Random(seed)))
     for event in events:
         world.act(*event)
     states = [world.scheduler.server(each) for each in ENDPOINTS]
@@ -122,7 +122,7 @@ def test_what_a_request_counts_until_it_ends() -> None:
 
 def test_the_same_calls_give_the_same_decisions() -> None:
     def run(policy: str) -> list[object]:
-        scheduler = Scheduler(policy, random=Random(3))
+        scheduler = Scheduler(ALL_POLICIES[policy](), random=Random(3))
         made: list[object] = []
         for number in range(60):
             asked = request("xyz"[number % 3], tokens=10 * number, blocks=tuple(range(number % 5)))
@@ -130,7 +130,7 @@ def test_the_same_calls_give_the_same_decisions() -> None:
             made.append((pick.endpoint, pick.fallbacks, pick.reasons) if isinstance(pick, Pick) else pick)
         return made
 
-    for policy in POLICIES:
+    for policy in ALL_POLICIES:
         assert run(policy) == run(policy), policy
 
 
@@ -192,10 +192,10 @@ def test_a_server_that_tells_a_later_start_has_lost_what_it_had(starts: list[flo
     assert (state.requests, state.report is not None) == (1, True)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ALL_POLICIES)
 @pytest.mark.parametrize("token", [0.0, 1e-6])
 def test_a_server_that_takes_no_time_and_a_clock_that_leaps_leave_predictions_sound(policy: str, token: float) -> None:
-    scheduler, now = Scheduler(policy, random=Random(0)), 0.0
+    scheduler, now = Scheduler(ALL_POLICIES[policy](), random=Random(0)), 0.0
     # After a day, as of a machine that slept, nothing that was told counts any more.
     for leap in (0.0, 1e-6, 86_400.0, 0.0):
         for _ in range(50):

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from bench.instances.baselines.policies import ALL_POLICIES, make_policy
 from tests.picker.core.cases import endpoint, request
 from tg_picker.core import (
-    POLICIES,
     AdapterReport,
     Choice,
     FlowControl,
@@ -32,7 +32,7 @@ def _pick(control: FlowControl, now: float, adapter: str | None = "x") -> Pick |
 
 def _control(policy: str = "predicted-wait", limits: QueueLimits | None = None) -> FlowControl:
     """A pool whose last server alone has x, as the others have said."""
-    scheduler = Scheduler(policy, random=Random(0))
+    scheduler = Scheduler(make_policy(policy), random=Random(0))
     control = FlowControl(scheduler, limits or QueueLimits())
     for each in POOL:
         scheduler.server(each)
@@ -41,7 +41,7 @@ def _control(policy: str = "predicted-wait", limits: QueueLimits | None = None) 
     return control
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ALL_POLICIES)
 def test_the_server_that_has_it_is_found_by_every_policy(policy: str) -> None:
     control = _control(policy)
     picked = [_pick(control, 0.1 + at / 10) for at in range(9)]

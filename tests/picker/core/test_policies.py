@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from bench.instances.baselines.policies import ALL_POLICIES
 from tests.picker.core.cases import choices, choose, request, server, told
 from tg_picker.core import (
-    POLICIES,
     AdapterReport,
     Fingerprint,
     InstanceRequest,
@@ -28,7 +28,7 @@ LONG = request(tokens=1000, blocks=TEN)
 
 
 def policy(name: str) -> Policy:
-    return POLICIES[name]()
+    return ALL_POLICIES[name]()
 
 
 def cached(state: ServerState, blocks: tuple[int, ...]) -> ServerState:
@@ -366,7 +366,7 @@ REPORTS = [
 ]
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", ALL_POLICIES)
 def test_any_subset_of_metrics_gives_a_pick(name: str) -> None:
     full = told(3, 0.5, slots=2, active="x", resident={"x": "gpu"})
     for asked, report in product([BASE, X, LOW, LONG], REPORTS):

@@ -2,6 +2,7 @@
 
 from random import Random
 
+from bench.instances.baselines.policies import make_policy
 from tests.picker.core.cases import endpoint, request, server, told
 from tg_picker.core import (
     LoadReport,
@@ -28,7 +29,7 @@ def test_saturation_is_the_mean_of_the_fuller_one() -> None:
 def admitted(admission: str, queued: int, priority: int, times: int = 200) -> int:
     """How many of so many requests are admitted by one server with this queue."""
     place = endpoint("a")
-    scheduler = Scheduler("random", admission, random=Random(1))
+    scheduler = Scheduler(make_policy("random"), admission, random=Random(1))
     scheduler.observe(place, told(queued, 0.0))
     made = [scheduler.pick(request(priority=priority), [place], 0.0) for _ in range(times)]
     assert {each for each in made if isinstance(each, Rejection)} <= {Rejection("saturated", 429, 1.0)}

@@ -1,8 +1,7 @@
 """Situation -> server: the weighted scorers of the reference implementation from v1 on (5.3)."""
 
-from tg_picker.core.policies.policy import Choice, Situation
-from tg_picker.core.policies.scoring import best_of, prefix_scores, queue_scores
-from tg_picker.core.state import ServerState
+from bench.instances.baselines.scoring import best_of, prefix_scores, queue_scores
+from tg_picker.core import Choice, ServerState, Situation
 
 QUEUE_WEIGHT = 2.0
 KV_WEIGHT = 2.0

@@ -1,6 +1,6 @@
 """Situation -> server: any."""
 
-from tg_picker.core.policies.policy import Choice, Situation
+from tg_picker.core import Choice, Situation
 
 
 class RandomPolicy:

@@ -1,7 +1,7 @@
 """Situation -> server: sticky until saturated, the default of llm-d's guides since July 2026 (5.6)."""
 
-from tg_picker.core.policies.policy import Choice, Situation
-from tg_picker.core.policies.scoring import best_of, cached_tokens, cap_prefix
+from bench.instances.baselines.scoring import best_of, cached_tokens, cap_prefix
+from tg_picker.core import Choice, Situation
 
 AFFINITY_THRESHOLD = 0.80
 """Share of a prompt's tokens that a server must have cached for the prompt to stick to it."""

@@ -1,7 +1,6 @@
 """Situation -> server: the filter tree of the reference implementation before v1 (5.1, 5.2)."""
 
-from tg_picker.core.policies.policy import Choice, Refusal, Situation
-from tg_picker.core.state import ServerState
+from tg_picker.core import Choice, Refusal, ServerState, Situation
 
 MAX_QUEUE_FOR_AFFINITY = 128
 """Queued requests below which adapters matter more than queues, from v0.3 on."""

@@ -1,7 +1,6 @@
 """Situation -> server: the rule of the proposal "LLM instance gateway", section "Pod selection algorithm in PoC"."""
 
-from tg_picker.core.policies.policy import Choice, Situation
-from tg_picker.core.state import ServerState
+from tg_picker.core import Choice, ServerState, Situation
 
 MAX_PENDING_PER_ADAPTER = 5
 """Pending requests of an adapter below which its server takes one more. The proposal names a threshold, not its value;

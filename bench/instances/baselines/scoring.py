@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from random import Random
 
+from tg_picker.core import ServerState
 from tg_picker.core.interface import BLOCK_TOKENS, Fingerprint
-from tg_picker.core.state import ServerState
 
 MAX_MATCHED_BLOCKS = 131_072 // BLOCK_TOKENS
 """As much of a prompt the reference matches (llm-d-router v0.10; its forerunner matched 4,096 tokens)."""

@@ -2,11 +2,9 @@
 
 from zlib import crc32
 
-from tg_picker.core.interface import Residency
-from tg_picker.core.policies.policy import Choice, Situation
-from tg_picker.core.policies.scoring import best_of, prefix_scores, queue_scores
-from tg_picker.core.policies.weighted import KV_WEIGHT, PREFIX_WEIGHT, QUEUE_WEIGHT
-from tg_picker.core.state import ServerState
+from bench.instances.baselines.scoring import best_of, prefix_scores, queue_scores
+from bench.instances.baselines.weighted import KV_WEIGHT, PREFIX_WEIGHT, QUEUE_WEIGHT
+from tg_picker.core import Choice, Residency, ServerState, Situation
 
 STATE_WEIGHT = 2.0
 GPU_SCORE, CPU_SCORE, FREE_SLOT_SCORE, EVICTABLE_SCORE, SATURATED_SCORE = 1.0, 0.7, 0.6, 0.3, 0.0
