@@ -10,6 +10,7 @@ from typing_extensions import override
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, pipeline
 from tests.flow.agent_turns import DONE, call, observed, observed_in, refusal
+from tests.installed_package import install_package
 from tg_base.bus import Bus
 from tg_base.protocol import Route
 from tg_base.runtime import running
@@ -136,10 +137,6 @@ async def test_a_service_of_the_predecessor(tmp_path: Path) -> None:
 
 
 async def test_entry_points_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "site" / "ours-1.dist-info"
-    package.mkdir(parents=True)
-    (package / "METADATA").write_text("Name: ours\nVersion: 1\n")
-    (package / "entry_points.txt").write_text("[tokengrid.tools]\nshout = tests.fakes.tools:shout\n")
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    install_package(tmp_path / "site", monkeypatch, "ours", "[tokengrid.tools]\nshout = tests.fakes.tools:shout\n")
     (seen,) = await observed(tmp_path, '\n[tools.shout]\nkind = "python"\n', call("shout", text="a"))
     assert seen == "A"

@@ -18,9 +18,9 @@ from tests.fakes.embedding_server import (
     OllamaBody,
     OpenAiBody,
 )
+from tests.flow.known_providers import native_features
 from tg_base.llm import LlmService
 from tg_flow.providers import open_provider
-from tg_flow.providers.registry import find_native_features
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import BadRequest, NotFound, ProtocolError
 
@@ -160,10 +160,10 @@ async def test_a_model_that_gives_no_vectors_says_so() -> None:
 )
 def test_a_feature_that_no_model_of_the_provider_has_is_refused(provider: str, asked: list[str], message: str) -> None:
     with pytest.raises(BadRequest, match=message):
-        find_native_features(provider, {"extra_features": asked})
+        native_features(provider, {"extra_features": asked})
 
 
 def test_what_the_options_add_is_announced() -> None:
-    assert "embed" not in find_native_features("openai", {})
-    assert {"embed", "dimensions"} <= find_native_features("openai", {"extra_features": ["embed", "dimensions"]})
-    assert "embed" in find_native_features("ollama", {})
+    assert "embed" not in native_features("openai", {})
+    assert {"embed", "dimensions"} <= native_features("openai", {"extra_features": ["embed", "dimensions"]})
+    assert "embed" in native_features("ollama", {})

@@ -21,14 +21,14 @@ from tg_base.llm.prepared_request import PreparedRequest, prepare_request
 from tg_base.telemetry import trace
 from tg_flow.providers.openai import Vllm
 from tg_flow.providers.openai.provider import OpenAiOptions
-from tg_flow.providers.registry import PROVIDERS
+from tg_flow.providers.registry import load_provider
 from tg_schema import TextCompletionRequest
 
 SECRET = "The secret of the house is a blue door behind the old mill, which only Anna may open at night. " * 3
 TOKENS = {"a": "anna", "a2": "anna", "b": "bert"}
 """Tokens, and the customers whose they are: one has two."""
 
-SALT = PROVIDERS["vllm"].options["salt_field"]
+SALT = load_provider("vllm").preset.options["salt_field"]
 
 
 def keys() -> tuple[ApiKey, ...]:

@@ -23,9 +23,9 @@ from tests.fakes.ollama_server import OllamaServer
 from tests.fakes.openai_chat_server import AzureOpenAiServer, OpenAiChatServer
 from tests.fakes.plan import Exchange, Plan
 from tests.fakes.tgi_server import TgiServer
+from tests.flow.known_providers import PROVIDERS
 from tg_base.llm import LlmService
 from tg_flow.providers import open_provider
-from tg_flow.providers.registry import PROVIDERS
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import BadRequest, ProviderAuth
 

@@ -18,6 +18,7 @@ from tests.fakes.tgi_generate_server import (
     TokenizeBody,
 )
 from tests.fakes.tgi_server import TgiServer
+from tests.flow.known_providers import native_features
 from tests.flow.test_vllm_completions import streamed
 from tests.flow.test_vllm_tokens import asked
 from tests.within import within
@@ -25,7 +26,6 @@ from tg_base.llm import LlmService
 from tg_base.llm.large_request import RequestParts
 from tg_base.llm.prepared_request import PreparedRequest, prepare_request
 from tg_flow.providers import open_provider
-from tg_flow.providers.registry import find_native_features
 from tg_schema import Message, ModelInfo, Sampling, TextCompletionRequest, TextCompletionResponse, TgError, Tool, encode
 from tg_schema.errors import (
     BadRequest,
@@ -183,14 +183,14 @@ async def test_a_cancel_closes_the_socket() -> None:
 
 
 def test_each_choice_of_the_api_announces_what_it_has() -> None:
-    found = {api: find_native_features("tgi", {"api": api}) for api in ("messages", "generate", "both")}
-    assert found["messages"] == find_native_features("tgi", {})
+    found = {api: native_features("tgi", {"api": api}) for api in ("messages", "generate", "both")}
+    assert found["messages"] == native_features("tgi", {})
     assert {"tools", "images", "history"} <= found["messages"]
     assert not {"raw", "top_k", "penalties", "tokenize"} & found["messages"]
     assert {"raw", "top_k", "penalties", "regex", "schema", "logprobs"} <= found["generate"]
     assert not {"tools", "images", "history", "json", "prompt_ids", "n", "best_of"} & found["generate"]
     assert found["both"] == found["messages"] | found["generate"]
-    assert "regex" not in find_native_features("tgi", {"api": "generate", "without": ["regex"]})
+    assert "regex" not in native_features("tgi", {"api": "generate", "without": ["regex"]})
 
 
 async def test_what_an_api_lacks_is_refused_before_the_server_is_asked() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tests.fakes.plan import Wire
+from tests.flow.known_providers import native_features
 from tg_base.llm import LlmService
 from tg_flow.providers import open_provider
-from tg_flow.providers.registry import find_native_features
 from tg_schema.features import Feature
 
 Tells = Literal[
@@ -69,7 +69,7 @@ class Case:
     @property
     def features(self) -> frozenset[Feature]:
         """What the provider announces."""
-        return find_native_features(self.provider, self.options("http://127.0.0.1:9"))
+        return native_features(self.provider, self.options("http://127.0.0.1:9"))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tg_base.config import AgentConfig, Config, PromptConfig, TextCompletionConf
 from tg_base.config.model import PromptsConfig, TemplateConfig
 from tg_base.server import Host, Processor, Service
 from tg_flow.agent import AgentModel, AgentPrompts, AgentService
+from tg_flow.agent.service import load_patterns
 from tg_flow.prompt import PromptService, Templates
 from tg_schema import (
     AGENT,
@@ -200,7 +201,8 @@ class World:
             await stack.enter_async_context(requestor)
             llm = Client(requestor, ROUTES["a", TEXT_COMPLETION.name])
             profile = CONFIG.bound(AgentConfig)["a"]
-            service = AgentService(profile, AgentModel(requestor, llm, profile, PROMPTS), (EchoTool(),), {})
+            model = AgentModel(requestor, llm, profile, PROMPTS)
+            service = AgentService(profile, model, (EchoTool(),), {}, load_patterns(profile))
             await self._process_requests(process, stack, bus, {(ROUTES["a", AGENT.name],): service})
 
     async def _process_requests(

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from tests.fakes.openai_transcript import event, finish_event, usage_event
+from tests.flow.known_providers import native_features
 from tg_base.llm import LlmChunk, status_error
 from tg_flow.providers.openai import AzureOpenAi, OpenAi, OpenAiCompatible, Vllm
 from tg_flow.providers.openai.messages import ThinkingField
 from tg_flow.providers.openai.provider import MAX_SAMPLINGS, OpenAiOptions
 from tg_flow.providers.openai.request import to_wire
 from tg_flow.providers.openai.stream import StreamDecoder
-from tg_flow.providers.registry import find_native_features
 from tg_schema import Message, Sampling, TextCompletionRequest, TextPart, Token, Tool, ToolCall, ToolCallDelta
 from tg_schema.conversation import ForeignPart, ReasoningPart
 from tg_schema.errors import BadRequest
@@ -121,7 +121,7 @@ def test_only_vllm_announces_its_own_fields() -> None:
     own = {"min_p", "stop_ids", "regex"}
     assert own <= Vllm.features
     for provider in ("openai", "openai-compatible", "lm-studio", "azure-openai", "tgi"):
-        assert not own & find_native_features(provider, {})
+        assert not own & native_features(provider, {})
 
 
 @pytest.mark.parametrize(

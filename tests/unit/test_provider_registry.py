@@ -9,11 +9,13 @@ from typing import Any, Generic
 import pytest
 from typing_extensions import TypeVar, override
 
+from tests.flow.known_providers import PLACES, PROVIDERS
+from tests.installed_package import install_package
 from tg_base.llm import LlmChunk, LlmService, ProviderOptions
 from tg_base.llm.guard import Clocks
 from tg_flow.providers import open_provider
 from tg_flow.providers.openai import OpenAiCompatible
-from tg_flow.providers.registry import PROVIDERS, ProviderEntry
+from tg_flow.providers.registry import OTHER_HOUSES, load_provider
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
 
@@ -62,9 +64,32 @@ async def test_a_missing_key_is_an_error_of_the_operator(monkeypatch: pytest.Mon
 async def test_a_missing_sdk_gets_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "needs_an_sdk.py").write_text("import an_sdk_that_nobody_has\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(PROVIDERS, "exotic", ProviderEntry("needs_an_sdk:Exotic", "tokengrid-flow[exotic]"))
-    with pytest.raises(Unavailable, match=r'run: pip install "tokengrid-flow\[exotic\]"'):
+    points = "[tokengrid.providers]\nexotic = needs_an_sdk:Exotic [its-sdk]\n"
+    install_package(tmp_path / "site", monkeypatch, "tokengrid-zoo", points)
+    with pytest.raises(Unavailable, match=r'run: pip install "tokengrid-zoo\[its-sdk\]"'):
         await open_provider("exotic", "small", {})
+
+
+async def test_a_provider_of_ours_that_is_not_installed_gets_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in OTHER_HOUSES:
+        assert name in PROVIDERS, "this environment has all"
+    monkeypatch.setitem(OTHER_HOUSES, "next-door", "tokengrid-next-door")
+    with pytest.raises(Unavailable, match='run: pip install "tokengrid-next-door"'):
+        await open_provider("next-door", "small", {})
+    with pytest.raises(NotFound, match=r"known are .*mistral, next-door, "):
+        await open_provider("next", "small", {})
+
+
+async def test_a_name_that_two_packages_have_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("zoo", "farm"):
+        points = "[tokengrid.providers]\nopenai = their_provider:Theirs\ntwice = their_provider:Theirs\n"
+        install_package(tmp_path / package, monkeypatch, package, points)
+    with pytest.raises(NotFound, match='several packages have a provider "twice": farm, zoo; uninstall all but one'):
+        await open_provider("twice", "small", {})
+    with pytest.raises(NotFound, match='several packages have a provider "openai": farm, tokengrid-flow, zoo'):
+        load_provider("openai")
 
 
 THEIR_SDK = """
@@ -128,17 +153,23 @@ class Other:
         await open_provider("nobody_has_this:Theirs", "small", {})
 
 
-@pytest.mark.parametrize("name", ["a:", ":B", "a b:C", "../a:B", "a:B.c", "a:B()"])
+@pytest.mark.parametrize("name", ["a:", ":B", "a b:C", "../a:B", "a:B.", "a:B()"])
 async def test_what_is_no_place_of_a_class_is_no_provider(name: str) -> None:
     with pytest.raises(NotFound):
         await open_provider(name, "small", {})
 
 
-async def test_what_a_row_takes_away_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = ProviderEntry(
-        PROVIDERS["openai"].place, "", {"base_url": "http://127.0.0.1:9/v1", "key_variable": "", "without": ["seed"]}
+async def test_what_a_preset_takes_away_is_not_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "their_presets.py").write_text(
+        """
+from tg_base.llm import Preset
+from tg_flow.providers.openai import OpenAi
+
+ALMOST = Preset(OpenAi, {"base_url": "http://127.0.0.1:9/v1", "key_variable": "", "without": ["seed"]})
+"""
     )
-    monkeypatch.setitem(PROVIDERS, "almost", row)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    install_package(tmp_path, monkeypatch, "theirs", "[tokengrid.providers]\nalmost = their_presets:ALMOST\n")
     almost = await open_provider("almost", "small", {})
     whole = await open_provider("almost", "small", {"without": []})
     try:
@@ -148,10 +179,9 @@ async def test_what_a_row_takes_away_is_not_announced(monkeypatch: pytest.Monkey
         await whole.aclose()
 
 
-async def test_every_row_leads_to_a_provider() -> None:
-    for row in PROVIDERS.values():
-        module, _, name = row.place.partition(":")
-        assert issubclass(getattr(import_module(module), name), LlmService)
+def test_every_name_leads_to_a_provider() -> None:
+    for name in PROVIDERS:
+        assert issubclass(load_provider(name).kind, LlmService)
 
 
 SDKS = {
@@ -161,7 +191,7 @@ SDKS = {
 
 
 def test_importing_the_providers_imports_no_sdk() -> None:
-    places = sorted({row.place.partition(":")[0] for row in PROVIDERS.values()})
+    places = sorted(set(PLACES.values()))
     code = f"import sys, {', '.join(places)}; print(*sorted(set(sys.modules) & {SDKS!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

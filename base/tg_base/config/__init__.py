@@ -3,10 +3,10 @@
 # A face is read at a glance: several names stand on one line.
 # fmt: off
 # isort: off
-from tg_base.config.agent_config import AgentConfig, AgentLimits
+from tg_base.config.agent_config import AGENT_PATTERNS, AgentConfig, AgentLimits
 from tg_base.config.findings import Findings, FirstFinding
 from tg_base.config.model import (
-    ApiKey, BusConfig, Config, GatewayConfig, LmiConfig, ServiceConfig, ToolConfig, ToolKindName,
+    ApiKey, BusConfig, Config, GatewayConfig, LmiConfig, ServiceConfig, ToolConfig, TOOL_KINDS,
 )
 from tg_base.config.option_reader import read_options
 from tg_base.config.overrides import CliOverrides
@@ -23,8 +23,8 @@ from tg_base.config.watcher import ConfigWatcher, Prepare
 from tg_base.config.wrong_value import advise
 
 __all__ = [
-    "SERVICES", "AgentConfig", "AgentLimits", "ApiKey", "BusConfig", "CliOverrides", "Config", "ConfigWatcher",
-    "Findings", "FirstFinding", "GatewayConfig", "Keys", "LmiConfig", "Prepare", "PromptConfig", "ServiceConfig",
-    "TableReader", "TextCompletionConfig", "ToolConfig", "ToolKindName", "advise", "inspect_config",
-    "read_config", "read_options", "read_services", "read_table", "read_text", "sound_part",
+    "AGENT_PATTERNS", "SERVICES", "TOOL_KINDS", "AgentConfig", "AgentLimits", "ApiKey", "BusConfig", "CliOverrides",
+    "Config", "ConfigWatcher", "Findings", "FirstFinding", "GatewayConfig", "Keys", "LmiConfig", "Prepare",
+    "PromptConfig", "ServiceConfig", "TableReader", "TextCompletionConfig", "ToolConfig", "advise",
+    "inspect_config", "read_config", "read_options", "read_services", "read_table", "read_text", "sound_part",
 ]  # fmt: skip

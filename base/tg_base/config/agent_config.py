@@ -9,8 +9,10 @@ from typing_extensions import override
 from tg_base.config.model import Config, Seconds, Section, ServiceConfig
 from tg_base.config.text_completion_config import TextCompletionConfig
 from tg_schema import AGENT, TEXT_COMPLETION
-from tg_schema.agent import Pattern
 from tg_schema.errors import BadRequest
+
+AGENT_PATTERNS = "tokengrid.agent_patterns"
+"""The group of entry points with which packages offer patterns, ours and others' alike."""
 
 
 class AgentLimits(Section, frozen=True):
@@ -31,7 +33,7 @@ class AgentConfig(ServiceConfig, frozen=True):
     """The model that the agent uses; None = that of the flow's own text-completion."""
     description: str = ""
     """What the agent is good at; read by the supervisors that may call it."""
-    pattern: Pattern = "react"
+    pattern: str = "react"
     """The reasoning pattern, unless the request names one."""
     tools: tuple[str, ...] | None = None
     """The names of its tools; None = all."""
@@ -49,6 +51,8 @@ class AgentConfig(ServiceConfig, frozen=True):
     @override
     def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:
         if not self.plain:
+            keys = ("flows", flow, AGENT.name, "pattern")
+            yield from config.find_unoffered(AGENT_PATTERNS, self.pattern, "pattern", "module:function", *keys)
             yield from self._faults_of_model(config, flow)
             yield from self._faults_of_tools(config, flow)
             yield from self._faults_of_agents(config, flow)

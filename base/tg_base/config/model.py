@@ -13,9 +13,10 @@ from tg_base.bus import MAX_MESSAGE_BYTES, BusOptions
 from tg_base.config.changes import AtStart, Followed
 from tg_base.config.toml_positions import Keys, Position
 from tg_base.protocol import MAX_REQUEST_BYTES, Route
+from tg_base.runtime import find_entry_point
 from tg_schema import ServiceSpec, TgError
 from tg_schema.agent import DEFAULT_GROUP
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, NotFound
 from tg_schema.topics import Topics, resolve_topic
 
 E = TypeVar("E", bound=TgError)
@@ -191,14 +192,14 @@ class PromptsConfig(Section, frozen=True):
     templates: dict[str, TemplateConfig] = {}
 
 
-ToolKindName = Literal["prompt", "text-completion", "python", "http", "mcp", "service"]
-"""The kinds of tools; `tg_flow.agent.tools` implements them."""
+TOOL_KINDS = "tokengrid.tool_kinds"
+"""The group of entry points with which packages offer kinds of tools, ours and others' alike."""
 
 
 class ToolConfig(Section, frozen=True):
     """One tool that agents may call."""
 
-    kind: ToolKindName
+    kind: str
     description: str = ""
     """What the tool does; sent to the model."""
     arguments: dict[str, Any] | None = None
@@ -260,6 +261,13 @@ class Config(Section, frozen=True):
     def fault(self, sentence: str, *keys: str) -> BadRequest:
         """The error about a value, prefixed with its position."""
         return BadRequest(f"{self.where(*keys)}: {sentence}").at(*keys)
+
+    def find_unoffered(self, group: str, name: str, what: str, place: str, *keys: str) -> Iterator[BadRequest]:
+        """The error about a name that no installed package offers; the arguments are those of `find_entry_point`."""
+        try:
+            find_entry_point(group, name, what, place)
+        except NotFound as error:
+            yield self.fault(error.message, *keys)
 
     def locate(self, error: E, *table: str, otherwise: tuple[str, ...] = ()) -> E:
         """The same error, prefixed with its position in the file.

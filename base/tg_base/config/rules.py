@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tg_base.config.model import ApiKey, Config, ServiceConfig
+from tg_base.config.model import TOOL_KINDS, ApiKey, Config, ServiceConfig
 from tg_base.config.text_completion_config import TextCompletionConfig
 from tg_base.config.wrong_value import advise
 from tg_schema.agent import DEFAULT_GROUP
@@ -29,7 +29,8 @@ def faults(config: Config) -> Iterator[BadRequest]:
             yield config.fault("a flow's name may have letters, digits, and . _ - only", "flows", flow)
         for service, bound in services.items():
             yield from _faults_of_service(config, flow, service, bound)
-    for name in config.tools:
+    for name, tool in config.tools.items():
+        yield from config.find_unoffered(TOOL_KINDS, tool.kind, "kind of tool", "module:Class", "tools", name, "kind")
         if not _TOOL.fullmatch(name):
             yield config.fault("a tool's name may have letters, digits, _ and - only", "tools", name)
 

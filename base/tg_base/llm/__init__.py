@@ -25,14 +25,14 @@ from tg_base.llm.operations import Detokenized, Embeddings, Scores
 from tg_base.llm.options import AddressOptions, ModelOptions, ProviderOptions, RemoteOptions
 from tg_base.llm.routed_connection import EmbeddingCall, RouteCall, RoutedConnection
 from tg_base.llm.sdk_provider import SdkConnection, SdkProvider, SdkWire
-from tg_base.llm.service import LlmService
+from tg_base.llm.service import LlmService, Preset
 
 __all__ = [
     "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW",
     "AddressOptions", "AnswerText", "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport", "Counts",
     "Detokenized", "EmbeddingCall", "Embeddings", "Endpoint", "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer",
     "JsonLines", "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PassOn",
-    "PreparedConnection", "ProviderOptions", "RemoteOptions", "RouteCall", "RoutedConnection", "Scores",
+    "PreparedConnection", "Preset", "ProviderOptions", "RemoteOptions", "RouteCall", "RoutedConnection", "Scores",
     "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UsageDeltas", "call_arguments",
     "check_numbers", "choose_key", "close_objects", "embedding_list", "event_chunks", "event_error", "find_budget",
     "find_effort", "find_key", "find_request_id", "join_chunks", "key_from", "merge_streams", "open_body", "open_pool",

@@ -6,6 +6,7 @@ Chunk loop, final record, timeouts, retries before the first chunk, usage and ca
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Generic, Self, cast, get_args
 
@@ -42,6 +43,18 @@ first content, its error goes to the client instead."""
 log = structlog.get_logger()
 
 AnyOptions = TypeVar("AnyOptions", bound=ProviderOptions, default=Any)
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A provider under a name of its own: its class, and values that differ from the defaults of its options.
+
+    `DEEPSEEK = Preset(OpenAiCompatible, {"default_base_url": "https://api.deepseek.com/v1"})` is the object of an entry
+    point in the group `tokengrid.providers`. A model's table overrides the values.
+    """
+
+    kind: "type[LlmService[Any]]"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic[AnyOptions]):

@@ -3,6 +3,12 @@
 from tg_base.runtime.daemon_thread import start_daemon_thread
 from tg_base.runtime.defects import translate_defects
 from tg_base.runtime.entered import Entered, Watcher
+from tg_base.runtime.entry_points import (
+    explaining_absence,
+    find_entry_point,
+    find_entry_points,
+    find_requirement,
+)
 from tg_base.runtime.file_edits import POLL_SECONDS, FileEdits
 from tg_base.runtime.listening_sockets import (
     MAX_WAITING_CONNECTIONS,
@@ -22,6 +28,7 @@ from tg_base.runtime.worker_process import WorkerEnded
 __all__ = [
     "MAX_QUICK_BYTES", "MAX_READ_HERE_OBJECTS", "MAX_WAITING_CONNECTIONS", "POLL_SECONDS", "TIMER_SECONDS",
     "TOO_MANY_FILES", "Entered", "FewItems", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher",
-    "WorkerEnded", "WorkerPool", "ask_caller", "descriptors", "explain_no_listening", "finish", "is_costly",
-    "open_listening_sockets", "report", "running", "start_daemon_thread", "take_turns", "translate_defects",
+    "WorkerEnded", "WorkerPool", "ask_caller", "descriptors", "explain_no_listening", "explaining_absence",
+    "find_entry_point", "find_entry_points", "find_requirement", "finish", "is_costly", "open_listening_sockets",
+    "report", "running", "start_daemon_thread", "take_turns", "translate_defects",
 ]  # fmt: skip

@@ -9,9 +9,10 @@ from typing_extensions import override
 from tg_base.client import Requestor
 from tg_base.config import AgentConfig, Config, Findings, FirstFinding, TextCompletionConfig, sound_part
 from tg_base.protocol import Route
+from tg_base.runtime import start_daemon_thread
 from tg_base.server import Opened, ServeContext, ServiceKind
 from tg_flow.agent.core import AgentModel, AgentPrompts, ToolContext
-from tg_flow.agent.service import AgentService, Member
+from tg_flow.agent.service import AgentService, Member, load_patterns
 from tg_flow.agent.tools import open_tools
 from tg_schema import AGENT, TEXT_COMPLETION
 from tg_schema.errors import BadRequest
@@ -81,8 +82,9 @@ async def open_agent(
     names = config.tools if profile.tools is None else profile.tools
     tools = await stack.enter_async_context(open_tools(context, names, findings))
     team = {flow: Member(agents[flow].description, context.client(AGENT.name, flow)) for flow in profile.agents}
+    patterns = await start_daemon_thread(lambda: load_patterns(profile), "import patterns")
     try:
-        return AgentService(profile, model, tools, team)
+        return AgentService(profile, model, tools, team, patterns)
     except BadRequest as error:
         raise config.locate(error, "flows", context.flow, AGENT.name, otherwise=("tools",)) from None
 

@@ -5,23 +5,23 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 import msgspec
+import structlog
 from typing_extensions import override
 
 from tg_base.client import Client
-from tg_base.config import AgentConfig
-from tg_base.runtime import WorkerPool
+from tg_base.config import AGENT_PATTERNS, AgentConfig
+from tg_base.runtime import WorkerPool, explaining_absence, find_entry_point, find_entry_points, translate_defects
 from tg_base.server import Service
 from tg_flow.agent.core import AgentModel, AgentTool, AnswerText, Dialog, Goal, Toolbox
-from tg_flow.agent.patterns import plan_then_execute, react, supervisor
+from tg_flow.agent.patterns import supervisor
 from tg_flow.agent.tools import SubAgent
 from tg_schema import AGENT, AgentRequest, AgentResponse
-from tg_schema.agent import Pattern
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, Unavailable
+
+log = structlog.get_logger()
 
 Reasoning = Callable[[Dialog], AsyncGenerator[AgentResponse, None]]
 """What a pattern does: yields a dialog's records, the last of which ends it."""
-
-PATTERNS: dict[Pattern, Reasoning] = {"react": react, "plan-then-execute": plan_then_execute, "supervisor": supervisor}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,18 @@ class AgentService(Service[AgentRequest, AgentResponse]):
         model: its model.
         tools: its tools; their opener closes them.
         team: for each flow, the agent that a supervisor may ask.
+        patterns: all that a request may name.
     """
 
     spec = AGENT
 
     def __init__(
-        self, profile: AgentConfig, model: AgentModel, tools: tuple[AgentTool, ...], team: Mapping[str, Member]
+        self,
+        profile: AgentConfig,
+        model: AgentModel,
+        tools: tuple[AgentTool, ...],
+        team: Mapping[str, Member],
+        patterns: Mapping[str, Reasoning],
     ) -> None:
         self.model = model
         self._profile = profile
@@ -58,6 +64,7 @@ class AgentService(Service[AgentRequest, AgentResponse]):
         self._checkers = WorkerPool()
         self._toolbox = Toolbox(tools, self._checkers)
         self._team = team
+        self._patterns = patterns
 
     @override
     async def on_request(self, request: AgentRequest) -> AsyncGenerator[AgentResponse, None]:
@@ -80,9 +87,9 @@ class AgentService(Service[AgentRequest, AgentResponse]):
 
     def _pattern(self, request: AgentRequest) -> Reasoning:
         name = request.pattern or self._profile.pattern
-        pattern = next((reason for known, reason in PATTERNS.items() if known == name), None)
+        pattern = self._patterns.get(name)
         if pattern is None:
-            raise BadRequest(f'there is no pattern "{name[:100]}"; known are {", ".join(PATTERNS)}')
+            raise BadRequest(f'there is no pattern "{name[:100]}"; known are {", ".join(sorted(self._patterns))}')
         if pattern is supervisor and not self._team:
             raise BadRequest("this flow's agent has no other agents to ask; leave the pattern out, or ask another flow")
         return pattern
@@ -98,6 +105,22 @@ def _question(request: AgentRequest) -> str:
     if not (request.question or "").strip():
         raise BadRequest("question is missing: send a JSON object with `question` (text)")
     return request.question or ""
+
+
+def load_patterns(profile: AgentConfig) -> dict[str, Reasoning]:
+    """The patterns that installed packages offer, and the profile's own; imports them all.
+
+    Raises:
+        TgError: one of them cannot be imported.
+    """
+    patterns: dict[str, Reasoning] = {}
+    for name in {*find_entry_points(AGENT_PATTERNS).names, profile.pattern}:
+        point = find_entry_point(AGENT_PATTERNS, name, "pattern", "module:function")
+        owner = f'the pattern "{name}"'
+        broken = translate_defects(Unavailable, f"{owner} cannot be loaded: mend or uninstall it", "agent.pattern", log)
+        with broken, explaining_absence(owner, point):
+            patterns[name] = point.load()
+    return patterns
 
 
 async def join_answer(records: AsyncGenerator[AgentResponse, None]) -> AgentResponse:

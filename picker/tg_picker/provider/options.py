@@ -7,7 +7,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.llm import Endpoint
-from tg_flow.providers.openai import OpenAiOptions
+from tg_flow.providers.openai import UNCERTAIN, OpenAiOptions
 from tg_picker.core import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
 from tg_picker.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both
 from tg_picker.pools.adapter_loader import check_source
@@ -15,6 +15,7 @@ from tg_picker.pools.kv_subscriber import KvEventOptions
 from tg_picker.pools.pool_watcher import PoolSources
 from tg_picker.pools.scraper import ScrapeOptions, check_path
 from tg_schema.errors import BadRequest
+from tg_schema.features import Feature
 
 MAX_HEDGED_SHARE = 0.5
 """Above it second attempts would be what keeps the servers busy."""
@@ -47,6 +48,8 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
 
     key_variables: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("POOL_API_KEY",)
     key_needed: bool = False
+    without: frozenset[Feature] = UNCERTAIN
+    salt_field: str = "cache_salt"
     tries: int = 1
     base_url_variables: tuple[str, ...] = ()
     default_base_url: str | None = None

@@ -1,34 +1,13 @@
-"""Configuration -> agent: opens the tools of one flow; each kind is a row, imported when a table names it."""
+"""Configuration -> agent: opens the tools of one flow; each kind is an entry point, imported when a table names it."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from importlib import import_module
+from importlib.metadata import EntryPoint
 
-from tg_base.config import Findings, ToolConfig, ToolKindName, read_options
-from tg_base.runtime import start_daemon_thread
+from tg_base.config import TOOL_KINDS, Findings, ToolConfig, read_options
+from tg_base.runtime import explaining_absence, find_entry_point, start_daemon_thread
 from tg_flow.agent.core import AgentTool, ToolContext, compile_schema
 from tg_schema import TgError
-from tg_schema.errors import Unavailable
-
-
-@dataclass(frozen=True, slots=True)
-class ToolKind:
-    """One kind: where its class is, and the extra of `tokengrid-flow` that brings what it needs."""
-
-    module: str
-    name: str
-    extra: str = ""
-
-
-KINDS: dict[ToolKindName, ToolKind] = {
-    "prompt": ToolKind("tg_flow.agent.tools.prompt_tool", "PromptTool"),
-    "text-completion": ToolKind("tg_flow.agent.tools.completion_tool", "CompletionTool"),
-    "python": ToolKind("tg_flow.agent.tools.python_tool", "PythonTool"),
-    "http": ToolKind("tg_flow.agent.tools.http_tool", "HttpTool", "http"),
-    "mcp": ToolKind("tg_flow.agent.tools.mcp_tool", "McpTool", "mcp"),
-    "service": ToolKind("tg_flow.agent.tools.service_tool", "ServiceTool"),
-}
 
 
 @asynccontextmanager
@@ -65,16 +44,17 @@ async def _open(context: ToolContext, name: str) -> tuple[AgentTool, ...]:
 
 
 async def _make(context: ToolContext, name: str, table: ToolConfig) -> tuple[AgentTool, ...]:
-    row, owner = KINDS[table.kind], f'a tool of kind "{table.kind}"'
+    owner = f'a tool of kind "{table.kind}"'
+
+    def load() -> tuple[EntryPoint, type[AgentTool]]:
+        point = find_entry_point(TOOL_KINDS, table.kind, "kind of tool", "module:Class")
+        with explaining_absence(owner, point, "kind"):
+            return point, point.load()
+
     try:
-        module = await start_daemon_thread(lambda: import_module(row.module), f"import {row.module}")
-        kind: type[AgentTool] = getattr(module, row.name)
+        point, kind = await start_daemon_thread(load, f"import {table.kind}")
         options = read_options(table.options, kind.Options, owner)
-        return await kind.open(name, table, options, context)
-    except ModuleNotFoundError as error:
-        if not row.extra or (error.name or "").startswith("tg_"):
-            raise
-        install = f'run: pip install "tokengrid-flow[{row.extra}]"'
-        raise Unavailable(f"{owner} needs a package that is not installed; {install}").at("kind") from None
+        with explaining_absence(owner, point, "kind"):
+            return await kind.open(name, table, options, context)
     except TgError as error:
-        raise (error.at("options") if error.option else error) from None
+        raise (error.at("options") if error.option and error.option != ("kind",) else error) from None

@@ -3,15 +3,13 @@
 import inspect
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Self
 
 import msgspec
 from typing_extensions import override
 
 from tg_base.config import ToolConfig
-from tg_base.runtime import start_daemon_thread
+from tg_base.runtime import find_entry_point, start_daemon_thread
 from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declare
 from tg_flow.agent.tools.thread_call import ThreadCalls
 from tg_schema import Tool
@@ -71,20 +69,14 @@ def text_of(value: Any) -> str:
 
 
 def _load(function: str) -> Callable[..., Any]:
-    module, colon, name = function.partition(":")
     try:
-        if colon:
-            found: Any = import_module(module)
-            for part in name.split("."):
-                found = getattr(found, part)
-        else:
-            # Exactly one: two packages may offer a tool of the same name.
-            (found,) = (point.load() for point in entry_points(group=ENTRY_POINT_GROUP, name=function))
-    except (ImportError, AttributeError, ValueError):
-        raise NotFound(
-            f'there is no function "{function}"; write "module:function" of an installed module, or the name of an '
-            f'entry point of the group "{ENTRY_POINT_GROUP}"'
-        ).at("function") from None
+        found = find_entry_point(ENTRY_POINT_GROUP, function, "function", "module:function").load()
+    except NotFound as error:
+        raise error.at("function") from None
+    except (ImportError, AttributeError):
+        raise NotFound(f'there is no function "{function}"; write "module:function" of an installed module').at(
+            "function"
+        ) from None
     if not callable(found):
         raise BadRequest(f'"{function}" is not a function').at("function")
     return found  # type: ignore[no-any-return]

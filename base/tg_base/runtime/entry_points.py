@@ -1,0 +1,76 @@
+"""Group and name -> what an installed package offers there, ours and others' alike; finding it imports nothing."""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+
+from tg_schema.errors import NotFound, Unavailable
+
+_NAMES = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+_PLACE = re.compile(f"{_NAMES}:{_NAMES}")
+
+
+@lru_cache
+def _offered(group: str, _path: tuple[str, ...]) -> EntryPoints:
+    """Kept for each `sys.path`: it takes some 10 ms to read the files of all packages."""
+    return entry_points(group=group)
+
+
+def find_entry_points(group: str) -> EntryPoints:
+    """All that installed packages offer in the group; one that is installed later is not among them."""
+    return _offered(group, tuple(sys.path))
+
+
+def find_entry_point(group: str, name: str, what: str, place: str, others: Iterable[str] = ()) -> EntryPoint:
+    """What has this name in the group, or is at this place; `load()` imports it.
+
+    Args:
+        group: of entry points, as packages declare them.
+        name: of an entry point, or a place that needs none: "module:name".
+        what: what it is, for the error.
+        place: how its place is written, for the error: "module:Class".
+        others: names that are known, and that no installed package offers.
+
+    Raises:
+        NotFound: nobody offers it, or several packages do; the message has all names, or these packages.
+    """
+    if _PLACE.fullmatch(name):
+        return EntryPoint(name, name, group)
+    points = find_entry_points(group)
+    found = tuple(points.select(name=name))
+    if len(found) > 1:
+        packages = ", ".join(sorted(point.dist.name for point in found if point.dist))
+        raise NotFound(f'several packages have a {what} "{name}": {packages}; uninstall all but one')
+    if not found:
+        known = ", ".join([*sorted({*points.names, *others}), f'and any {what} of yours as "{place}"'])
+        raise NotFound(f'there is no {what} "{name}"; known are {known}')
+    return found[0]
+
+
+def find_requirement(point: EntryPoint) -> str:
+    """The argument of `pip install` that brings what an entry point needs; "" = nobody knows."""
+    # Not by `point.extras`, which cuts a name at its hyphens.
+    _, bracket, extras = point.value.partition("[")
+    return f"{point.dist.name}{bracket}{extras}" if point.dist else ""
+
+
+@contextmanager
+def explaining_absence(owner: str, point: EntryPoint, *option: str) -> Iterator[None]:
+    """While an entry point is loaded and used: a package that is missing gets the command that installs it.
+
+    Raises:
+        Unavailable: `owner`, which `option` names, needs a package that is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        lacking, requirement = (error.name or "").partition(".")[0], find_requirement(point)
+        # What is always installed with this file, or with the entry point, is missing by a defect.
+        if lacking in {"tg_schema", "tg_base"} or (requirement and lacking == point.module.partition(".")[0]):
+            raise
+        unknown = f'install the distribution that has the module "{error.name}", or put its folder on PYTHONPATH'
+        what = f'run: pip install "{requirement}"' if requirement else unknown
+        raise Unavailable(f"{owner} needs a package that is not installed; {what}").at(*option) from None

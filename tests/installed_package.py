@@ -1,0 +1,14 @@
+"""A package with entry points, as if pip had installed it."""
+
+from pathlib import Path
+
+import pytest
+
+
+def install_package(site: Path, monkeypatch: pytest.MonkeyPatch, name: str, entry_points: str) -> None:
+    """Put it on the path, in a folder of its own; what it offers is text in the form of `entry_points.txt`."""
+    metadata = site / f"{name}-1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(entry_points)
+    monkeypatch.syspath_prepend(str(site))
