@@ -89,9 +89,9 @@ def client(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @contextmanager
-def serving(server: Installation) -> Iterator[str]:
+def serving(server: Installation, config: str = CONFIG) -> Iterator[str]:
     """The URL of a gateway with a model from a file that is on PYTHONPATH."""
-    (server.home / "tokengrid.toml").write_text(CONFIG, "utf-8")
+    (server.home / "tokengrid.toml").write_text(config, "utf-8")
     for name in ("scripted_model.py", "farm_tools.py"):
         shutil.copy(EXAMPLE / name, server.home / name)
     options = ("--config", "tokengrid.toml", "--port", "0", "--log-level", "error")
@@ -151,6 +151,27 @@ def test_a_package_of_somebody_brings_formatters(server: Installation, tmp_path:
     server.install(shutil.copytree(ROOT / "examples" / "lmi", tmp_path / "lmi"))
     found = server.run("python", "-c", FORMATTER)
     assert (found.code, found.out, found.err) == (0, "house_formats.read_question\n", "")
+
+
+def test_a_package_of_somebody_brings_a_provider_a_tool_and_a_pattern(
+    road: Installation, client: Installation, tmp_path: Path
+) -> None:
+    """docs/extending.md's, installed beside the server."""
+    page = (ROOT / "docs" / "extending.md").read_text("utf-8")
+    code, project, config = re.findall(r"```(?:python|toml)\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "house_parts.py").write_text(code, "utf-8")
+    (tmp_path / "pyproject.toml").write_text(project, "utf-8")
+    road.install(tmp_path)
+    with serving(road, config) as url:
+        llm = client.run("tg-invoke-llm", "-u", url, "", "Who are you?")
+        assert (llm.code, llm.out, llm.err) == (0, "Who are you?\n", "")
+        agent = client.run("tg-invoke-agent", "-u", url, "Who are you?")
+        assert (agent.code, agent.out, agent.err) == (0, "Question: Who are you?\n", "")
+    wrong = config.replace('"parrot"', '"parot"').replace('"brief"', '"breif"')
+    (road.home / "tokengrid.toml").write_text(wrong, "utf-8")
+    checked = road.run("tg-serve", "--check", "--config", "tokengrid.toml")
+    assert checked.code == 1
+    assert 'there is no pattern "breif"; known are brief, plan-then-execute, react, supervisor, and any' in checked.err
 
 
 def test_the_types_of_the_sdk_are_there(client: Installation) -> None:
