@@ -170,7 +170,13 @@ class Simulation:
     def _arrive(self, job: Job) -> None:
         self._jobs.append(job)
         request = InstanceRequest(
-            "base", job.adapter, job.prompt_tokens, job.prefix, job.priority, Objective(first_token=job.objective)
+            "base",
+            job.adapter,
+            job.prompt_tokens,
+            job.prefix,
+            job.priority,
+            Objective(first_token=job.objective),
+            route="critical" if job.priority >= 0 else "sheddable",
         )
         self._open += 1
         if self._flow_control is None:

@@ -1,5 +1,6 @@
 """What routes promise, and how it is watched: shares, windows, and who waits for whom then."""
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -23,14 +24,15 @@ from tg_picker.pools import Promise, find_goal
 
 def test_lower_bands_wait_while_a_higher_route_misses_its_promise() -> None:
     world = World(QueueLimits())
-    strict = {"objective": {"first_token": 0.2, "quantile": 0.5}, "route": "strict"}
-    for _ in range(MIN_SAMPLES):
+    strict = {"objective": {"first_token": 0.2, "quantile": 0.9}, "route": "strict"}
+    for number in range(MIN_SAMPLES):
         world.ask("strict", 5, **strict)
-        world.now += 0.5
+        world.now += 0.05 if number % 5 else 0.3
         world.placements[-1].first_token(world.now)
+    world.now += 0.5
     attained = world.control.attainment.read(world.now)["strict"]
     assert attained.is_behind
-    assert attained.first_token == (0, MIN_SAMPLES)
+    assert attained.first_token == (16, MIN_SAMPLES)
     # Nothing is ahead there: a promise that no server can keep stops nobody.
     world.ask("low")
     assert world.order[-1] == "low"
@@ -73,15 +75,39 @@ def test_each_latency_has_a_share_of_its_own(first: float, output: float, is_beh
     assert world.control.attainment.read(world.now)["r"].is_behind is is_behind
 
 
+def answer_together(world: World, groups: Sequence[int], seconds: float, **fields: object) -> None:
+    """Requests of a route that run side by side, group after group, and take so long for a token."""
+    for size in groups:
+        for _ in range(size):
+            world.ask("chat", 5, **fields)
+        world.now += seconds
+        for placement in world.placements[-size:]:
+            placement.first_token(world.now)
+        world.now += seconds
+        for placement in world.placements[-size:]:
+            placement.finish(InstanceUsage(output_tokens=2), world.now)
+
+
+@pytest.mark.parametrize("objective", [{"first_token": 0.001}, {"output_token": 0.0001}])
+def test_a_promise_that_no_server_can_keep_stops_nobody(objective: dict[str, float]) -> None:
+    world = World(QueueLimits())
+    answer_together(world, MIN_SAMPLES * [2], 0.1, route="strict", objective={**objective, "quantile": 0.5})
+    assert world.control.attainment.read(world.now)["strict"].is_behind
+    for _ in POOL:
+        world.ask("large", 5, prompt_tokens=50_000)
+    world.ask("low")
+    assert world.order[-1] == "low"
+
+
 def test_lower_bands_wait_where_answers_are_too_slow_for_a_higher_one() -> None:
     world = World(QueueLimits(), POOL[:1])
-    chat = {"objective": {"output_token": 0.1, "quantile": 0.5}, "route": "chat"}
-    for _ in range(MIN_SAMPLES):
+    chat = {"objective": {"output_token": 0.1, "quantile": 0.9}, "route": "chat"}
+    # Alone in time, and beside others too late.
+    answer_together(world, 40 * [1], 0.05, **chat)
+    answer_together(world, [11], 0.2, **chat)
+    for _ in range(8):
         world.ask("chat", 5, **chat)
         world.placements[-1].first_token(world.now)
-        world.now += 0.5
-        world.placements[-1].finish(InstanceUsage(output_tokens=2), world.now)
-    world.ask("chat", 5, **chat)
     world.ask("low", 4)
     world.ask("as high", 5)
     assert world.order[-2:] == ["chat", "as high"]

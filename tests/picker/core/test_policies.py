@@ -13,6 +13,7 @@ from tg_picker.core import (
     InstanceRequest,
     LoadReport,
     Policy,
+    Refusal,
     ServerState,
     Situation,
 )
@@ -372,4 +373,7 @@ def test_any_subset_of_metrics_gives_a_pick(name: str) -> None:
     for asked, report in product([BASE, X, LOW, LONG], REPORTS):
         servers = [server("a", report, X), server("b", full), server("c", report)]
         made = policy(name).choose(Situation(asked, servers, 100, 0.0, Random(0)))
-        assert made.server in servers  # type: ignore[union-attr]
+        if isinstance(made, Refusal):
+            assert asked is LOW  # all three may tell of a queue
+        else:
+            assert made.server in servers

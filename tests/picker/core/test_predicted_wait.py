@@ -150,7 +150,7 @@ def test_a_server_that_is_slow_by_itself_takes_sheddable_requests_while_others_d
 def test_reasons_say_what_counted() -> None:
     made = choice(PredictedWait(), LONG, cached("a", 0), server("b"))
     assert isinstance(made, Choice)
-    assert made.reasons == ("cost 0.086 s", "cached blocks 10")
+    assert made.reasons == ("cost 0.386 s", "cached blocks 10")
     assert [state.endpoint.name for state in made.others] == ["a", "b"]
     for state, reason in ((begun("a", 2, X), "adapter loaded"), (begun("b", 2), "adapter to load")):
         made = choice(PredictedWait(), X, state)
@@ -184,7 +184,7 @@ def test_a_server_s_speed_is_learnt_from_its_first_tokens() -> None:
         for pick in picks:
             assert isinstance(pick, Pick)
             pick.placement.finish(InstanceUsage(output_tokens=5), now + 5)
-    assert counts["a"] > 2 * counts["b"]
+    assert counts["a"] >= 2 * counts["b"]
 
 
 def test_a_report_that_knows_better_is_believed() -> None:

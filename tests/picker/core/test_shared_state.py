@@ -269,6 +269,8 @@ def test_what_one_learns_of_a_server_s_speed_and_of_answers_the_other_learns_too
         placement.first_token(now + 0.05 + 0.005 * number)
         placement.finish(InstanceUsage(output_tokens=400), now + 0.9)
         exchange([first, second], now + 0.95)
+        for picker in (first, second):
+            picker.scheduler.expire(now + 0.95)
     for picker in (first, second):
         speed = picker.scheduler.server(ENDPOINTS[0]).speed
         assert 0.00005 < speed.prompt_token_seconds < 0.0001

@@ -9,11 +9,12 @@ from math import ceil, exp
 from operator import attrgetter, itemgetter
 
 from tg_picker.core.interface import BLOCK_TOKENS, Fingerprint
+from tg_picker.core.policies.admission import MAX_KV_USAGE
 from tg_picker.core.policies.policy import Choice, Refusal, Situation
 from tg_picker.core.state import LOAD_SECONDS, MAX_FALLBACKS, ServerState
 
-CROWD_WEIGHT = 0.005
-"""What a second taken from each running request counts against a second of this request's own wait."""
+OTHERS_WEIGHT = 0.1
+"""What a second that other requests lose counts, beside a second of this request's own wait."""
 LENGTH_BY_AGE = 2.0
 """Seconds that an answer takes at least, by the mean age of those under way: they are halfway through, on average."""
 KV_POWER = 4.0
@@ -53,6 +54,11 @@ class PredictedWait:
         """Choose among the servers that have the adapter or the prompt's beginning, and the least loaded ones."""
         request, random = situation.request, situation.random
         candidates = _candidates(situation)
+        if request.priority < 0:
+            # It waits in no server's queue, nor fills a cache, so that nothing has to wait behind it there.
+            candidates = [each for each in candidates if not each.queue and each.kv_usage <= MAX_KV_USAGE]
+            if not candidates:
+                return Refusal("objective-out-of-reach")
         is_used = _is_used(request.prefix, candidates)
         draw = random.random
         ranked = []
@@ -114,25 +120,28 @@ def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[flo
         situation: the request and the servers.
         is_used: whether the prompt's first block is in use on any of the servers.
     """
-    request, speed = situation.request, server.speed
+    request, speed, beside = situation.request, server.speed, server.requests
     matched = server.prefixes.match(request.prefix)
     own = max(request.prompt_tokens - BLOCK_TOKENS * matched, 1)
     seconds, fixed = speed.prompt_token_seconds, speed.fixed_seconds
     work = seconds * own
-    wait = fixed + seconds * server.uncached_tokens
+    # Prompts that wait there take a step of the engine, and this one takes the next.
+    wait = (2 * fixed if server.unstarted else fixed) + seconds * server.uncached_tokens
     adapter, capacity = request.adapter, server.cache_tokens
+    pace = speed.predict_pace(beside)
+    # The answers beside it stand still while its prompt is computed, and are slower by each token of its own answer.
+    lost = beside * (work + fixed) + situation.expected_tokens * (pace + speed.crowd_seconds * beside)
     if adapter is None and not capacity and not server.ready_at:
         # Of most servers of base models nothing more is known.
-        return wait + work + CROWD_WEIGHT * server.requests * (work + fixed), wait + work, matched
-    residence = situation.expected_tokens * speed.output_token_seconds
-    residence = max(residence, LENGTH_BY_AGE * situation.mean_age)
+        return wait + work + OTHERS_WEIGHT * lost, wait + work, matched
+    residence = max(situation.expected_tokens * pace, LENGTH_BY_AGE * situation.mean_age)
     extra = 0.0
     if adapter is not None:
         if adapter not in server.adapter_requests:
             extra = _slot_cost(server, situation, residence)
         if adapter not in server.adapters.used_at:
             wait += LOAD_SECONDS
-            extra += CROWD_WEIGHT * server.requests * LOAD_SECONDS  # other answers stand still meanwhile
+            lost += beside * LOAD_SECONDS
     if server.ready_at:
         wait += _loading_seconds(server, adapter, situation.now)
     if capacity:
@@ -148,8 +157,7 @@ def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[flo
         # if this request is the last of them to end.
         taken = request.prompt_tokens - shared + shared / (users + 1)
         extra += price * residence * taken / capacity
-    cost = wait + work + extra + CROWD_WEIGHT * server.requests * (work + speed.fixed_seconds)
-    return cost, wait + work, matched
+    return wait + work + extra + OTHERS_WEIGHT * lost, wait + work, matched
 
 
 def _alone_seconds(server: ServerState, situation: Situation) -> float:

@@ -13,6 +13,7 @@ from tg_picker.core.policies.policy import Choice, Policy, Refusal, Situation
 from tg_picker.core.policies.predicted_wait import predict_first_token
 from tg_picker.core.state import (
     MAX_FALLBACKS,
+    EngineSpeed,
     MissingAdapters,
     OutputEstimates,
     Pick,
@@ -71,6 +72,7 @@ class Scheduler:
         self.told = ToldAdapters()
         self._servers: dict[str, ServerState] = {}
         self._estimates = OutputEstimates()
+        self._engines: dict[tuple[str, ...], EngineSpeed] = {}
         self._swept_at = float("-inf")
         self._last_endpoints: Sequence[Endpoint] | None = None
         self._last_model = ""
@@ -163,6 +165,7 @@ class Scheduler:
         self._swept_at = now
         self.missing.expire(now)
         for server in self._servers.values():
+            server.speed.fade(now)
             if server.report is not None and now - server.report.read_at > STALE_SECONDS:
                 server.expire()
 
@@ -175,7 +178,9 @@ class Scheduler:
         """What is known of a server, for pages and metrics. Read it only."""
         known = self._servers.get(endpoint.address)
         if known is None:
-            known = self._servers[endpoint.address] = ServerState(endpoint)
+            # Servers of the same models are taken for equal until they show otherwise.
+            engine = self._engines.setdefault(endpoint.models, EngineSpeed())
+            known = self._servers[endpoint.address] = ServerState(endpoint, engine)
         elif known.endpoint is not endpoint:
             known.endpoint = endpoint  # the newest name and labels
         return known
@@ -212,6 +217,8 @@ class Scheduler:
             del self._servers[address]
             self.missing.forget(address)
             self.told.forget(address)
+        used = {server.endpoint.models for server in self._servers.values()}
+        self._engines = {models: engine for models, engine in self._engines.items() if models in used}
         self._last_endpoints = None
         self._notify_follower()
 

@@ -8,7 +8,7 @@ from tg_picker.core.policies import NO_ENDPOINTS_RETRY_SECONDS, SATURATED_RETRY_
 from tg_picker.core.queue.attainment import Attainment
 from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.queue.request_queue import RequestQueue
-from tg_picker.core.queue.room import Room, has_short_queue, queue_of
+from tg_picker.core.queue.room import Room, has_short_queue
 from tg_picker.core.queue.sliding_window import SlidingWindow
 from tg_picker.core.queue.waiting import Lane, Waiting
 from tg_picker.core.state import Pick, Placement, Rejection, RejectionReason
@@ -261,8 +261,8 @@ class FlowControl:
         servers = map(self._scheduler.server, roomy)
         if request.objective is None and not self.attainment.has_routes:
             # Nobody has a promise: only the queues count, and the chosen server's is probably short.
-            is_short = queue_of(choice.server, now) < self._limits.max_queued
-            has_room = is_short or has_short_queue(servers, self._limits, now)
+            is_short = choice.server.queue < self._limits.max_queued
+            has_room = is_short or has_short_queue(servers, self._limits)
             return self._scheduler.place(request, choice, now) if has_room else None
         room = Room(self._scheduler, self.attainment, self._limits, request, arrived_at=arrived_at, now=now)
         found = room.find(choice, servers)
@@ -270,7 +270,7 @@ class FlowControl:
             return None
         if request.objective is None:
             return self._scheduler.place(request, found, now)
-        first, output = room.predict(found.server), found.server.speed.output_token_seconds
+        first, output = room.predict(found.server), found.server.speed.predict_pace(found.server.requests)
         pick = self._scheduler.place(request, found, now)
         self.attainment.watch(pick.placement, request, arrived_at, first, output)
         return pick

@@ -4,12 +4,10 @@ from collections.abc import Iterable
 
 from tg_picker.core.interface import InstanceRequest, Objective
 from tg_picker.core.policies import SHED_SHARE, Choice, Scheduler
-from tg_picker.core.queue.attainment import Attainment
+from tg_picker.core.queue.attainment import Attainment, RouteAttainment
 from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.state import ServerState
 
-MAX_UNSEEN = 16
-"""Requests that a server gets between two looks at its queue before each more counts as queued."""
 ALONE_FACTOR = 1.5
 """A server counts as idle for a request whose first token takes at most this many times an idle server's."""
 ELSEWHERE = "the best server would miss the promise"
@@ -45,7 +43,7 @@ class Room:
         self._arrived_at = arrived_at
         self._now = now
         self._predicted: dict[ServerState, float] = {}
-        self._behind = [route.objective for route in attainment.behind(request.priority, now)]
+        self._behind = attainment.behind(request.priority, now)
 
     def find(self, choice: Choice, servers: Iterable[ServerState]) -> Choice | None:
         """Where the request goes; None = it should wait.
@@ -67,8 +65,8 @@ class Room:
                     return choice._replace(server=kept, reasons=(ELSEWHERE,), matched=None)
             if self._request.priority < 0:
                 # Who may be shed is not served late at the cost of others.
-                return None
-        return choice if has_short_queue(servers, self._limits, self._now) else None
+                return choice if min(self._shares(choice.server)) >= FAIR_SHARE else None
+        return choice if has_short_queue(servers, self._limits) else None
 
     def predict(self, server: ServerState) -> float:
         """Seconds until the request's first token on a server."""
@@ -82,12 +80,8 @@ class Room:
         """Whether the promises of the routes that are behind are kept on a server that this request goes to as well."""
         if not server.requests:
             return True
-        predicted = self.predict(server)
-        # A promise that no server could keep must not stop everybody else.
-        alone = server.speed.fixed_seconds + server.speed.prompt_token_seconds * self._request.prompt_tokens
         return all(
-            (each.first_token is None or predicted <= max(SHED_SHARE * each.first_token, ALONE_FACTOR * alone))
-            and self._keeps_pace(server, each.output_token, each.output_share)
+            self._keeps_first_token(server, each.objective.first_token) and self._keeps_pace(server, each)
             for each in self._behind
         )
 
@@ -105,24 +99,25 @@ class Room:
             left = self._arrived_at + objective.first_token - self._now
             first = attainment.first_token_share(self.predict(server), left)
         if objective is not None and objective.output_token is not None:
-            pace = server.speed.output_token_seconds
+            pace = server.speed.predict_pace(server.requests)
             output = attainment.output_token_share(pace, objective.output_token)
         return first, output
 
-    def _keeps_pace(self, server: ServerState, bound: float | None, quantile: float) -> bool:
-        pace = server.speed.output_token_seconds
-        return bound is None or self._attainment.output_token_share(pace, bound) >= quantile
+    def _keeps_first_token(self, server: ServerState, bound: float | None) -> bool:
+        # A promise that an idle server misses must not stop everybody else: routes belong to users, who mistype.
+        if bound is None or server.speed.fixed_seconds > bound:
+            return True
+        alone = server.speed.predict_first_token(self._request.prompt_tokens)
+        return self.predict(server) <= max(SHED_SHARE * bound, ALONE_FACTOR * alone)
+
+    def _keeps_pace(self, server: ServerState, route: RouteAttainment) -> bool:
+        bound, share = route.objective.output_token, self._attainment.output_token_share
+        if bound is None or share(server.speed.predict_pace(server.requests), bound) >= route.objective.output_share:
+            return True
+        # Most answers miss it, and an idle server would as well.
+        return max(route.output_token.share, share(server.speed.output_token_seconds, bound)) < FAIR_SHARE
 
 
-def has_short_queue(servers: Iterable[ServerState], limits: QueueLimits, now: float) -> bool:
+def has_short_queue(servers: Iterable[ServerState], limits: QueueLimits) -> bool:
     """Whether one of the servers does not let many requests wait."""
-    return any(queue_of(each, now) < limits.max_queued for each in servers)
-
-
-def queue_of(server: ServerState, now: float) -> int:
-    """Requests queued there, as told and by what was sent since; 0 if it tells none."""
-    report = server.report
-    if report is None or report.queued is None:
-        return 0
-    # What was sent a moment ago is not in the report yet: a few go straight into the batch, more would queue.
-    return report.queued + max(server.unseen(now) - MAX_UNSEEN, 0)
+    return any(each.queue < limits.max_queued for each in servers)

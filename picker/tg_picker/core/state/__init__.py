@@ -7,11 +7,12 @@ from tg_picker.core.state.pick import MAX_FALLBACKS, Pick, Rejection, RejectionR
 from tg_picker.core.state.placement import MAX_OUTPUT_TOKENS, Lesson, Placement, PlacementFollower, PlacementListener
 from tg_picker.core.state.prefix_owners import MAX_BLOCKS
 from tg_picker.core.state.resident_adapters import MAX_ADAPTERS
+from tg_picker.core.state.server_speed import EngineSpeed
 from tg_picker.core.state.server_state import LOAD_SECONDS, ServerState
 from tg_picker.core.state.told_adapters import ToldAdapters
 
 __all__ = [
-    "LOAD_SECONDS", "MAX_ADAPTERS", "MAX_BLOCKS", "MAX_FALLBACKS", "MAX_OUTPUT_TOKENS", "KvBlocks", "Lesson",
-    "MissingAdapters", "OutputEstimates", "Pick", "Placement", "PlacementFollower", "PlacementListener", "Rejection",
-    "RejectionReason", "ServerState", "ToldAdapters",
+    "LOAD_SECONDS", "MAX_ADAPTERS", "MAX_BLOCKS", "MAX_FALLBACKS", "MAX_OUTPUT_TOKENS", "EngineSpeed", "KvBlocks",
+    "Lesson", "MissingAdapters", "OutputEstimates", "Pick", "Placement", "PlacementFollower", "PlacementListener",
+    "Rejection", "RejectionReason", "ServerState", "ToldAdapters",
 ]  # fmt: skip

@@ -69,7 +69,9 @@ class Placement:
     """
 
     __slots__ = (
+        "_beside",
         "_estimates",
+        "_is_behind",
         "_is_held_up",
         "_marks",
         "_model",
@@ -105,6 +107,8 @@ class Placement:
         self._server: ServerState | None = server
         self._estimates = estimates
         self._tokens_ahead = server.uncached_tokens
+        self._beside = server.running
+        self._is_behind = server.unstarted > 0
         self.address = server.endpoint.address
         self.adapter = request.adapter
         self.prompt_tokens = request.prompt_tokens
@@ -153,6 +157,7 @@ class Placement:
         self._note_adapter(now)
         self._estimates.begin(self._model, now)
         server.start(self.adapter, self.uncached_tokens, self.room)
+        self._beside = server.running
         # The server's speed is learnt from prompts that wait for nothing else.
         own = Lesson(self._tokens_ahead + self.uncached_tokens, now - self.picked_at)
         lesson = learnt if self._is_held_up else own
@@ -161,7 +166,7 @@ class Placement:
         if self.follower is not None:
             self.follower.began(self, now)
         if lesson is not None:
-            server.speed.learn_first_token(*lesson)
+            server.speed.learn_first_token(*lesson, is_behind=self._is_behind)
 
     def finish(self, usage: InstanceUsage | None, now: float, learnt: Lesson | None = None) -> None:
         """Tell that the request ended: answered, failed or left.
@@ -192,7 +197,7 @@ class Placement:
         if self.listener is not None:
             self.listener.ended(self, lesson)
         if lesson is not None:
-            server.speed.learn_output(*lesson)
+            server.speed.learn_output(*lesson, (self._beside + server.running) / 2)
             self._estimates.learn(self.adapter, lesson.tokens)
         if self.follower is not None:
             self.follower.finished(self, usage, now)
@@ -211,5 +216,6 @@ class Placement:
         if self.streamed:
             return None
         # What the prompt probably took is not the answer's. If it waited, only its length can be learnt.
-        prompt = server.speed.predict_first_token(self._tokens_ahead + self.uncached_tokens)
+        ahead = self._tokens_ahead + self.uncached_tokens
+        prompt = server.speed.predict_first_token(ahead, is_behind=self._is_behind)
         return Lesson(tokens, 0.0 if self._is_held_up else max(now - self.picked_at - prompt, 0.0))

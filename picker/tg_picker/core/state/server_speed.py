@@ -1,4 +1,11 @@
-"""First tokens and ends of requests -> scheduler: how fast one server is, learnt from its own answers."""
+"""First tokens and ends of requests -> scheduler: how fast servers are, learnt from their answers.
+
+Servers of one model are taken for equal: what one shows is learnt for all of them (`EngineSpeed`). A server's own is a
+factor on it (`ServerSpeed`), which counts only as far as it shows for certain, and fades within FADE_SECONDS. So one
+cold start or stall says next to nothing of a server, and a server that was slow once is tried again.
+"""
+
+from math import exp, log, sqrt
 
 ASSUMED_FIRST_TOKEN_SECONDS = 0.05
 """For an empty prompt, until something is learnt."""
@@ -6,52 +13,148 @@ ASSUMED_PREFILL_TOKENS_PER_SECOND = 10_000.0
 ASSUMED_OUTPUT_TOKEN_SECONDS = 0.03
 FORGETTING = 0.97
 """Weight of all that is known when one more sample comes: about the last 33 count."""
-_PRIOR_WEIGHT = 4.0
+FADE_SECONDS = 20.0
+"""After which what a server showed of its own counts for 1 / e."""
+OUTLIER_FACTOR = 4.0
+"""A time that is more than this many times the predicted one counts as so much: it may be a cold start, or a stall."""
+DOUBT = 0.5
+"""How much one sample's logarithm may be off by chance; the mean of n by 1 / sqrt(n) of that."""
+_PRIOR_WEIGHT = 2.0
 _PRIOR_PROMPT_TOKENS = 4_096.0
+_PRIOR_RUNNING = 64.0
 _MIN_SECONDS_PER_TOKEN, _MAX_SECONDS_PER_TOKEN = 1e-6, 1e-2
 
 
-class ServerSpeed:
-    """A line through (tokens to compute, seconds until the first token), and the mean pace of answers.
+class _Line:
+    """The line through pairs of numbers, the last ones first. Its slope stays within bounds."""
 
-    Attributes:
-        fixed_seconds: until the first token of an empty prompt.
-        prompt_token_seconds: for each token to compute.
-        output_token_seconds: from a token of an answer to the next.
-    """
+    __slots__ = ("_least", "_most", "_weight", "_x", "_xx", "_xy", "_y", "at_zero", "slope")
 
-    __slots__ = ("_n", "_nn", "_nt", "_t", "_weight", "fixed_seconds", "output_token_seconds", "prompt_token_seconds")
+    def __init__(self, at_zero: float, slope: float, far: float, least: float, most: float) -> None:
+        self._weight = self._x = self._y = self._xx = self._xy = 0.0
+        self.at_zero, self.slope, self._least, self._most = at_zero, slope, least, most
+        # Imagined pairs, so that the first real ones bend the line and do not throw it over.
+        for x in (0.0, 0.0, far, far):
+            self.add(x, at_zero + slope * x)
+
+    def add(self, x: float, y: float) -> None:
+        self._weight = weight = FORGETTING * self._weight + 1
+        self._x = sum_x = FORGETTING * self._x + x
+        self._y = sum_y = FORGETTING * self._y + y
+        self._xx = xx = FORGETTING * self._xx + x * x
+        self._xy = xy = FORGETTING * self._xy + x * y
+        spread = weight * xx - sum_x * sum_x
+        if spread > 0:
+            self.slope = min(max((weight * xy - sum_x * sum_y) / spread, self._least), self._most)
+        self.at_zero = max((sum_y - self.slope * sum_x) / weight, 0.0)
+
+    def __call__(self, x: float) -> float:
+        return self.at_zero + self.slope * x
+
+
+class EngineSpeed:
+    """What servers of one model showed: first tokens by tokens to compute, the pace of answers by how many run."""
+
+    __slots__ = ("first", "output")
 
     def __init__(self) -> None:
-        self.fixed_seconds = ASSUMED_FIRST_TOKEN_SECONDS
-        self.prompt_token_seconds = 1 / ASSUMED_PREFILL_TOKENS_PER_SECOND
-        self.output_token_seconds = ASSUMED_OUTPUT_TOKEN_SECONDS
-        # Two prior samples keep the first measurements from dominating the fit.
-        half = _PRIOR_WEIGHT / 2
-        long = self.fixed_seconds + _PRIOR_PROMPT_TOKENS * self.prompt_token_seconds
-        self._weight = _PRIOR_WEIGHT
-        self._n, self._nn = half * _PRIOR_PROMPT_TOKENS, half * _PRIOR_PROMPT_TOKENS**2
-        self._t, self._nt = half * (self.fixed_seconds + long), half * _PRIOR_PROMPT_TOKENS * long
+        self.first = _Line(
+            ASSUMED_FIRST_TOKEN_SECONDS, 1 / ASSUMED_PREFILL_TOKENS_PER_SECOND, _PRIOR_PROMPT_TOKENS,
+            _MIN_SECONDS_PER_TOKEN, _MAX_SECONDS_PER_TOKEN,
+        )  # fmt: skip
+        pace = ASSUMED_OUTPUT_TOKEN_SECONDS
+        self.output = _Line(pace, pace / _PRIOR_RUNNING, _PRIOR_RUNNING, 0.0, 1.0)
 
-    def learn_first_token(self, tokens: int, seconds: float) -> None:
-        """Note the seconds that a number of tokens took, those of earlier requests included."""
-        self._weight = weight = FORGETTING * self._weight + 1
-        self._n = n = FORGETTING * self._n + tokens
-        self._t = t = FORGETTING * self._t + seconds
-        self._nn = nn = FORGETTING * self._nn + tokens * tokens
-        self._nt = nt = FORGETTING * self._nt + tokens * seconds
-        spread = weight * nn - n * n
-        if spread > 0:
-            slope = (weight * nt - n * t) / spread
-            self.prompt_token_seconds = min(max(slope, _MIN_SECONDS_PER_TOKEN), _MAX_SECONDS_PER_TOKEN)
-        self.fixed_seconds = max((t - self.prompt_token_seconds * n) / weight, 0.0)
 
-    def predict_first_token(self, tokens: int) -> float:
-        """Seconds until the first token, where `tokens` of the prompt have to be computed."""
-        return self.fixed_seconds + tokens * self.prompt_token_seconds
+class _Factor:
+    """By how much a server is slower than others of its model: what its times show beyond doubt."""
 
-    def learn_output(self, tokens: int, seconds: float) -> None:
-        """Note how long an answer took after its first token."""
+    __slots__ = ("_sum", "_weight")
+
+    def __init__(self) -> None:
+        self._sum = self._weight = 0.0
+
+    @property
+    def value(self) -> float:
+        shown = max(abs(self._sum) - DOUBT * sqrt(self._weight), 0.0) / (self._weight + _PRIOR_WEIGHT)
+        return exp(shown if self._sum > 0 else -shown)
+
+    def scale(self, kept: float) -> None:
+        self._sum *= kept
+        self._weight *= kept
+
+    def learn(self, line: _Line, x: float, y: float) -> None:
+        """Note a time, and let the line of all servers learn what it is without what is this server's own."""
+        expected = line(x)
+        line.add(x, y / self.value)
+        if expected > 0 and y > 0:
+            self.scale(FORGETTING)
+            self._sum += log(min(max(y / expected, 1 / OUTLIER_FACTOR), OUTLIER_FACTOR))
+            self._weight += 1
+
+
+class ServerSpeed:
+    """How fast one server is.
+
+    Attributes:
+        engine: what servers of its model have in common.
+        fixed_seconds: until the first token of an empty prompt.
+        prompt_token_seconds: for each token to compute.
+        output_token_seconds: from a token of an answer to the next, where it runs alone.
+        crowd_seconds: that this takes longer for each answer beside it.
+    """
+
+    __slots__ = (
+        "_at", "_first", "_output", "crowd_seconds", "engine", "fixed_seconds", "output_token_seconds",
+        "prompt_token_seconds",
+    )  # fmt: skip
+
+    def __init__(self, engine: EngineSpeed | None = None) -> None:
+        self.engine = EngineSpeed() if engine is None else engine
+        self._first, self._output = _Factor(), _Factor()
+        self._at = 0.0
+        self._derive()
+
+    def fade(self, now: float) -> None:
+        """Let what is known of this server count less, and follow what was learnt of the others."""
+        kept = exp(min(self._at - now, 0.0) / FADE_SECONDS)
+        self._at = now
+        self._first.scale(kept)
+        self._output.scale(kept)
+        self._derive()
+
+    def predict_first_token(self, tokens: int, *, is_behind: bool = False) -> float:
+        """Seconds until the first token.
+
+        Args:
+            tokens: of prompts, that have to be computed until then.
+            is_behind: whether some of them are of other requests: those take a step, and this one takes the next.
+        """
+        return self.fixed_seconds * (2 if is_behind else 1) + tokens * self.prompt_token_seconds
+
+    def predict_pace(self, beside: float) -> float:
+        """Seconds from a token of an answer to the next, with so many answers beside it."""
+        return self.output_token_seconds + self.crowd_seconds * beside
+
+    def learn_first_token(self, tokens: int, seconds: float, *, is_behind: bool = False) -> None:
+        """Note the seconds that a number of tokens took; see `predict_first_token`."""
+        most = OUTLIER_FACTOR * self.predict_first_token(tokens, is_behind=is_behind)
+        if seconds > most and is_behind:
+            return  # One stall holds up many requests, and counts once.
+        step = self.fixed_seconds if is_behind else 0.0
+        self._first.learn(self.engine.first, tokens, max(min(seconds, most) - step, 0.0))
+        self._derive()
+
+    def learn_output(self, tokens: int, seconds: float, running: float) -> None:
+        """Note how long an answer took after its first token, and how many ran beside it."""
         if tokens > 1 and seconds > 0:
-            pace = seconds / (tokens - 1)
-            self.output_token_seconds += (1 - FORGETTING) * (pace - self.output_token_seconds)
+            pace = min(seconds / (tokens - 1), OUTLIER_FACTOR * self.predict_pace(running))
+            self._output.learn(self.engine.output, running, pace)
+            self._derive()
+
+    def _derive(self) -> None:
+        first, output = self.engine.first, self.engine.output
+        slower = self._first.value
+        self.fixed_seconds, self.prompt_token_seconds = slower * first.at_zero, slower * first.slope
+        slower = self._output.value
+        self.output_token_seconds, self.crowd_seconds = slower * output.at_zero, slower * output.slope

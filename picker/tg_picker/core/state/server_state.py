@@ -6,12 +6,12 @@ from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, Fingerprint, Instan
 from tg_picker.core.state.active_prefixes import ActivePrefixes
 from tg_picker.core.state.prefix_owners import PrefixOwners
 from tg_picker.core.state.resident_adapters import ResidentAdapters
-from tg_picker.core.state.server_speed import ServerSpeed
+from tg_picker.core.state.server_speed import EngineSpeed, ServerSpeed
 
 LOAD_SECONDS = 0.4
 """Assumed for an adapter. Measured elsewhere: a gigabyte takes about so long (llm-d-router's load state scorer)."""
-UNSEEN_SECONDS = 0.05
-"""For so long a placement counts as unseen: as often a server is looked at."""
+MAX_UNSEEN = 16
+"""Requests that a server gets between two looks at its queue before each more counts as queued."""
 
 
 class ServerState:
@@ -42,11 +42,11 @@ class ServerState:
     """
 
     __slots__ = (
+        "_begun_since",
+        "_placed_since",
         "_reported_tokens",
         "_sent_back_tokens",
         "_unreported_tokens",
-        "_unseen",
-        "_unseen_since",
         "active",
         "adapter_requests",
         "adapters",
@@ -70,10 +70,10 @@ class ServerState:
         "unstarted",
     )
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, engine: EngineSpeed | None = None) -> None:
         self.endpoint = endpoint
         self.requests = self.unstarted = self.uncached_tokens = self.prompt_tokens = self.output_tokens = 0
-        self.kv_tokens = self.room_tokens = self._unseen = 0
+        self.kv_tokens = self.room_tokens = self._placed_since = self._begun_since = 0
         self.load = 0.0
         self.loads_end_at = 0.0
         self.ready_at: dict[str, float] = {}
@@ -82,21 +82,34 @@ class ServerState:
         self.adapters = ResidentAdapters()
         self.prefixes = PrefixOwners()
         self.active = ActivePrefixes()
-        self.speed = ServerSpeed()
+        self.speed = ServerSpeed(engine)
         self.report: LoadReport | None = None
         self.is_stale = False
         self.started_at: float | None = None
-        self._unseen_since = 0.0
         self.cache_tokens: int | None = None
         self._reported_tokens: float | None = None
         self._sent_back_tokens = 0.0
         self._unreported_tokens = 0.0
 
     @property
+    def running(self) -> int:
+        """Requests placed here that have begun to answer."""
+        return self.requests - self.unstarted
+
+    @property
     def queued(self) -> int:
         """Requests that wait, as told; else our own without a first token."""
         report = self.report
         return self.unstarted if report is None or report.queued is None else report.queued
+
+    @property
+    def queue(self) -> int:
+        """Requests queued there, as told, by what was sent and by what began since; 0 if it tells none."""
+        report = self.report
+        if report is None or report.queued is None:
+            return 0
+        # A few go straight into the batch, more would queue.
+        return max(report.queued + max(self._placed_since - MAX_UNSEEN, 0) - self._begun_since, 0)
 
     @property
     def kv_usage(self) -> float:
@@ -139,6 +152,7 @@ class ServerState:
         """Take what the server tells."""
         self.report = report
         self.is_stale = False
+        self._placed_since = self._begun_since = 0
         if report.adapters is not None:
             self.adapters.observe(report.adapters, report.read_at, self.adapter_requests)
             self._count_slots()
@@ -150,10 +164,6 @@ class ServerState:
             self._unreported_tokens = self._count_unreported(report)
             if self.prefixes.capacity != (blocks := max(tokens // BLOCK_TOKENS, 1)):
                 self.prefixes.resize(blocks)
-
-    def unseen(self, now: float) -> int:
-        """Requests placed here in the last moment, of which no report may know yet."""
-        return self._unseen if now - self._unseen_since <= UNSEEN_SECONDS else 0
 
     def expire(self) -> None:
         """Forget a report that is too old."""
@@ -196,9 +206,7 @@ class ServerState:
         loads = request.adapter is not None and request.adapter not in self.adapters.used_at
         self.requests += 1
         self.unstarted += 1
-        if now - self._unseen_since > UNSEEN_SECONDS:
-            self._unseen_since, self._unseen = now, 0
-        self._unseen += 1
+        self._placed_since += 1
         self.uncached_tokens += uncached
         self.room_tokens += room
         self._unreported_tokens += room
@@ -243,6 +251,7 @@ class ServerState:
             if not self.ready_at:
                 self.loads_end_at = 0.0
         self.unstarted -= 1
+        self._begun_since += 1
         self.uncached_tokens -= uncached
         self.room_tokens -= uncached if room is None else room
         self._weigh()
