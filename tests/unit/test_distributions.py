@@ -51,7 +51,6 @@ NAMES = {
 """Imports that are not called as their distribution."""
 INSIDE = {
     "base/tg_base/bus/pulsar/consumer.py": {"pulsar-client"},
-    "base/tg_base/llm/http/connections.py": {"aiohttp"},
     "bedrock/tg_bedrock/abortable_session.py": {"botocore", "boto3", "urllib3"},
     "flow/tg_flow/providers/ollama/client.py": {"ollama"},
 }

@@ -9,6 +9,7 @@ from tests.unit.source_imports import FILES, PACKAGES, ROOMS, imported, room_of
 
 OPTIONAL = (
     "aiohttp",
+    "httptools",
     "yarl",
     "multidict",
     "pulsar",
@@ -38,7 +39,6 @@ FORBIDDEN = {
 }
 ALLOWED = {
     "tg_base.bus.pulsar": {"pulsar"},
-    **{f"tg_base.llm.http.{name}": {"aiohttp"} for name in ("connections", "pool", "prepared_post")},
 }
 """What keeps a library apart from the rest of its room, which imports it late or not at all: files and folders."""
 SDKS = {"openai", "anthropic", "google", "ollama", "cohere", "mistralai", "boto3", "botocore", "llama_cpp"}

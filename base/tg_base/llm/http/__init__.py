@@ -1,4 +1,4 @@
-"""Provider's HTTP answer -> chunks: connections, reading, limits, failures. Only `open_pool` imports aiohttp."""
+"""Provider's HTTP answer -> chunks: connections, reading, limits, failures. Only `open_pool` imports httptools."""
 
 # A face is read at a glance: several names stand on one line.
 # fmt: off

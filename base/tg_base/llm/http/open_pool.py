@@ -1,4 +1,4 @@
-"""Provider's client -> its connections: the only import of aiohttp, which `tokengrid-base[http]` installs."""
+"""Provider's client -> its connections: the only import of httptools, which `tokengrid-base[http]` installs."""
 
 import ssl
 from importlib import import_module
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def open_pool(tls: ssl.SSLContext | Literal[True] = True, *, proxied: bool = True) -> "HttpPool":
     """A pool of connections to one provider, to be used and closed on one loop. It connects at the first request.
 
-    The first call imports aiohttp, which takes a while: call it in a thread.
+    The first call imports httptools, which takes a while: call it in a thread.
 
     Args:
         tls: the trusted certificates; True = those of the system.

@@ -1,117 +1,80 @@
 """Provider's request -> socket: pooled connections with limits, so that a hostile server cannot starve other streams.
 
-Bodies are never decompressed, little is read ahead, and headers are bounded. It is built on aiohttp: the SDKs' own
-HTTP clients cost about 1 ms more CPU per request and 130 µs more per chunk.
+Bodies are never decompressed, little is read ahead, and headers are bounded. The SDKs' own HTTP clients cost about 1 ms
+more CPU per request and 130 µs more per chunk.
 """
 
+import asyncio
+import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import lru_cache
-from io import BytesIO
-from types import MappingProxyType
+from base64 import b64encode
+from collections.abc import Iterable
 from typing import Final, Literal
+from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
 import msgspec
-from aiohttp.http import HttpProcessingError
+from aiohappyeyeballs import start_connection
 from multidict import CIMultiDict
 from typing_extensions import override
-from yarl import URL
 
-from tg_base.llm.http.connections import MAX_HEAD_BYTES, READ_BYTES, UPGRADE, Body, Connector, EndlessHeadError
-from tg_base.llm.http.failures import SLOW, UNREACHABLE, UNREACHABLE_BY_PROXY, unreachable
-from tg_base.llm.http.prepared_post import CONNECT_TIMEOUT, PreparedPost, prepare_post, show_place
+from tg_base.llm.http.connections import READ_BYTES, UPGRADE, BrokenHeadError, HttpConnection, PoolAnswer
+from tg_base.llm.http.failures import (
+    CONNECT_TIMEOUT_SECONDS,
+    SLOW,
+    UNREACHABLE,
+    UNREACHABLE_BY_PROXY,
+    unreachable,
+)
 from tg_base.llm.http.response import Method
 from tg_base.llm.http.shared_sessions import SharedSessions
-from tg_base.llm.http.stream_reader import Take
-from tg_schema.errors import ProtocolError, Timeout, Unavailable
+from tg_schema.errors import BadRequest, ProtocolError, Timeout, Unavailable
 
-MAX_WHOLE_BYTES = 128 * 1024
-"""Bytes of a request's body up to which it is written at once."""
+IDLE_SECONDS = 15.0
+"""Seconds for which a connection is kept for the next request."""
+NEXT_ADDRESS_SECONDS = 0.25
+"""Seconds after which a host's next address is tried too."""
 
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-
-_ENDLESS = f"the provider sent {MAX_HEAD_BYTES} bytes of headers or interim responses, and no answer; check base_url"
 _ENCODED = "the provider compresses its answers although nobody asked for that; switch it off there, or in its proxy"
-
 _UPGRADED = "the provider switched to another protocol although nobody asked for that; check base_url"
 _CLOSED = "the model was closed, and its connections to the provider with it; ask again"
-
+_NO_HEADER = "a header for the provider has characters that HTTP does not allow; check the key and the headers"
+_PORTS = {"http": 80, "https": 443}
 _OURS = ("accept-encoding", "connection", "content-length", "host", "transfer-encoding")
 
 
-class PoolAnswer:
-    """See `HttpAnswer`.
-
-    Args:
-        status: of the answer.
-        headers: of the answer.
-        body: its reader.
-        close: closes the connection if the body has not ended.
+class Place(msgspec.Struct, frozen=True):
+    """Where connections go.
 
     Attributes:
-        good: whether the status is 2xx.
-        content_type: the media type without parameters.
-        encoded: whether the body is compressed.
+        host, port: of the server.
+        secure: whether the server speaks TLS.
+        proxy: on the way to it.
     """
 
-    __slots__ = ("_body", "close", "content_type", "encoded", "good", "headers", "status")
-
-    def __init__(
-        self, status: int, headers: Mapping[str, str], body: aiohttp.StreamReader, close: Callable[[], None]
-    ) -> None:
-        self.status = status
-        self.headers = headers
-        self.good = 200 <= status < 300
-        # Not aiohttp's own, which parses the parameters too, and keeps 1.5 KiB until the answer's end.
-        self.content_type = _media_type(headers.get("Content-Type", ""))
-        self.encoded = "Content-Encoding" in headers and (
-            headers["Content-Encoding"].strip().lower() not in {"", "identity"}
-        )
-        self.close = close
-        self._body = body
-
-    @property
-    def ended(self) -> bool:
-        """See `HttpAnswer`."""
-        return self._body.is_eof()
-
-    def listen(self, take: Take) -> None:
-        """See `HttpAnswer`."""
-        if isinstance(self._body, Body):
-            self._body.listen(take)
-
-    @property
-    def read(self) -> Callable[[], Awaitable[bytes]]:
-        """See `HttpAnswer`."""
-        # Return the reader's own awaitable, which saves a call per read. aiohttp's empty body has no `take`.
-        return self._body.take if isinstance(self._body, Body) else self._body.readany
-
-    def drop_head(self) -> None:
-        """See `HttpAnswer`."""
-        self.headers = _NO_HEADERS
+    host: str
+    port: int
+    secure: bool
+    proxy: str | None
 
 
 class HttpTarget(msgspec.Struct, frozen=True, eq=False):
     """Where requests go: everything of a request but its method and body.
 
     Attributes:
-        url: of the server.
-        headers: without those that aiohttp adds.
-        proxy: on the way to it.
-        post: what its small POST requests have in common; None = aiohttp writes each of them.
+        place: by which a connection is found.
+        path: what follows the method.
+        head: the headers of every request.
     """
 
-    url: URL
-    headers: CIMultiDict[str]
-    proxy: str | None
-    post: PreparedPost | None
+    place: Place
+    path: str
+    head: bytes
 
     @override
     def __repr__(self) -> str:
-        # The headers have a key.
-        return f"HttpTarget({show_place(self.url)})"
+        # The headers and a query have a key.
+        return f"HttpTarget({self.place.host}:{self.place.port}{self.path.partition('?')[0]})"
 
 
 class HttpPool:
@@ -127,7 +90,7 @@ class HttpPool:
     def __init__(self, tls: ssl.SSLContext | Literal[True] = True, *, proxied: bool = True) -> None:
         self._tls = tls
         self._proxied = proxied
-        self._session: aiohttp.ClientSession | None = None
+        self._session: Connections | None = None
         self._closed = False
         self._proxies: dict[tuple[str, str], str | None] = {}
 
@@ -141,16 +104,37 @@ class HttpPool:
         Args:
             url: already encoded, as an SDK does it.
             headers: those in `_OURS` are replaced.
+
+        Raises:
+            BadRequest: a header has characters that HTTP does not allow.
+            Unavailable: the URL has no host.
         """
-        # yarl would otherwise normalize the path and query that the SDK has encoded for its API.
-        place = URL(url, encoded=True)
-        asked = CIMultiDict(headers)
+        parts = urlsplit(url)
+        try:
+            place = Place(
+                (parts.hostname or "").encode("idna").decode(),
+                parts.port or _PORTS[parts.scheme],
+                parts.scheme == "https",
+                self._find_proxy(parts),
+            )
+        except (KeyError, ValueError):
+            raise unreachable() from None
+        sent = CIMultiDict(headers)
         for name in _OURS:
-            asked.popall(name, None)
+            sent.popall(name, None)
+        host = f"[{place.host}]" if ":" in place.host else place.host
+        sent["Host"] = host if parts.port in {None, _PORTS[parts.scheme]} else f"{host}:{parts.port}"
         # A compressed body may inflate to any size, and inflating costs each chunk time.
-        asked["Accept-Encoding"] = "identity"
-        proxy = self._proxy(place)
-        return HttpTarget(place, asked, proxy, None if proxy else prepare_post(self._enter_session(), place, asked))
+        sent["Accept-Encoding"] = "identity"
+        sent.update({} if "Authorization" in sent else _make_credentials("Authorization", parts))
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        if place.proxy is not None and not place.secure:
+            path = f"http://{sent['Host']}{path}"
+            sent.update(_make_credentials("Proxy-Authorization", urlsplit(place.proxy)))
+        lines = [f"{name}: {value}\r\n" for name, value in sent.items()]
+        if not all(line[:-2].isprintable() for line in (*lines, f"{path}\r\n")):
+            raise BadRequest(_NO_HEADER)
+        return HttpTarget(place, path, "".join(lines).encode())
 
     async def send(self, method: Method, target: HttpTarget, body: bytes | None) -> PoolAnswer:
         """Send a request and return the answer, whatever its status.
@@ -165,40 +149,20 @@ class HttpPool:
             Unavailable: the connection was refused or broke, or the pool is closed.
             ProtocolError: the headers exceed `MAX_HEAD_BYTES`, a 2xx answer is compressed, or it is an upgrade (101).
         """
-        if self._closed:
-            raise Unavailable(_CLOSED)
-        post = target.post
+        length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
+        head = b"%s %s HTTP/1.1\r\n%s%s\r\n" % (method.encode(), target.path.encode(), target.head, length)
         try:
-            if post is not None and method == "POST" and body is not None and len(body) <= MAX_WHOLE_BYTES:
-                message, posted = await post.send(body)
-                answer = PoolAnswer(message.code, message.headers, posted.body, posted.close)
-            else:
-                answer = await self._request(method, target, body)
-        except EndlessHeadError:
-            raise ProtocolError(_ENDLESS) from None
-        except (aiohttp.ServerTimeoutError, TimeoutError):
+            connection = await self._enter_session().connect(target.place)
+            answer = await connection.ask(head, body or b"")
+        except TimeoutError:
             raise Timeout(SLOW) from None
-        except (aiohttp.ClientError, HttpProcessingError, OSError):
-            raise unreachable(UNREACHABLE_BY_PROXY if target.proxy else UNREACHABLE) from None
-        if answer.status == UPGRADE:
+        except OSError:
+            raise unreachable(UNREACHABLE_BY_PROXY if target.place.proxy else UNREACHABLE) from None
+        refused = _UPGRADED if answer.status == UPGRADE else _ENCODED if answer.good and answer.encoded else None
+        if refused is not None:
             answer.close()
-            raise ProtocolError(_UPGRADED)
-        if answer.good and answer.encoded:
-            answer.close()
-            raise ProtocolError(_ENCODED)
+            raise ProtocolError(refused)
         return answer
-
-    async def _request(self, method: Method, target: HttpTarget, body: bytes | None) -> PoolAnswer:
-        """Send by aiohttp's session, which knows proxies, writes large bodies in steps, and retries if that is safe."""
-        response = await self._enter_session().request(
-            method,
-            target.url,
-            headers=target.headers,
-            data=_in_steps(body),
-            allow_redirects=False,
-            proxy=target.proxy,
-        )
-        return PoolAnswer(response.status, response.headers, response.content, response.close)
 
     async def aclose(self) -> None:
         """Close the connections, unless another pool uses them. Safe to call twice."""
@@ -207,7 +171,7 @@ class HttpPool:
             self._session = None
             await _SESSIONS.leave(self._tls)
 
-    def _enter_session(self) -> aiohttp.ClientSession:
+    def _enter_session(self) -> "Connections":
         # Otherwise the session would stay open for good, because nobody leaves twice.
         if self._closed:
             raise Unavailable(_CLOSED)
@@ -215,37 +179,103 @@ class HttpPool:
             self._session = _SESSIONS.enter(self._tls)
         return self._session
 
-    def _proxy(self, url: URL) -> str | None:
+    def _find_proxy(self, url: SplitResult) -> str | None:
         """The environment's proxy for a server; cached, because each lookup scans the environment."""
         if not self._proxied:
             return None
-        server = (url.scheme, url.host or "")
+        server = (url.scheme, url.hostname or "")
         if server not in self._proxies:
             self._proxies[server] = None if proxy_bypass(server[1]) else getproxies().get(server[0])
         return self._proxies[server]
 
 
-# A provider's answers nearly always have the same header.
-@lru_cache(64)
-def _media_type(header: str) -> str:
-    return header.partition(";")[0].strip().lower()
+class Connections:
+    """The open connections of all pools with the same certificates.
+
+    No limit here, because the services' capacities bound the requests.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | Literal[True]) -> None:
+        self._tls = ssl.create_default_context() if tls is True else tls
+        self._loop = asyncio.get_running_loop()
+        self._idle: dict[Place, list[HttpConnection]] = {}
+        self._open: set[HttpConnection] = set()
+        self._room = memoryview(bytearray(READ_BYTES))
+
+    async def connect(self, place: Place) -> HttpConnection:
+        """A connection that can be asked.
+
+        Raises:
+            TimeoutError: there was none in time.
+            OSError: it was refused, or its certificate is not trusted.
+        """
+        while idle := self._idle.get(place):
+            connection = idle.pop()
+            if connection.idle is not None:
+                connection.idle.cancel()
+            if connection.is_usable():
+                return connection
+            connection.transport.abort()
+        self._idle.pop(place, None)
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+            if place.proxy is None:
+                return await self._open_socket(place, place.host, place.port, secure=place.secure)
+            proxy = urlsplit(place.proxy)
+            secure = proxy.scheme == "https"
+            port = proxy.port or _PORTS[proxy.scheme]
+            connection = await self._open_socket(place, proxy.hostname or "", port, secure=secure)
+            return await self._tunnel(connection, place, proxy) if place.secure else connection
+
+    async def close(self) -> None:
+        """Close them all."""
+        for connection in self._open:
+            connection.transport.abort()
+        # The loop closes their sockets in its next turn.
+        await asyncio.sleep(0)
+
+    async def _open_socket(self, place: Place, host: str, port: int, *, secure: bool) -> HttpConnection:
+        addresses = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        sock = await start_connection(addresses, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, interleave=1)
+        tls, name = (self._tls, host) if secure else (None, None)
+        _, connection = await self._loop.create_connection(
+            lambda: self._make(place), sock=sock, ssl=tls, server_hostname=name
+        )
+        return connection
+
+    async def _tunnel(self, connection: HttpConnection, place: Place, proxy: SplitResult) -> HttpConnection:
+        """TLS with the server, through its proxy."""
+        server = f"{place.host}:{place.port}"
+        lines = {"Host": server, **_make_credentials("Proxy-Authorization", proxy)}
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        answer = await connection.ask(f"CONNECT {server} HTTP/1.1\r\n{head}\r\n".encode(), b"")
+        if not answer.good:
+            answer.close()
+            raise BrokenHeadError
+        inside = self._make(place)
+        transport = await self._loop.start_tls(connection.transport, inside, self._tls, server_hostname=place.host)
+        if transport is None:
+            raise BrokenHeadError
+        inside.connection_made(transport)
+        return inside
+
+    def _make(self, place: Place) -> HttpConnection:
+        return HttpConnection(self._room, lambda connection: self._keep(place, connection), self._open)
+
+    def _keep(self, place: Place, connection: HttpConnection) -> None:
+        self._idle.setdefault(place, []).append(connection)
+        connection.idle = self._loop.call_later(IDLE_SECONDS, self._drop, place, connection)
+
+    def _drop(self, place: Place, connection: HttpConnection) -> None:
+        self._idle[place].remove(connection)
+        connection.transport.abort()
 
 
-def _in_steps(body: bytes | None) -> bytes | BytesIO | None:
-    """A large body as a file, which is written piece by piece, with turns of the event loop between them."""
-    return BytesIO(body) if body is not None and len(body) > MAX_WHOLE_BYTES else body
+def _make_credentials(header: str, url: SplitResult) -> dict[str, str]:
+    """The header for a URL that has a name and a password."""
+    if url.username is None:
+        return {}
+    pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
+    return {header: f"Basic {b64encode(pair.encode()).decode()}"}
 
 
-def _open_session(tls: ssl.SSLContext | Literal[True]) -> aiohttp.ClientSession:
-    # No limit here, because the services' capacities bound the requests. No cookies, because all customers and models
-    # share the session.
-    return aiohttp.ClientSession(
-        connector=Connector(limit=0, ssl=tls),
-        timeout=CONNECT_TIMEOUT,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        read_bufsize=READ_BYTES,
-    )
-
-
-_SESSIONS: Final = SharedSessions(_open_session)
+_SESSIONS: Final = SharedSessions(Connections)
