@@ -13,6 +13,7 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.until import until
 from tg_base.client.response_stream import AskedStream
+from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_base.protocol import HeartbeatTiming
 from tg_gateway.dialects import Call
@@ -20,6 +21,8 @@ from tg_schema import TextCompletionRequest
 from tg_schema.errors import BadRequest
 
 CHAT = "/v1/chat/completions"
+SOON = GatewayConfig(port=0, drain=0.05, keep_alive=0.05)
+"""A stream that has no token yet begins with a comment, after as many seconds of silence."""
 
 
 class _Refusing(CountingLlm):
@@ -40,7 +43,7 @@ def find_kept() -> list[object]:
 
 @asynccontextmanager
 async def opened_without_collector(llm: CountingLlm, timing: HeartbeatTiming | None = None) -> AsyncIterator[Opened]:
-    async with open_gateway(llm=llm, timing=timing) as it:
+    async with open_gateway(SOON, llm=llm, timing=timing) as it:
         gc.collect()
         before = len(find_kept())
         gc.disable()
