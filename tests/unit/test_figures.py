@@ -8,7 +8,8 @@ from scripts import figures, graph
 from scripts.source import Source
 from scripts.walk import walk
 
-MAX_FILE_LINES = 400
+MAX_LARGE_FILE_LINES = 210
+"""One in ten may be larger: a file has one subject, and no wall at a number."""
 MAX_MEDIAN_FILE_LINES = 80
 MAX_BROAD_EXCEPTS = 5
 MIN_COMMENTS_PER_100_LINES = 1.9
@@ -19,7 +20,7 @@ MAX_CHUNK_CALLS, MAX_CHUNK_CHANGES = 46, 21
 def test_files_and_functions_of_shipped_code_are_small() -> None:
     shipped = figures.parts()[0]
     lines = sorted(source.lines for source in shipped.sources)
-    assert lines[-1] <= MAX_FILE_LINES
+    assert lines[9 * len(lines) // 10] <= MAX_LARGE_FILE_LINES
     assert lines[len(lines) // 2] <= MAX_MEDIAN_FILE_LINES
     assert max(function.lines for function in shipped.functions) <= figures.MAX_FUNCTION_LINES
     assert all(function.annotated for function in shipped.functions)
