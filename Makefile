@@ -14,8 +14,10 @@ DEMO_MEMBERS := schema base flow gateway llama doors cli serve
 MEMBERS := $(DEMO_MEMBERS) picker bedrock vertexai
 PROJECTS := $(MEMBERS:%=%/pyproject.toml)
 DIST ?= dist
-# Three processes, for two of them mostly wait: tests/broker_and_files.py divides the tests among them.
-SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# What takes a minute in all: the tests of single parts.
+QUICK_TESTS := tests/unit tests/picker/core tests/picker/pools tests/conformance tests/planted_faults
+# tests/broker_and_files.py divides the tests among the processes.
+SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 INSTALL = $(UV) pip install -q --python $(BIN)/python
 EXPORT = $(UV) export -q --frozen --no-emit-workspace --no-annotate --no-header --format requirements-txt
 
@@ -26,7 +28,7 @@ RENEW := other-python
 endif
 endif
 
-.PHONY: other-python help demo agent-demo serve test test-quick test-clients-all test-connected check figures map bench soak planted-faults wheels install lock clean
+.PHONY: other-python help demo agent-demo serve test test-quick test-house test-clients-all test-connected check figures map bench soak planted-faults wheels install lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -42,10 +44,14 @@ serve: $(VENV)/server ## Run the whole pipeline in one process, at http://localh
 
 test: $(VENV)/ready ## Run all tests, with the real Apache Pulsar and the real model
 	@scripts/require java
-	TOKENGRID_REQUIRE_ALL=1 $(BIN)/pytest $(SIDE_BY_SIDE) $(ARGS)
+	TOKENGRID_REQUIRE_ALL=1 $(BIN)/pytest -n 3 $(SIDE_BY_SIDE) $(ARGS)
 
-test-quick: $(VENV)/ready ## Run the tests that need no broker, no model, no programs of others and no wheels
-	$(BIN)/pytest -m "not connected and not model and not predecessor and not agents and not clients and not descriptions and not envoy and not install" $(SIDE_BY_SIDE) $(ARGS)
+test-quick: $(VENV)/ready ## Run the tests of single parts, without broker and model: a minute
+	$(BIN)/pytest -n 2 $(SIDE_BY_SIDE) --hypothesis-profile quick -m "not connected and not model" $(QUICK_TESTS) $(ARGS)
+
+test-house: $(VENV)/ready ## Run all tests of one house, such as HOUSE=picker: those in tests/picker
+	@test -d "tests/$(or $(HOUSE),-)" || { echo "Say which house: make test-house HOUSE=picker" >&2; exit 2; }
+	$(BIN)/pytest -n 2 $(SIDE_BY_SIDE) tests/$(HOUSE) $(ARGS)
 
 test-clients-all: $(VENV)/ready ## Run the newest versions of all clients of others, the large ones too, and print their table
 	$(BIN)/python -m tests.clients --newest --all $(ARGS)

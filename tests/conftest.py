@@ -24,6 +24,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     derandomize="TOKENGRID_REQUIRE_ALL" in os.environ,
 )
+settings.register_profile("quick", settings.get_profile("tokengrid"), max_examples=20)
 settings.load_profile("tokengrid")
 
 
