@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Final, Literal, NamedTuple
 
-GUARDED: Final = frozenset({"tg_picker.pools.duration._PART"})
+GUARDED: Final = frozenset({"tg_picker.pools.catalogue_builder._PART"})
 """Expressions that see a text only after another one has matched all of it."""
 _SEARCHING: Final = frozenset({"search", "sub", "split", "findall", "finditer"})
 

@@ -5,15 +5,42 @@ Source of every fact here: Envoy's external_processor.proto, and the endpoint pi
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
+import msgspec
 from envoy.config.core.v3 import base_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
 from google.protobuf.struct_pb2 import Struct as Metadata
 
 from tg_base.telemetry import LOAD_REQUEST_HEADER
 from tg_picker.extproc.decision import Directed, Refused
-from tg_picker.extproc.refusal_body import write_refusal
 from tg_picker.pools import LOAD_FORMAT
+
+_OPENAI_TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 413: "invalid_request_error"}
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+_MESSAGES_PATH = "/v1/messages"
+
+
+def write_refusal(refused: Refused, path: str) -> bytes:
+    """JSON that OpenAI's or Anthropic's SDK makes the right exception of."""
+    return msgspec.json.encode(_anthropic(refused) if path.startswith(_MESSAGES_PATH) else _openai(refused))
+
+
+def _openai(refused: Refused) -> dict[str, Any]:
+    kind = _OPENAI_TYPES.get(refused.status, "server_error" if refused.status >= 500 else "rate_limit_error")
+    return {"error": {"message": refused.message, "type": kind, "param": None, "code": refused.reason}}
+
+
+def _anthropic(refused: Refused) -> dict[str, Any]:
+    kind = _ANTHROPIC_TYPES.get(refused.status, "api_error")
+    return {"type": "error", "error": {"type": kind, "message": refused.message}}
+
 
 DESTINATION = "x-gateway-destination-endpoint"
 NEXT_DESTINATIONS = ("x-tg-next-endpoint-1", "x-tg-next-endpoint-2")

@@ -15,8 +15,7 @@ from tg_picker.core import (
     Rejection,
     Waiting,
 )
-from tg_picker.extproc.asked import Asked
-from tg_picker.extproc.decision import Directed, Refused
+from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.model_request import ModelRequest, read_model_request, rename_model
 from tg_picker.extproc.placement_course import LoadReader, PlacementCourse
 from tg_picker.pools import Destination, Dispatcher, PoolView, Promise, find_goal

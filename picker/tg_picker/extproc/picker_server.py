@@ -14,8 +14,7 @@ from grpc_health.v1.health import aio as health_aio
 from typing_extensions import override
 
 from tg_picker.extproc.decision import Picker
-from tg_picker.extproc.exchange import Exchange
-from tg_picker.extproc.request_phase import MAX_BODY_BYTES
+from tg_picker.extproc.exchange import MAX_BODY_BYTES, Exchange
 from tg_schema.errors import BadRequest
 
 LIVENESS = "liveness"

@@ -1,9 +1,9 @@
 """Status of all pickers -> the HTML page. Every text goes through `element`, which escapes it."""
 
 from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Final
 
-from tg_picker.page.element import Html, element
 from tg_picker.status import (
     AdapterStatus,
     DecisionStatus,
@@ -14,6 +14,26 @@ from tg_picker.status import (
     RouteStatus,
     ServerStatus,
 )
+
+
+class Html(str):
+    """Text that is HTML already. Only this module makes it."""
+
+    __slots__ = ()
+
+
+def element(name: str, *children: str, **attributes: str) -> Html:
+    """An element with its end tag. Children that are no `Html`, and all values of attributes, are escaped.
+
+    Args:
+        name: of the element.
+        children: texts and elements.
+        attributes: by name; `_` stands for `-`, and one at the end is left out.
+    """
+    written = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in attributes.items())
+    inner = "".join(child if isinstance(child, Html) else escape(child) for child in children)
+    return Html(f"<{name}{written}>{inner}</{name}>")
+
 
 _HEAD: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

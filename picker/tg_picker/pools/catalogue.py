@@ -1,13 +1,24 @@
 """Resources, checked together -> which model name leads to which pool, adapter, priority and promise."""
 
 from collections.abc import Callable, Collection, Mapping
-from itertools import chain
+from itertools import accumulate, chain
 from random import Random
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from tg_picker.pools.weighted import Weighted, choose
+Weighted = tuple[tuple[str, int], ...]
+"""Names and weights; the sum of the weights is positive."""
+
+
+def choose(weighted: Weighted, draw: Random) -> str:
+    """A name; one of weight 0 is never chosen. A single name draws nothing."""
+    if len(weighted) == 1:
+        return weighted[0][0]
+    names, weights = zip(*weighted, strict=True)
+    found: str = draw.choices(names, cum_weights=tuple(accumulate(weights)))[0]
+    return found
+
 
 PromiseKind = Literal["OutputTokenLatency", "TimeToFirstToken"]
 

@@ -1,12 +1,12 @@
 """Resources -> the catalogue, or an error about what does not fit together, with file, line and column."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar, cast
 
 from tg_base.config import Keys, advise
-from tg_picker.pools.catalogue import Catalogue, FailurePolicy, Objective, Pool, Promise, UseCase
-from tg_picker.pools.duration import parse_duration
+from tg_picker.pools.catalogue import Catalogue, FailurePolicy, Objective, Pool, Promise, UseCase, Weighted
 from tg_picker.pools.kinds import (
     InferenceModel,
     InferenceModelRewrite,
@@ -20,7 +20,19 @@ from tg_picker.pools.kinds import (
     TargetModel,
 )
 from tg_picker.pools.resource import Resource
-from tg_picker.pools.weighted import Weighted
+
+_NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
+_DURATION = re.compile("".join(f"(?:{_NUMBER}{unit})?" for unit in ("h", "m", "s", "ms")))
+_PART = re.compile(r"([\d.]+)(ms|h|m|s)")
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds, more than 0; None: it is no duration. Units stand from large to small, fractions in any: `1m30.5s`."""
+    if not text.isascii() or not _DURATION.fullmatch(text):
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)) or None
+
 
 S = TypeVar("S", bound=Spec)
 

@@ -13,8 +13,7 @@ from tg_picker.status.instances_status import (
 from tg_picker.status.pool_board import PoolBoard
 from tg_picker.status.pool_boards import BOARDS, PoolBoards
 from tg_picker.status.reason_words import explain
-from tg_picker.status.request_facts import RequestFacts
-from tg_picker.status.request_record import ANSWERED, LEFT, RequestRecord
+from tg_picker.status.request_record import ANSWERED, LEFT, RequestFacts, RequestRecord
 from tg_picker.status.status_reader import read_status
 
 __all__ = [

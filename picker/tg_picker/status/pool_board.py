@@ -4,12 +4,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
-from tg_picker.core import InstanceRequest, Pick, Rejection, RouteAttainment, Scheduler
+from tg_picker.core import Attained, InstanceRequest, Pick, Rejection, RouteAttainment, Scheduler
 from tg_picker.pools import PoolView
 from tg_picker.status.instances_status import QueueStatus
 from tg_picker.status.picker_totals import PickerTotals
-from tg_picker.status.request_facts import RequestFacts
-from tg_picker.status.request_record import RequestRecord
+from tg_picker.status.request_record import RequestFacts, RequestRecord
 
 MAX_DECISIONS: Final = 200
 """Decisions that are remembered with their reasons."""
@@ -116,3 +115,16 @@ class PoolBoard:
             return True
         targets = (name for to in (*catalogue.rewrites.values(), *catalogue.defaults.values()) for name, _ in to)
         return model in targets or any(model in served for served in view.served.values())
+
+
+def read_recent(boards: Iterable[PoolBoard]) -> dict[tuple[str, str], Attained]:
+    """By route and kind of promise, of all boards together; without what nothing was counted of."""
+    found: dict[tuple[str, str], Attained] = {}
+    for board in boards:
+        for route, watched in board.attainment().items():
+            kinds = {"TimeToFirstToken": watched.first_token, "OutputTokenLatency": watched.output_token}
+            for kind, attained in kinds.items():
+                if attained.total:
+                    before = found.get((route, kind), Attained(0, 0))
+                    found[route, kind] = Attained(before.kept + attained.kept, before.total + attained.total)
+    return found

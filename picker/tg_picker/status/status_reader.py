@@ -13,10 +13,9 @@ from tg_picker.status.instances_status import (
     RouteStatus,
     ServerStatus,
 )
-from tg_picker.status.pool_board import PoolBoard
+from tg_picker.status.pool_board import PoolBoard, read_recent
 from tg_picker.status.pool_boards import PoolBoards
 from tg_picker.status.reason_words import explain
-from tg_picker.status.recent_promises import read_recent
 from tg_picker.status.request_record import RequestRecord
 
 MAX_ADAPTERS_SHOWN: Final = 32

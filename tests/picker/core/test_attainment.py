@@ -16,9 +16,8 @@ from tg_picker.core import (
     Pick,
     QueueLimits,
 )
-from tg_picker.core.queue.attainment import MIN_SAMPLES
+from tg_picker.core.queue.attainment import MIN_SAMPLES, WINDOW_SECONDS, SlidingWindow
 from tg_picker.core.queue.prediction_errors import PredictionErrors
-from tg_picker.core.queue.sliding_window import WINDOW_SECONDS, SlidingWindow
 from tg_picker.pools import Promise, find_goal
 
 

@@ -4,8 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from tg_picker.core import InstanceUsage
-from tg_picker.extproc.asked import Asked
-from tg_picker.extproc.decision import Directed, Refused
+from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.model_request import read_model_request, rename_model
 
 

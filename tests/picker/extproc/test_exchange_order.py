@@ -23,11 +23,9 @@ from tests.picker.extproc.test_exchange import (
     streamed,
 )
 from tg_picker.core import InstanceUsage
-from tg_picker.extproc.asked import Asked
-from tg_picker.extproc.decision import Directed, Refused
-from tg_picker.extproc.exchange import Exchange
+from tg_picker.extproc.decision import Asked, Directed, Refused
+from tg_picker.extproc.exchange import MAX_BODY_BYTES, Exchange
 from tg_picker.extproc.picker_server import SERVICE, serve_picker
-from tg_picker.extproc.request_phase import MAX_BODY_BYTES
 
 PROCESS = f"/{SERVICE}/Process"
 TRAILERS = wire.ProcessingRequest(request_trailers=wire.HttpTrailers())

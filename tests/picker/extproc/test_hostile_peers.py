@@ -29,10 +29,9 @@ from tests.picker.extproc.scripted_picker import ScriptedPicker
 from tests.picker.extproc.silent_connections import silent_connections
 from tests.picker.extproc.test_exchange import BODY, headers, kinds
 from tests.picker.extproc.test_exchange import body as body_of
-from tg_picker.extproc.asked import Asked
-from tg_picker.extproc.decision import Directed, Refused
+from tg_picker.extproc.decision import Asked, Directed, Refused
+from tg_picker.extproc.exchange import MAX_BODY_BYTES
 from tg_picker.extproc.picker_server import MAX_HELD_BYTES, SERVER_OPTIONS, SERVICE, PickerServer, serve_picker
-from tg_picker.extproc.request_phase import MAX_BODY_BYTES
 
 PROCESS = f"/{SERVICE}/Process"
 _Mode = processing_mode_pb2.ProcessingMode

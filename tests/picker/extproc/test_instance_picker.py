@@ -22,8 +22,7 @@ from tg_picker.core import (
     QueueLimits,
     Scheduler,
 )
-from tg_picker.extproc.asked import Asked
-from tg_picker.extproc.decision import Directed, Refused
+from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.exchange import Exchange
 from tg_picker.extproc.instance_picker import MAX_LOGGED, InstancePicker
 from tg_picker.extproc.placement_course import PlacementCourse

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from scripts import crds
 from tg_picker.pools.catalogue import Catalogue, Destination, FailurePolicy, Promise
-from tg_picker.pools.catalogue_builder import build_catalogue, find_empty
-from tg_picker.pools.duration import parse_duration
+from tg_picker.pools.catalogue_builder import build_catalogue, find_empty, parse_duration
 from tg_picker.pools.resource import parse_resources, read_resources
 from tg_picker.pools.yaml_document import parse_yaml
 from tg_schema.errors import BadRequest

@@ -1,6 +1,6 @@
 """What the scheduler is told: a request and its prompt's fingerprint, servers, and what these tell of their load."""
 
-from tg_picker.core.interface.endpoint import Endpoint
+from tg_picker.core.interface.endpoint import AdapterReport, Endpoint, LoadReport, Residency
 from tg_picker.core.interface.fingerprint import (
     BLOCK_BYTES,
     BLOCK_TOKENS,
@@ -17,7 +17,6 @@ from tg_picker.core.interface.fingerprint import (
     salt_tokens,
 )
 from tg_picker.core.interface.instance_request import InstanceRequest, InstanceUsage, Objective
-from tg_picker.core.interface.load_report import AdapterReport, LoadReport, Residency
 
 __all__ = [
     "BLOCK_BYTES", "BLOCK_TOKENS", "CHARACTERS_PER_TOKEN", "HASH_BITS", "NO_FINGERPRINT", "AdapterReport", "Endpoint",

@@ -1,4 +1,6 @@
-"""Discovery -> scheduler: one model server that may run requests."""
+"""Discovery, pages, headers and heartbeats -> scheduler: one model server, and what it tells of its load."""
+
+from typing import Literal
 
 from msgspec import Struct
 
@@ -17,3 +19,53 @@ class Endpoint(Struct, frozen=True):
     name: str = ""
     labels: dict[str, str] = {}
     models: tuple[str, ...] = ()
+
+
+Residency = Literal["gpu", "cpu"]
+"""Where a loaded adapter is: ready to run, or to be copied to the accelerator first."""
+
+
+class AdapterReport(Struct, frozen=True):
+    """What a server tells of its LoRA adapters.
+
+    Attributes:
+        slots: adapters that a batch may use side by side; None = not told.
+        active: adapters with a running request. vLLM lists the same names in `waiting` (llm-d-router#2605).
+        waiting: adapters with a queued request.
+        resident: loaded adapters, used or idle; None = the server tells activity alone.
+    """
+
+    slots: int | None = None
+    active: frozenset[str] = frozenset()
+    waiting: frozenset[str] = frozenset()
+    resident: dict[str, Residency] | None = None
+
+
+class LoadReport(Struct, frozen=True):
+    """One look at a server. None = not told: a reader must cope with any subset.
+
+    Every number is finite and in its range: the reader of a page or header leaves out all others.
+
+    Attributes:
+        read_at: seconds on the clock that the scheduler is given.
+        queued: requests that wait.
+        running: requests in the batch.
+        kv_usage: share of the KV cache in use, from 0 to 1.
+        block_tokens: tokens in a block of the KV cache.
+        blocks: blocks of the KV cache.
+        adapters: None = the server tells nothing of adapters.
+        queued_by_adapter: requests that wait, by adapter; None = not told.
+        started_at: when the server's process began, on the server's own clock; None = not told.
+        kept_at: the `read_at` of the oldest part, if the report was merged of several; None = all is of `read_at`.
+    """
+
+    read_at: float
+    queued: int | None = None
+    running: int | None = None
+    kv_usage: float | None = None
+    block_tokens: int | None = None
+    blocks: int | None = None
+    adapters: AdapterReport | None = None
+    queued_by_adapter: dict[str, int] | None = None
+    started_at: float | None = None
+    kept_at: float | None = None

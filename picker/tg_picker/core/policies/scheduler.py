@@ -7,8 +7,7 @@ from typing import Protocol
 
 from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, InstanceRequest, LoadReport
 from tg_picker.core.policies.admission import ADMISSIONS, Admission
-from tg_picker.core.policies.least_request import requests_of
-from tg_picker.core.policies.policies import DEFAULT_POLICY, POLICIES
+from tg_picker.core.policies.policies import DEFAULT_POLICY, POLICIES, requests_of
 from tg_picker.core.policies.policy import Choice, Policy, Refusal, Situation
 from tg_picker.core.policies.predicted_wait import predict_first_token
 from tg_picker.core.state import (

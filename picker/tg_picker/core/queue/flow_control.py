@@ -5,11 +5,10 @@ from functools import partial
 
 from tg_picker.core.interface import Endpoint, InstanceRequest, InstanceUsage
 from tg_picker.core.policies import NO_ENDPOINTS_RETRY_SECONDS, SATURATED_RETRY_SECONDS, Scheduler
-from tg_picker.core.queue.attainment import Attainment
+from tg_picker.core.queue.attainment import Attainment, SlidingWindow
 from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.queue.request_queue import RequestQueue
 from tg_picker.core.queue.room import Room, has_short_queue
-from tg_picker.core.queue.sliding_window import SlidingWindow
 from tg_picker.core.queue.waiting import Lane, Waiting
 from tg_picker.core.state import Pick, Placement, Rejection, RejectionReason
 
