@@ -32,7 +32,7 @@ from tg_gateway.http import (
     find_pages,
 )
 from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner, notice_leaving
-from tg_gateway.jobs import KEPT_SECONDS, AnswerLogs, AnswerStore, AttemptPauses, BackgroundRuns, Band, BandBounds
+from tg_gateway.jobs import KEPT_SECONDS, AttemptPauses, FlexQueue, JobLogs, JobRuns, JobStore, QueueBounds
 from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, listen, stop_listening
 from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import Documentation
@@ -163,8 +163,8 @@ class Gateway:
             await runner.setup()
             await stack.enter_async_context(running(notice_leaving(runner)))
             stack.push_async_callback(runner.cleanup)
-            if self._band is not None:
-                await stack.enter_async_context(self._band)
+            if self._flex_queue is not None:
+                await stack.enter_async_context(self._flex_queue)
             accepts = ACCEPTS_PER_TURN if self._shared.processes == 1 else SHARED_ACCEPTS_PER_TURN
             await listen(runner, await self._open_sockets(), accepts)
             self.url = _url(self._config.host, runner.addresses[0][1])
@@ -185,8 +185,8 @@ class Gateway:
         async with self._exit:
             self._sockets.drain()
             left = await self._hand_over() if self._shared.handing_over else self._config.drain
-            if self._band is not None:
-                await self._band.drain()
+            if self._flex_queue is not None:
+                await self._flex_queue.drain()
             await self._relay.drain(left)
             await asyncio.gather(*(runs.close(DRAIN_ERROR_SECONDS) for runs in (self._background, self._resumable)))
             await self._sockets.close()
@@ -209,12 +209,12 @@ class Gateway:
             config.max_unauthenticated, lambda: self._authenticator.required
         )
         self._background, self._resumable = self._make_runs(), self._make_runs(RESUMABLE, RESUMABLE_SECONDS)
-        self._band = self._make_band(catalogue) if config.max_wait else None
+        self._flex_queue = self._make_flex_queue(catalogue) if config.max_wait else None
         backend = Backend(self._authenticator, catalogue, relay, self._resumable, limits)
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
         loads = LoadHeaders(self._requestor)
         handlers = HttpHandlers(
-            relay, self._background, config, limits, parser=self._parser, loads=loads, band=self._band
+            relay, self._background, config, limits, parser=self._parser, loads=loads, flex_queue=self._flex_queue
         )
         shown = {"/metrics": MetricsPage().show, **{page.path: page().show for page in find_pages()}}
         middleware = Middleware(
@@ -230,18 +230,18 @@ class Gateway:
         application.add_routes([web.get(path, show, expect_handler=defer_expectation) for path, show in shown.items()])
         return application, middleware.refuse_unreadable
 
-    def _make_band(self, catalogue: Catalogue) -> Band:
+    def _make_flex_queue(self, catalogue: Catalogue) -> FlexQueue:
         limits, runs = self._limits, self._background
-        bounds = BandBounds(runs.store.waiting, max_key=limits.waiting, max_all=limits.all_waiting)
+        bounds = QueueBounds(runs.store.waiting, max_key=limits.waiting, max_all=limits.all_waiting)
         dialects = {mount.dialect.restarts: mount.dialect for mount in self._mounts if mount.dialect.restarts}
-        pause, most = limits.band_pause, limits.paused_bytes
-        return Band(self._requestor, runs, catalogue, dialects, bounds, longest_pause=pause, most_paused=most)
+        pause, most = limits.flex_pause, limits.paused_bytes
+        return FlexQueue(self._requestor, runs, catalogue, dialects, bounds, longest_pause=pause, most_paused=most)
 
-    def _make_runs(self, scope: str = "", seconds: float = KEPT_SECONDS) -> BackgroundRuns:
+    def _make_runs(self, scope: str = "", seconds: float = KEPT_SECONDS) -> JobRuns:
         limits = self._limits
         requestor = self._requestor
         pauses = AttemptPauses(requestor.time, first=limits.attempt_pause)
-        logs = AnswerLogs(
+        logs = JobLogs(
             requestor.bus,
             requestor.topics,
             requestor.time,
@@ -250,8 +250,8 @@ class Gateway:
             silence=limits.silence,
             pauses=pauses,
         )
-        store = AnswerStore(logs, max_followers=limits.followers, max_all_followers=limits.all_followers)
-        return BackgroundRuns(
+        store = JobStore(logs, max_followers=limits.followers, max_all_followers=limits.all_followers)
+        return JobRuns(
             self._relay, store, max_running=limits.background, max_all=limits.all_background, longest_run=limits.run
         )
 

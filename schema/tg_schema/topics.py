@@ -64,7 +64,7 @@ class Topics:
         """The topic of cancels, nacks and heartbeats to one processor."""
         return f"non-persistent://{self.namespace}/tg-control-{processor}"
 
-    def band(self, request_topic: str) -> str:
+    def flex_queue(self, request_topic: str) -> str:
         """The topic of what waits until the processors of a work queue have room."""
         return f"persistent://{self.namespace}/tg-band-{_flat(request_topic)}"
 

@@ -43,7 +43,7 @@ async def put(client: AsyncOpenAI, seconds: float) -> str:
 
 
 async def count_backlog(pulsar: PulsarServer, flow: str) -> float:
-    """How many wait in the band of a flow, as docs/gateway.md says: by the broker's own metrics."""
+    """How many wait in the flex queue of a flow, as docs/gateway.md says: by the broker's own metrics."""
     async with ClientSession() as http, http.get(f"{pulsar.admin_url}/metrics/") as page:
         lines = (await page.text()).splitlines()
     wanted = ("pulsar_subscription_back_log{", "/tg-band-", flow, 'subscription="tg-band"')
@@ -52,7 +52,7 @@ async def count_backlog(pulsar: PulsarServer, flow: str) -> float:
 
 
 async def until_nothing_waits(pulsar: PulsarServer, flow: str) -> None:
-    """Until the band of a flow is empty; the broker has no event for it."""
+    """Until the flex queue of a flow is empty; the broker has no event for it."""
     async with asyncio.timeout(60):
         while True:
             if await count_backlog(pulsar, flow) == 0:

@@ -18,7 +18,7 @@ from tg_doors.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects import KeptAnswers, Writer
 from tg_gateway.dialects.answers import Background, Keep, KeptAnswer, StreamedAnswer
 from tg_gateway.dialects.output import join_output
-from tg_gateway.jobs import AnswerLogs, AnswerStore, LiveParts
+from tg_gateway.jobs import JobLogs, JobStore, LiveParts
 from tg_gateway.jobs.live_parts import MAX_LIVE_BYTES
 from tg_gateway.jobs.log import CANCEL, NameTaken, is_late, kind_of, label_end
 from tg_schema import TextCompletionResponse, TgError, encode
@@ -117,7 +117,7 @@ def make_kept(name: str) -> Background:
 
 async def test_of_several_who_claim_a_name_the_first_in_the_log_has_it() -> None:
     bus = MemoryBus()
-    stores = [AnswerStore(AnswerLogs(bus, Topics())) for _ in range(2)]
+    stores = [JobStore(JobLogs(bus, Topics())) for _ in range(2)]
     async with stores[0].open("k", make_kept("n")):
         with pytest.raises(BadRequest, match="kept already"):
             async with stores[1].open("k", make_kept("n")):
@@ -131,7 +131,7 @@ async def test_of_several_who_claim_a_name_the_first_in_the_log_has_it() -> None
 
 async def test_who_began_a_name_first_does_not_erase_what_another_has_begun_there_anew() -> None:
     bus = MemoryBus()
-    first, second = (AnswerStore(AnswerLogs(bus, Topics(), key_answers=1)) for _ in range(2))
+    first, second = (JobStore(JobLogs(bus, Topics(), key_answers=1)) for _ in range(2))
     async with first.open("k", make_kept("n")) as (writer, _):
         writer.freed = True
         await writer.end(b"late", "ended")
@@ -155,7 +155,7 @@ async def test_who_began_a_name_first_does_not_erase_what_another_has_begun_ther
 
 async def test_who_was_taken_for_dead_does_not_erase_what_another_has_begun_there_anew() -> None:
     bus = MemoryBus()
-    first, second = (AnswerStore(AnswerLogs(bus, Topics(), key_answers=1)) for _ in range(2))
+    first, second = (JobStore(JobLogs(bus, Topics(), key_answers=1)) for _ in range(2))
     async with first.open("k", make_kept("n")) as (writer, _):
         # A reader has found nothing but the head, and silence.
         await second.logs.declare_dead("n", await second.logs.load(second.logs.owner("k"), "n"))
@@ -173,7 +173,7 @@ async def test_who_was_taken_for_dead_does_not_erase_what_another_has_begun_ther
 async def test_what_ends_one_answer_too_late_does_not_end_the_next_one_of_its_name(cancels: bool) -> None:
     bus = MemoryBus()
     held = HeldBus(bus)
-    store, reader = AnswerStore(AnswerLogs(bus, Topics())), AnswerStore(AnswerLogs(held, Topics(), silence=0.0))
+    store, reader = JobStore(JobLogs(bus, Topics())), JobStore(JobLogs(held, Topics(), silence=0.0))
     async with store.open("k", make_kept("n")) as (writer, _):
         kept = reader.of("k")
         ending = asyncio.create_task(kept.cancel("n") if cancels else kept.read("n"))
@@ -195,7 +195,7 @@ async def test_what_ends_one_answer_too_late_does_not_end_the_next_one_of_its_na
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_client_that_falls_behind_goes_on_with_the_log(late: bool) -> None:
     bus, live = MemoryBus(), LiveParts()
-    store = AnswerStore(AnswerLogs(bus, Topics()))
+    store = JobStore(JobLogs(bus, Topics()))
     said = [b"%06d" % number * 1000 for number in range(2 * MAX_LIVE_BYTES // 6000)]
     async with store.open("k", make_kept("n"), live) as (writer, _):
         following = store.of("k", live=live).follow("n")

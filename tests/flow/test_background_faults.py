@@ -32,7 +32,7 @@ from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.jobs import log_writer
+from tg_gateway.jobs import writer
 from tg_schema.topics import Topics
 
 
@@ -142,7 +142,7 @@ async def test_whoever_follows_is_told_that_the_response_was_deleted() -> None:
 
 
 async def test_too_many_events_are_not_kept_but_the_response_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_writer, "MAX_PART_BYTES", 3000)
+    monkeypatch.setattr(writer, "MAX_PART_BYTES", 3000)
     async with open_pair() as it:
         stream = await it.one.responses.create(model=MODEL, input="20", background=True, stream=True)
         name = await begin(stream)

@@ -18,7 +18,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.jobs import AnswerLogs, AnswerStore
+from tg_gateway.jobs import JobLogs, JobStore
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.log import ALIVE, ASKED, CANCEL, HEAD, label_claim, label_end, label_first, label_taken
 from tg_schema.errors import NotFound
@@ -100,26 +100,26 @@ async def test_a_sign_of_life_of_a_suspended_gateway_does_not_bring_back_what_wa
 
 
 OWNER, NAME = "", "name"
-Reader = Callable[[AnswerStore, AnswerLogs], Awaitable[object]]
+Reader = Callable[[JobStore, JobLogs], Awaitable[object]]
 
 
-async def _follow(store: AnswerStore, _: AnswerLogs) -> None:
+async def _follow(store: JobStore, _: JobLogs) -> None:
     async with aclosing(store.follow(OWNER, NAME, None, bounded=False)) as steps:
         async for _step in steps:
             pass
 
 
-async def _poll(store: AnswerStore, logs: AnswerLogs) -> None:
+async def _poll(store: JobStore, logs: JobLogs) -> None:
     while True:
         await store.read(OWNER, NAME)
         await asyncio.sleep(logs.silence)
 
 
-async def _cancel(store: AnswerStore, _: AnswerLogs) -> None:
+async def _cancel(store: JobStore, _: JobLogs) -> None:
     await store.cancel(OWNER, NAME, None)
 
 
-async def _reload(_: AnswerStore, logs: AnswerLogs) -> None:
+async def _reload(_: JobStore, logs: JobLogs) -> None:
     """A client cancels what pauses, and deletes it while the gateway that has it writes its end."""
     claim = Claim(logs.bus, logs.topic(NAME))
     bus = logs.bus
@@ -161,12 +161,12 @@ async def test_what_a_reader_says_of_a_deleted_response_is_erased(
     entries: list[Mapping[str, str]], ask: Reader
 ) -> None:
     bus, topics = ErasingBus(MemoryBus()), Topics()
-    logs = AnswerLogs(bus, topics, lambda: 0.0, silence=0.2)
+    logs = JobLogs(bus, topics, lambda: 0.0, silence=0.2)
     for entry in entries:
         await bus.append(topics.kept(NAME), b"", entry)
     bus.armed = True
     with suppress(NotFound):
-        await ask(AnswerStore(logs), logs)
+        await ask(JobStore(logs), logs)
     assert not bus.armed
     assert await bus.read(topics.kept(NAME)) == ()
     await bus.aclose()

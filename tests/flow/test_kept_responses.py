@@ -22,7 +22,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.dialects import Keep
-from tg_gateway.jobs import KEPT_SECONDS, AnswerLogs, AnswerStore
+from tg_gateway.jobs import KEPT_SECONDS, JobLogs, JobStore
 from tg_schema import Message
 from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BusError, IncompleteStream, NotFound, TooLarge
@@ -335,7 +335,7 @@ class _Clock:
 
 async def test_an_answer_expires() -> None:
     bus, clock = MemoryBus(), _Clock()
-    store = AnswerStore(AnswerLogs(bus, Topics(), clock))
+    store = JobStore(JobLogs(bus, Topics(), clock))
     await store.keep("k", Keep("a", lambda: b"1"))
     clock.now += KEPT_SECONDS - 1
     assert (await store.of("k").read("a")).end == b"1"
@@ -347,7 +347,7 @@ async def test_an_answer_expires() -> None:
 
 async def test_what_has_expired_is_erased_with_the_next_that_is_kept() -> None:
     bus, clock = MemoryBus(), _Clock()
-    store = AnswerStore(AnswerLogs(bus, Topics(), clock))
+    store = JobStore(JobLogs(bus, Topics(), clock))
     await store.keep("k", Keep("a", lambda: b"1"))
     clock.now += KEPT_SECONDS
     await store.keep("other", Keep("b", lambda: b"2"))
@@ -355,7 +355,7 @@ async def test_what_has_expired_is_erased_with_the_next_that_is_kept() -> None:
 
 
 async def test_a_key_over_its_bounds_loses_its_oldest_answers() -> None:
-    store = AnswerStore(AnswerLogs(MemoryBus(), Topics(), key_answers=3, key_bytes=100))
+    store = JobStore(JobLogs(MemoryBus(), Topics(), key_answers=3, key_bytes=100))
 
     async def kept(key: str) -> list[str]:
         return [name for name in "abcdefg" if await found(key, name)]
@@ -379,7 +379,7 @@ async def test_a_key_over_its_bounds_loses_its_oldest_answers() -> None:
 
 async def test_all_keys_together_have_a_bound() -> None:
     bus = MemoryBus()
-    store = AnswerStore(AnswerLogs(bus, Topics(), all_bytes=10))
+    store = JobStore(JobLogs(bus, Topics(), all_bytes=10))
     for number in range(6):
         await store.keep(f"key-{number}", Keep(f"a{number}", lambda: b"x" * 4))
     kept = [bool(await bus.read(Topics().kept(f"a{number}"))) for number in range(6)]
@@ -395,11 +395,11 @@ async def test_what_somebody_else_wrote_is_not_found(expires: str) -> None:
     bus = MemoryBus()
     await bus.append(Topics().kept("a"), b"{}", {"key": "k", "expires": expires})
     with pytest.raises(NotFound):
-        await AnswerStore(AnswerLogs(bus, Topics())).of("k").read("a")
+        await JobStore(JobLogs(bus, Topics())).of("k").read("a")
 
 
 async def test_an_answer_has_a_limit() -> None:
-    store = AnswerStore(AnswerLogs(MemoryBus(), Topics()))
+    store = JobStore(JobLogs(MemoryBus(), Topics()))
     with pytest.raises(TooLarge):
         await store.keep("k", Keep("a", lambda: bytes(4 * 1024 * 1024 + 1)))
 

@@ -16,15 +16,15 @@ from tests.fakes.passing_bus import RemoteBus
 from tests.flow.background_asking import begin, gather, poll, until_told
 from tests.flow.open_gateway import CONFIG, TEXTS
 from tests.flow.open_responses import MODEL
-from tests.flow.waiting_band import (
+from tests.flow.waiting_gateways import (
     DEADLINE,
     FLEX,
-    Band,
     BusyLlm,
     OneMessageBus,
+    WaitingGateways,
     ask,
-    count_band,
-    open_band,
+    count_waited,
+    open_gateways,
     serve,
     until_end,
 )
@@ -70,8 +70,8 @@ async def ask_twice(client: AsyncOpenAI, name: str, attempts: int = 2, **fields:
 async def test_what_a_dead_gateway_has_asked_for_is_asked_again_while_attempts_are_left(
     notes: list[Note], attempts: int, status: str
 ) -> None:
-    async with open_band() as it:
-        client, before = await it.open_gateway(limits=SOON), count_band("again")
+    async with open_gateways() as it:
+        client, before = await it.open_gateway(limits=SOON), count_waited("again")
         work = await it.occupy(client)
         made = await ask_twice(client, "made", attempts)
         for properties, body in notes:
@@ -83,11 +83,11 @@ async def test_what_a_dead_gateway_has_asked_for_is_asked_again_while_attempts_a
         assert (ended.status, "its gateway" in str(ended.error)) == (status, status == "failed")
         assert it.llm.order == ["work"] + ["made"] * (status == "completed")
         # A reader may be the first to say that it is lost; then it is as if it were new to the gateway.
-        assert count_band("again") - before == (status == "completed")
+        assert count_waited("again") - before == (status == "completed")
 
 
 async def test_a_second_attempt_does_not_begin_after_its_time() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(limits=SOON)
         work = await it.occupy(client)
         made = await ask(client, "made", stream=True, extra_body={"max_attempts": 2, "max_wait": 0.5})
@@ -106,7 +106,7 @@ async def test_a_second_attempt_does_not_begin_after_its_time() -> None:
 
 
 async def test_what_is_cancelled_after_its_gateway_has_died_is_not_asked_again() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(limits=SOON)
         work = await it.occupy(client)
         made, last = await ask_twice(client, "made"), await ask(client, "last")
@@ -126,9 +126,9 @@ async def test_what_its_processor_has_begun_when_it_dies_is_asked_again(attempts
     bus, models = MemoryBus(), [BusyLlm() for _ in range(deaths + 1)]
     mortals = [MortalBus(bus) for _ in models]
     async with AsyncExitStack() as stack:
-        it = Band(models[0], RemoteBus(bus), stack)
+        it = WaitingGateways(models[0], RemoteBus(bus), stack)
         await stack.enter_async_context(serve(mortals[0], models[0]))
-        client, before = await it.open_gateway(), count_band("again")
+        client, before = await it.open_gateway(), count_waited("again")
         made = await ask_twice(client, "made", attempts)
         for number in range(deaths):
             await asyncio.wait_for(models[number].started.wait(), DEADLINE)
@@ -138,7 +138,7 @@ async def test_what_its_processor_has_begun_when_it_dies_is_asked_again(attempts
         ended = await poll(client, made.id)
         assert (ended.status, ended.output_text) == (("completed", "0 ") if attempts > deaths else ("failed", ""))
         assert sum(len(model.order) for model in models) == min(attempts, deaths + 1)
-        assert count_band("again") - before == min(attempts, deaths + 1) - 1
+        assert count_waited("again") - before == min(attempts, deaths + 1) - 1
 
 
 class CutLlm(BusyLlm):
@@ -164,7 +164,7 @@ async def test_what_its_server_has_broken_off_is_asked_again(attempts: int) -> N
     for _ in range(attempts):
         llm.steps.release()
     async with serve(bus, llm), AsyncExitStack() as stack:
-        client, before = await Band(llm, bus, stack).open_gateway(), count_broken()
+        client, before = await WaitingGateways(llm, bus, stack).open_gateway(), count_broken()
         ended = await poll(client, (await ask_twice(client, "made", attempts)).id)
         assert (ended.status, llm.order) == (("completed", "failed")[attempts == 1], ["made"] * attempts)
         # Not as of a client that has left.
@@ -175,7 +175,7 @@ async def test_what_somebody_may_have_read_is_not_asked_again() -> None:
     bus, llm, other = MemoryBus(), BusyLlm(), BusyLlm()
     mortal = MortalBus(bus)
     async with AsyncExitStack() as stack:
-        it = Band(llm, RemoteBus(bus), stack)
+        it = WaitingGateways(llm, RemoteBus(bus), stack)
         await stack.enter_async_context(serve(mortal, llm))
         client = await it.open_gateway()
         stream = await client.responses.create(
@@ -191,7 +191,7 @@ async def test_what_somebody_may_have_read_is_not_asked_again() -> None:
 
 @pytest.mark.parametrize("attempts", [1, 2])
 async def test_what_runs_when_its_gateway_shuts_down_goes_to_another_one(attempts: int) -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         first, second = await it.open_gateway(limits=SOON), await it.open_gateway(limits=SOON)
         made = await ask_twice(first, "made", attempts)
         await asyncio.wait_for(it.llm.started.wait(), DEADLINE)
@@ -241,7 +241,7 @@ class SuspendedBus(OneMessageBus):
 
 @pytest.mark.parametrize("ends", [True, False], ids=["its model has ended", "its model works"])
 async def test_a_gateway_that_was_suspended_finds_that_another_one_has_its_place(ends: bool) -> None:
-    async with open_band(capacity=2, room=2) as it:
+    async with open_gateways(capacity=2, room=2) as it:
         bus, suspended = it.bus, SuspendedBus(it.bus)
         it.bus = suspended
         one = await it.open_gateway(limits=SOON)
@@ -251,7 +251,7 @@ async def test_a_gateway_that_was_suspended_finds_that_another_one_has_its_place
         # The broker gives its message to another one.
         it.bus = bus
         other = await it.open_gateway(limits=SOON)
-        await bus.publish(CONFIG.topics.band(TEXTS[0].request), suspended.put[0], {})
+        await bus.publish(CONFIG.topics.flex_queue(TEXTS[0].request), suspended.put[0], {})
         await until(lambda: it.llm.order == ["made"] * 2)
         if ends:
             # Its own end comes while the other one works, which goes on.
@@ -272,7 +272,7 @@ async def test_a_gateway_that_was_suspended_finds_that_another_one_has_its_place
 
 @pytest.mark.parametrize("fields", [{}, {"background": True}, {"service_tier": "flex"}])
 async def test_what_does_not_wait_has_one_attempt(fields: dict[str, Any]) -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway()
         with pytest.raises(openai.BadRequestError, match='background: true and service_tier: "flex"') as caught:
             await client.responses.create(model=MODEL, input="1", extra_body={"max_attempts": 2}, **fields)
@@ -281,7 +281,7 @@ async def test_what_does_not_wait_has_one_attempt(fields: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("attempts", [0, 11, 1.5, "2"])
 async def test_attempts_are_a_small_number(attempts: Any) -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway()
         with pytest.raises(openai.BadRequestError, match="max_attempts") as caught:
             await ask_twice(client, "made", attempts)
@@ -289,7 +289,7 @@ async def test_attempts_are_a_small_number(attempts: Any) -> None:
 
 
 async def test_where_nothing_waits_nothing_is_asked_again() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(GatewayConfig(port=0, drain=FLEX.drain))
         with pytest.raises(openai.BadRequestError, match="no response waits") as caught:
             await ask_twice(client, "made")

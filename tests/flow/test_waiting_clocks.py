@@ -8,20 +8,20 @@ from structlog.testing import capture_logs
 
 from tests.flow.background_asking import poll
 from tests.flow.open_gateway import CONFIG
-from tests.flow.waiting_band import NO_PAUSE, ask, open_band
+from tests.flow.waiting_gateways import NO_PAUSE, ask, open_gateways
 from tg_gateway.access import Limits
-from tg_gateway.jobs.log import ASKED, AnswerLog, label_claim, label_taken
+from tg_gateway.jobs.log import ASKED, JobLog, label_claim, label_taken
 
 TEN_MINUTES = 600.0
 
 
 @pytest.mark.parametrize("ahead", [TEN_MINUTES, -TEN_MINUTES])
 async def test_what_a_gateway_with_a_wrong_clock_has_put_waits_as_long_as_it_may(ahead: float) -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         one, other = await it.open_gateway(ahead=ahead), await it.open_gateway(ahead=-ahead)
         work = await it.occupy(one)
         made = await ask(one, "made", extra_body={"max_wait": 60})
-        until = AnswerLog(await it.bus.read(CONFIG.topics.kept(made.id))).waits or 0.0
+        until = JobLog(await it.bus.read(CONFIG.topics.kept(made.id))).waits or 0.0
         assert -1 < until - time.time() - 60 <= 1
         # Whoever looks, it is not over yet, and whoever has its message makes it.
         assert {(await client.responses.retrieve(made.id)).status for client in (one, other)} == {"queued"}
@@ -32,7 +32,7 @@ async def test_what_a_gateway_with_a_wrong_clock_has_put_waits_as_long_as_it_may
 
 
 async def test_it_waits_no_longer_than_that() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         one, other = await it.open_gateway(ahead=TEN_MINUTES), await it.open_gateway(ahead=-TEN_MINUTES)
         # Of another gateway: it ends with its own.
         work = await it.occupy(other)
@@ -46,7 +46,7 @@ async def test_it_waits_no_longer_than_that() -> None:
 
 @pytest.mark.parametrize("ahead", [TEN_MINUTES, -TEN_MINUTES])
 async def test_a_pause_after_a_lost_attempt_ends_when_it_should(ahead: float) -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         limits = Limits(silence=0.2, attempt_pause=1.0)
         one, other = await it.open_gateway(limits=limits, ahead=ahead), await it.open_gateway(limits=limits)
         work = await it.occupy(one)
@@ -55,7 +55,7 @@ async def test_a_pause_after_a_lost_attempt_ends_when_it_should(ahead: float) ->
         for note in (label_taken("dead"), label_claim(ASKED, "dead")):
             await it.bus.append(topic, b"", note)
         # The first one finds that it is lost, and says until when it pauses.
-        while (log := AnswerLog(await it.bus.read(topic))).taker:
+        while (log := JobLog(await it.bus.read(topic))).taker:
             await one.responses.retrieve(made.id)
             await asyncio.sleep(0.05)
         assert -1 < log.resumes - time.time() <= 1
@@ -66,7 +66,7 @@ async def test_a_pause_after_a_lost_attempt_ends_when_it_should(ahead: float) ->
 
 
 async def test_a_clock_that_differs_is_told_in_the_log() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         with capture_logs() as told:
             await it.open_gateway(limits=NO_PAUSE)
             await it.open_gateway(limits=NO_PAUSE, ahead=TEN_MINUTES)

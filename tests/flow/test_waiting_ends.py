@@ -1,4 +1,4 @@
-"""Responses that a model works on when they are deleted, or when their gateway shuts down: what the band is told."""
+"""Responses that a model works on when they are deleted, or when their gateway shuts down: what the queue is told."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from typing_extensions import override
 from tests.fakes.passing_bus import PassingBus
 from tests.flow.open_gateway import CONFIG, TEXTS
 from tests.flow.open_responses import MODEL
-from tests.flow.waiting_band import DEADLINE, FLEX, ask, open_band, until_end
+from tests.flow.waiting_gateways import DEADLINE, FLEX, ask, open_gateways, until_end
 from tests.until import until
 from tg_base.bus import Bus, Delivery, Entry, LogWriter
 from tg_gateway.access import Limits
@@ -21,7 +21,7 @@ from tg_gateway.jobs.log import (
     END,
     RETURNED,
     TAKEN,
-    AnswerLog,
+    JobLog,
     kind_of,
     label_claim,
     label_returned,
@@ -35,7 +35,7 @@ TURNS = 100
 
 
 class WatchedBus(PassingBus):
-    """Says when the only message of the band is acknowledged, and how many requests were published."""
+    """Says when the only message of the flex queue is acknowledged, and how many requests were published."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
@@ -73,7 +73,7 @@ class _WatchedDelivery:
 
 
 async def test_what_is_deleted_while_a_model_works_on_it_leaves_the_band_at_once() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         it.bus = bus = WatchedBus(it.bus)
         client = await it.open_gateway(limits=ALIVE)
         made = await ask(client, "made")
@@ -85,7 +85,7 @@ async def test_what_is_deleted_while_a_model_works_on_it_leaves_the_band_at_once
 
 
 async def test_what_is_cancelled_in_its_pause_is_asked_of_nobody() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         it.bus = bus = WatchedBus(it.bus)
         client = await it.open_gateway(limits=ALIVE)
         work = await it.occupy(client)
@@ -130,7 +130,7 @@ class HeldBus(PassingBus):
 
 @pytest.mark.parametrize(("attempts", "last"), [(1, END), (2, RETURNED)])
 async def test_a_gateway_that_shuts_down_says_how_what_it_made_stands(attempts: int, last: str) -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         it.bus = bus = HeldBus(it.bus)
         client = await it.open_gateway(limits=ALIVE)
         made = await ask(client, "made", extra_body={"max_attempts": attempts})
@@ -148,7 +148,7 @@ async def test_a_gateway_that_shuts_down_says_how_what_it_made_stands(attempts: 
 
 @pytest.mark.parametrize("asked", [False, True])
 async def test_a_gateway_that_drains_gives_what_waits_in_its_hands_to_another_one_at_once(asked: bool) -> None:
-    async with open_band(capacity=2, room=2) as it:
+    async with open_gateways(capacity=2, room=2) as it:
         client = await it.open_gateway(replace(FLEX, drain=DEADLINE * 2), limits=ALIVE)
         for _ in range(2):
             await client.responses.create(model=MODEL, input="1", background=True)
@@ -187,19 +187,19 @@ class OvertakenBus(PassingBus):
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
         if properties["kind"] == END:
-            for note in (label_taken("other", AnswerLog(await self.read(topic)).taker), label_claim(ASKED, "other")):
+            for note in (label_taken("other", JobLog(await self.read(topic)).taker), label_claim(ASKED, "other")):
                 await super().append(topic, b"", note)
         return await super().append(topic, body, properties)
 
 
 async def test_that_the_time_is_over_says_nothing_of_what_another_gateway_has_begun() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         bus, it.bus = it.bus, OvertakenBus(it.bus)
         client = await it.open_gateway(limits=ALIVE)
         work = await it.occupy(client)
         made = await ask(client, "made", extra_body={"max_wait": 0.2})
         await until_end(bus, made.id)
-        log = AnswerLog(await bus.read(CONFIG.topics.kept(made.id)))
+        log = JobLog(await bus.read(CONFIG.topics.kept(made.id)))
         assert (log.outcome, log.taker) == ("running", "other")
         it.llm.steps.release()
         await work

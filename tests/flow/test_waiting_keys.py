@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from tests.flow.background_asking import poll
-from tests.flow.waiting_band import FLEX, ask, count_band, count_returned, make_key, open_band
+from tests.flow.waiting_gateways import FLEX, ask, count_returned, count_waited, make_key, open_gateways
 from tests.until import until
 from tg_gateway.access import Limits
 from tg_gateway.jobs.queue_limits import MAX_HELD_MESSAGES, MAX_KEY_SHARE
@@ -13,7 +13,7 @@ NARROW, WIDE = "narrow-token", "wide-token"
 
 async def test_a_key_over_its_limits_does_not_keep_others_waiting() -> None:
     keys = (make_key(NARROW, 1), make_key(WIDE))
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(replace(FLEX, keys=keys))
         narrow, wide, before = client.with_options(api_key=NARROW), client.with_options(api_key=WIDE), count_returned()
         work = await it.occupy(wide)
@@ -31,14 +31,14 @@ async def test_a_key_over_its_limits_does_not_keep_others_waiting() -> None:
 
 
 async def test_what_was_given_back_for_a_while_comes_again() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(
-            replace(FLEX, keys=(make_key(NARROW, 1), make_key(WIDE))), Limits(band_pause=0.2)
+            replace(FLEX, keys=(make_key(NARROW, 1), make_key(WIDE))), Limits(flex_pause=0.2)
         )
         narrow, wide, before = (
             client.with_options(api_key=NARROW),
             client.with_options(api_key=WIDE),
-            count_band("dropped"),
+            count_waited("dropped"),
         )
         work = await it.occupy(wide)
         names = [(await ask(narrow, "narrow")).id for _ in range(MAX_HELD_MESSAGES + 2)]
@@ -49,4 +49,4 @@ async def test_what_was_given_back_for_a_while_comes_again() -> None:
         for name in names[1:]:
             await narrow.responses.cancel(name)
         # None is forgotten, wherever it was.
-        await until(lambda: count_band("dropped") - before == len(names) - 1)
+        await until(lambda: count_waited("dropped") - before == len(names) - 1)

@@ -12,7 +12,17 @@ from typing_extensions import override
 
 from tests.flow.background_asking import poll
 from tests.flow.open_gateway import CONFIG
-from tests.flow.waiting_band import FLEX, ONCE, Band, BusyLlm, ask, count_band, make_key, open_band, serve
+from tests.flow.waiting_gateways import (
+    FLEX,
+    ONCE,
+    BusyLlm,
+    WaitingGateways,
+    ask,
+    count_waited,
+    make_key,
+    open_gateways,
+    serve,
+)
 from tests.observed_calls import observe_calls
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
@@ -52,7 +62,7 @@ class CutLlm(BusyLlm):
 async def test_the_next_attempt_begins_when_the_log_says_it() -> None:
     bus, llm = MemoryBus(), CutLlm()
     async with serve(bus, llm), AsyncExitStack() as stack:
-        client = await Band(llm, bus, stack).open_gateway(limits=Limits(attempt_pause=2.0))
+        client = await WaitingGateways(llm, bus, stack).open_gateway(limits=Limits(attempt_pause=2.0))
         made = await ask(client, "made", extra_body={"max_attempts": 2})
         assert (await poll(client, made.id)).status == "failed"
         log = await bus.read(CONFIG.topics.kept(made.id))
@@ -64,7 +74,7 @@ async def test_the_next_attempt_begins_when_the_log_says_it() -> None:
 async def test_nobody_waits_for_the_pause_of_another_one() -> None:
     bus, llm = MemoryBus(), CutLlm()
     async with serve(bus, llm), AsyncExitStack() as stack:
-        client = await Band(llm, bus, stack).open_gateway(limits=Limits(attempt_pause=1000.0))
+        client = await WaitingGateways(llm, bus, stack).open_gateway(limits=Limits(attempt_pause=1000.0))
         made = await ask(client, "made")
         await until(lambda: len(llm.asked_at) == 1)
         for name in "ab":
@@ -79,12 +89,12 @@ async def test_what_pauses_is_bounded_and_begins_before_what_it_keeps_waiting() 
     async with serve(bus, llm), AsyncExitStack() as stack:
         keys = make_key("made-token"), make_key("other-token")
         limits = Limits(attempt_pause=1.0, paused_bytes=1)
-        client = await Band(llm, bus, stack).open_gateway(replace(FLEX, keys=keys), limits)
+        client = await WaitingGateways(llm, bus, stack).open_gateway(replace(FLEX, keys=keys), limits)
         # What one key may have here is less: of the same one it would be given back.
         client, another = (client.with_options(api_key=key.name) for key in keys)
-        taken = count_band("taken")
+        taken = count_waited("taken")
         made = await ask(client, "made", extra_body={"max_attempts": 2})
-        await until(lambda: count_band("taken") == taken + 2)
+        await until(lambda: count_waited("taken") == taken + 2)
         llm.steps.release()
         other = await ask(another, "other")
         assert (await poll(client, made.id)).status == "failed"
@@ -93,7 +103,7 @@ async def test_what_pauses_is_bounded_and_begins_before_what_it_keeps_waiting() 
 
 
 async def test_a_pause_outlives_its_gateway_and_ends_with_the_time_to_begin() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(limits=Limits(silence=0.1))
         work = await it.occupy(client)
         made = await ask(client, "made")
@@ -113,7 +123,7 @@ async def test_a_pause_outlives_its_gateway_and_ends_with_the_time_to_begin() ->
 
 
 async def test_of_those_behind_their_pause_one_looks_for_room() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway()
         work, resumes = await it.occupy(client), time.time() + 3
         made = [await ask(client, name) for name in "abc"]
@@ -128,7 +138,7 @@ async def test_of_those_behind_their_pause_one_looks_for_room() -> None:
                 assert kind_of(await anext(entries)) == TAKEN
         work = await it.occupy(client)
         looks = Counter[object]()
-        # The band has nothing else: whoever looks is behind its pause, and they end theirs at one time.
+        # The flex queue has nothing else: whoever looks is behind its pause, and they end theirs at one time.
         with observe_calls(AdmissionControl.room, lambda _: looks.update([asyncio.current_task()])):
             await until(lambda: max(looks.values(), default=0) == 3)
         assert len(looks) == 1
@@ -142,12 +152,12 @@ async def test_of_those_behind_their_pause_one_looks_for_room() -> None:
 def count_waiting() -> float:
     """What waits, as docs/gateway.md has it."""
     more, less = ("put", "returned", "again"), ("taken", "expired", "dropped")
-    return sum(map(count_band, more)) - sum(map(count_band, less))
+    return sum(map(count_waited, more)) - sum(map(count_waited, less))
 
 
 @pytest.mark.parametrize("cancelled", ["before", "behind"])
 async def test_what_is_cancelled_after_a_lost_attempt_does_not_count_as_waiting(cancelled: str) -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway()
         work, before = await it.occupy(client), count_waiting()
         made = await ask(client, "made")
@@ -176,7 +186,7 @@ async def test_what_is_cancelled_after_a_lost_attempt_does_not_count_as_waiting(
     ],
 )
 async def test_what_a_dead_gateway_has_taken_counts_as_taken_once(notes: list[Mapping[str, str]]) -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(limits=Limits(silence=0.1, attempt_pause=0.0))
         work, before = await it.occupy(client), count_waiting()
         made = await ask(client, "made")
@@ -214,13 +224,13 @@ async def test_what_its_server_has_fallen_silent_over_is_asked_again(words: int)
     for _ in range(2):
         llm.steps.release()
     async with serve(bus, llm), AsyncExitStack() as stack:
-        client = await Band(llm, bus, stack).open_gateway()
+        client = await WaitingGateways(llm, bus, stack).open_gateway()
         ended = await poll(client, (await ask(client, "made")).id)
         assert (ended.status, ended.output_text, llm.order) == ("completed", "0 ", ["made"] * 2)
 
 
 async def test_what_takes_longer_than_any_answer_may_is_not_asked_again() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(limits=Limits(attempt_pause=0.0, run=0.2))
         ended = await poll(client, (await ask(client, "made")).id)
         assert (ended.status, "took longer" in ended.error.message, it.llm.order) == ("failed", True, ["made"])
@@ -230,7 +240,7 @@ async def test_what_takes_longer_than_its_model_may_is_not_asked_again() -> None
     bus, llm = MemoryBus(), BusyLlm()
     llm.clocks = replace(llm.clocks, total=0.2)
     async with serve(bus, llm), AsyncExitStack() as stack:
-        client = await Band(llm, bus, stack).open_gateway()
+        client = await WaitingGateways(llm, bus, stack).open_gateway()
         ended = await poll(client, (await ask(client, "made")).id)
         assert (ended.status, "not finished within 0.2 s" in ended.error.message) == ("failed", True)
         assert llm.order == ["made"]
@@ -240,7 +250,7 @@ async def test_what_takes_longer_than_its_model_may_is_not_asked_again() -> None
 async def test_how_often_a_model_is_asked_by_default_says_the_operator(config: GatewayConfig, asked: int) -> None:
     bus, llm = MemoryBus(), CutLlm()
     async with serve(bus, llm), AsyncExitStack() as stack:
-        client = await Band(llm, bus, stack).open_gateway(config)
+        client = await WaitingGateways(llm, bus, stack).open_gateway(config)
         assert (await poll(client, (await ask(client, "made")).id)).status == "failed"
         assert len(llm.asked_at) == asked
         # The client has the last word.

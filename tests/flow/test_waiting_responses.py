@@ -17,16 +17,16 @@ from tests.flow.background_asking import begin, gather, poll
 from tests.flow.open_gateway import CONFIG, TEXTS
 from tests.flow.open_responses import MODEL
 from tests.flow.responses_stream import check_stream
-from tests.flow.waiting_band import (
+from tests.flow.waiting_gateways import (
     DEADLINE,
     ONCE,
     SLOWER,
-    Band,
     BusyLlm,
     OneMessageBus,
+    WaitingGateways,
     ask,
     count_returned,
-    open_band,
+    open_gateways,
     serve,
 )
 from tests.until import until
@@ -35,13 +35,13 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
 from tg_gateway.jobs.log import ASKED, RETURNED, TAKEN, label_claim, label_taken
-from tg_gateway.jobs.queue import BandMessage
+from tg_gateway.jobs.queue import QueuedJob
 from tg_gateway.jobs.queue_limits import CHECKED_AT_ONCE
 from tg_schema import encode
 
 
 async def test_what_waits_is_made_below_all_other_work_and_in_its_order() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway()
         work = await it.occupy(client)
         stream = await ask(client, "first", stream=True)
@@ -65,7 +65,7 @@ async def test_what_waits_is_made_below_all_other_work_and_in_its_order() -> Non
 
 
 async def test_what_waits_too_long_expires_once_for_who_asks_and_who_follows() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(limits=Limits(silence=0.05))
         work = await it.occupy(client)
         soon: Any = {"max_wait": 0.2}
@@ -77,7 +77,7 @@ async def test_what_waits_too_long_expires_once_for_who_asks_and_who_follows() -
         ended = await poll(client, quiet.id)
         assert ended.error.message == final["error"]["message"]
         assert (await client.responses.cancel(quiet.id)).to_dict() == ended.to_dict()
-        # The band is empty: what comes next is made, and they are not.
+        # The flex queue is empty: what comes next is made, and they are not.
         it.llm.steps.release()
         await work
         later = await ask(client, "later")
@@ -87,7 +87,7 @@ async def test_what_waits_too_long_expires_once_for_who_asks_and_who_follows() -
 
 
 async def test_what_waits_is_cancelled_or_deleted_without_asking_a_model() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         one, other = await it.open_gateway(), await it.open_gateway()
         work = await it.occupy(one)
         stream, deleted, last = await ask(one, "a", stream=True), await ask(one, "b"), await ask(one, "c")
@@ -106,7 +106,7 @@ async def test_what_waits_is_cancelled_or_deleted_without_asking_a_model() -> No
 
 
 async def test_what_waits_outlives_its_gateway() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         first = await it.open_gateway()
         work = await it.occupy(first)
         names = [(await ask(first, str(number))).id for number in range(6)]
@@ -123,8 +123,8 @@ async def test_what_waits_outlives_its_gateway() -> None:
 
 
 async def test_what_no_server_has_room_for_waits_again() -> None:
-    async with open_band(refusals=2) as it:
-        client = await it.open_gateway(limits=Limits(band_pause=0.05))
+    async with open_gateways(refusals=2) as it:
+        client = await it.open_gateway(limits=Limits(flex_pause=0.05))
         streamed = await ask(client, "a", stream=True)
         it.llm.steps.release()
         events = await gather(streamed)
@@ -134,7 +134,7 @@ async def test_what_no_server_has_room_for_waits_again() -> None:
 
 async def test_what_ends_lets_the_next_one_begin_whatever_was_refused_before() -> None:
     """A pool's servers have less room than its processor, and refuse what comes too early."""
-    async with open_band(capacity=8, room=2) as it:
+    async with open_gateways(capacity=8, room=2) as it:
         client, before = await it.open_gateway(), count_returned()
         names = [(await ask(client, name)).id for name in "abcdefgh"]
         await until(lambda: count_returned() - before >= 1 and len(it.llm.order) == 2)
@@ -146,8 +146,8 @@ async def test_what_ends_lets_the_next_one_begin_whatever_was_refused_before() -
 
 
 async def test_what_was_refused_begins_beside_what_takes_long_once_others_have_left() -> None:
-    async with open_band(capacity=8) as it:
-        client, before = await it.open_gateway(limits=Limits(band_pause=0.05)), count_returned()
+    async with open_gateways(capacity=8) as it:
+        client, before = await it.open_gateway(limits=Limits(flex_pause=0.05)), count_returned()
         names = [(await ask(client, name)).id for name in "abc"]
         await until(lambda: count_returned() - before >= 1 and len(it.llm.order) == 1)
         it.llm.room += 2
@@ -162,7 +162,7 @@ async def test_what_no_processor_has_begun_waits_for_the_next_one() -> None:
     bus, llm = MemoryBus(), BusyLlm()
     mortal = MortalBus(bus)
     async with AsyncExitStack() as stack:
-        it = Band(llm, RemoteBus(bus), stack, SLOWER)
+        it = WaitingGateways(llm, RemoteBus(bus), stack, SLOWER)
         await stack.enter_async_context(serve(mortal, llm, SLOWER))
         client, before = await it.open_gateway(), count_returned()
         # It believes in the dead one for some heartbeats more, and asks it.
@@ -189,7 +189,7 @@ async def test_what_no_processor_has_begun_waits_for_the_next_one() -> None:
 async def test_what_a_dead_gateway_has_taken_is_asked_unless_a_model_may_have_been(
     notes: list[Mapping[str, str]], status: str
 ) -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(limits=Limits(silence=0.2))
         work = await it.occupy(client)
         taken = await ask(client, "taken", extra_body=ONCE)
@@ -206,7 +206,7 @@ async def test_what_a_dead_gateway_has_taken_is_asked_unless_a_model_may_have_be
 
 
 async def test_what_a_dead_gateway_has_taken_does_not_fail_while_nobody_has_asked_for_it() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(limits=Limits(silence=0.05))
         work = await it.occupy(client)
         taken = await ask(client, "taken", stream=True)
@@ -246,7 +246,7 @@ class LateBus(OneMessageBus):
 
 
 async def test_a_gateway_that_was_taken_for_dead_asks_no_model() -> None:
-    async with open_band(capacity=2) as it:
+    async with open_gateways(capacity=2) as it:
         bus, late = it.bus, LateBus(it.bus)
         it.bus = late
         one = await it.open_gateway()
@@ -255,7 +255,7 @@ async def test_a_gateway_that_was_taken_for_dead_asks_no_model() -> None:
         # The broker has taken the first one for dead, and gives its message to another.
         it.bus = bus
         other = await it.open_gateway()
-        await bus.publish(CONFIG.topics.band(TEXTS[0].request), late.put[0], {})
+        await bus.publish(CONFIG.topics.flex_queue(TEXTS[0].request), late.put[0], {})
         await asyncio.wait_for(it.llm.started.wait(), DEADLINE)
         late.go.set()
         it.llm.steps.release()
@@ -268,7 +268,7 @@ async def test_what_its_processor_may_have_begun_is_not_begun_by_another_one() -
     bus, llm = MemoryBus(), BusyLlm()
     mortal = MortalBus(bus)
     async with AsyncExitStack() as stack:
-        it = Band(llm, RemoteBus(bus), stack)
+        it = WaitingGateways(llm, RemoteBus(bus), stack)
         await stack.enter_async_context(serve(mortal, llm))
         client = await it.open_gateway()
         begun = await ask(client, "begun", extra_body=ONCE)
@@ -285,7 +285,7 @@ async def test_what_its_processor_may_have_begun_is_not_begun_by_another_one() -
 
 
 async def test_what_may_wait_is_bounded() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(limits=Limits(waiting=2))
         work = await it.occupy(client)
         first, _ = await ask(client, "a"), await ask(client, "b")
@@ -302,7 +302,7 @@ async def test_what_may_wait_is_bounded() -> None:
 
 
 async def test_what_was_cancelled_makes_room_wherever_it_was_in_the_band() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(limits=Limits(waiting=2 * CHECKED_AT_ONCE))
         work = await it.occupy(client)
         names = [(await ask(client, str(number))).id for number in range(2 * CHECKED_AT_ONCE)]
@@ -315,7 +315,7 @@ async def test_what_was_cancelled_makes_room_wherever_it_was_in_the_band() -> No
 
 
 async def test_without_max_wait_nothing_waits_and_the_tier_is_named_as_ignored() -> None:
-    async with open_band() as it:
+    async with open_gateways() as it:
         client = await it.open_gateway(GatewayConfig(port=0, drain=0.05))
         it.llm.steps.release()
         raw = await client.responses.with_raw_response.create(
@@ -327,8 +327,8 @@ async def test_without_max_wait_nothing_waits_and_the_tier_is_named_as_ignored()
 
 
 async def test_what_is_no_message_of_the_band_is_passed_over() -> None:
-    async with open_band() as it:
-        client, topic = await it.open_gateway(), CONFIG.topics.band(TEXTS[0].request)
+    async with open_gateways() as it:
+        client, topic = await it.open_gateway(), CONFIG.topics.flex_queue(TEXTS[0].request)
         work = await it.occupy(client)
         made = await ask(client, "a")
         for sent in (b"{", forge("../a b"), forge("x" * 5000), forge("nobodys"), forge(made.id)):
@@ -342,4 +342,4 @@ async def test_what_is_no_message_of_the_band_is_passed_over() -> None:
 
 def forge(name: str) -> bytes:
     """A message for an answer that is not this key's, if it is one at all."""
-    return encode(BandMessage(name, time.time() + 60, "responses", msgspec.Raw(b"{}"), "stranger", "r"))
+    return encode(QueuedJob(name, time.time() + 60, "responses", msgspec.Raw(b"{}"), "stranger", "r"))

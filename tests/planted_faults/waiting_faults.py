@@ -16,7 +16,7 @@ WAITING: Final = (
         worlds="waiting",
     ),
     Fault(
-        "a message of the band is acknowledged whatever became of it",
+        "a message of the flex queue is acknowledged whatever became of it",
         _JOBS + "queue.py",
         "            if ended:\n                self._bounds.forget(message.name)\n                delivery.ack()\n",
         "            if True:\n                self._bounds.forget(message.name)\n                delivery.ack()\n",
@@ -30,7 +30,7 @@ WAITING: Final = (
         worlds="waiting",
     ),
     Fault(
-        "a gateway that leaves keeps the messages of the band",
+        "a gateway that leaves keeps the messages of the flex queue",
         _JOBS + "queue.py",
         "                except asyncio.CancelledError:\n"
         "                    self._deliveries.pop(message.name).nack()\n                    raise\n",

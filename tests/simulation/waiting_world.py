@@ -1,4 +1,4 @@
-"""Scenario -> processes, of which gateways also have a band: answers that wait for room, and outlive their gateway."""
+"""Scenario -> processes, of which gateways also have a flex queue: answers wait for room, and outlive their gateway."""
 
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
@@ -20,8 +20,8 @@ from tg_base.client.shared_time import SharedTime
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits, RateLimits
 from tg_gateway.dialects import Ask, Call, Catalogue
-from tg_gateway.jobs import AnswerLogs, AnswerStore, AttemptPauses, BackgroundRuns, Band, BandBounds
-from tg_gateway.jobs.log import AnswerLog
+from tg_gateway.jobs import AttemptPauses, FlexQueue, JobLogs, JobRuns, JobStore, QueueBounds
+from tg_gateway.jobs.log import JobLog
 from tg_gateway.mounts import load_mounts
 from tg_gateway.relay import Relay
 from tg_gateway.telemetry import AccessLogEntry
@@ -60,7 +60,7 @@ class _Gate:
     """What one life of a gateway has."""
 
     catalogue: Catalogue
-    band: Band
+    queue: FlexQueue
 
 
 class WaitingWorld(World):
@@ -84,18 +84,18 @@ class WaitingWorld(World):
             await stack.enter_async_context(requestor)
             draw = Random(f"{self.simulator.seed} {process.name} {process.lives}").random
             pauses = AttemptPauses(time, draw)
-            logs = AnswerLogs(bus, TOPICS, time, silence=LIMITS.silence, pauses=pauses)
+            logs = JobLogs(bus, TOPICS, time, silence=LIMITS.silence, pauses=pauses)
             relay = Relay(requestor, 60.0, RateLimits(GATEWAY, seconds), {})
-            runs = BackgroundRuns(relay, AnswerStore(logs), max_running=64, max_all=64, longest_run=600.0)
+            runs = JobRuns(relay, JobStore(logs), max_running=64, max_all=64, longest_run=600.0)
             catalogue = Catalogue(CONFIG.routes(TEXT_COMPLETION.name), requestor.presence.serving, {})
             dialects = {mount.dialect.restarts: mount.dialect for mount in MOUNTS if mount.dialect.restarts}
-            bounds = BandBounds(runs.store.waiting, max_key=64, max_all=64)
-            band = Band(requestor, runs, catalogue, dialects, bounds, longest_pause=5.0, most_paused=2**24)
-            await stack.enter_async_context(band)
-            self._gates[process] = _Gate(catalogue, band)
+            bounds = QueueBounds(runs.store.waiting, max_key=64, max_all=64)
+            queue = FlexQueue(requestor, runs, catalogue, dialects, bounds, longest_pause=5.0, most_paused=2**24)
+            await stack.enter_async_context(queue)
+            self._gates[process] = _Gate(catalogue, queue)
             stack.push_async_callback(runs.close, 1.0)
             stack.push_async_callback(relay.drain, DRAIN)
-            stack.push_async_callback(band.drain)
+            stack.push_async_callback(queue.drain)
             await self._serve(process, stack)
 
     @override
@@ -110,7 +110,7 @@ class WaitingWorld(World):
         assert asking.background.waiting is not None
         entry = AccessLogEntry("background", name)
         try:
-            await gate.band.put(asking, asking.background, asking.background.waiting, entry)
+            await gate.queue.put(asking, asking.background, asking.background.waiting, entry)
         except TgError as error:
             self.simulator.note(process.name, "does not keep", name, error.message)
             return
@@ -125,9 +125,9 @@ class WaitingWorld(World):
         parsed = dialect.parse(Call(mount.operation, catalogue, {}, {}, {}, asked.script.name, body))
         return cast("Ask", await parsed if isinstance(parsed, Awaitable) else parsed)
 
-    def log_of(self, kept: Kept) -> AnswerLog:
+    def log_of(self, kept: Kept) -> JobLog:
         """What the broker has of an answer."""
-        return AnswerLog(self.broker.logs.read(TOPICS.kept(kept.name or "")))
+        return JobLog(self.broker.logs.read(TOPICS.kept(kept.name or "")))
 
 
 class WaitingJudge(Judge):

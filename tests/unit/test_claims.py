@@ -19,10 +19,10 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.runtime import running
 from tg_gateway.dialects.answers import Answer, Background, KeptAnswer
 from tg_gateway.jobs.claim import Claim
-from tg_gateway.jobs.log import ASKED, CANCEL, END, LOST, RETURNED, AnswerLog, kind_of, label_claim, label_taken
-from tg_gateway.jobs.log_writer import AnswerWriter
-from tg_gateway.jobs.logs import AnswerLogs
-from tg_gateway.jobs.store import AnswerStore
+from tg_gateway.jobs.log import ASKED, CANCEL, END, LOST, RETURNED, JobLog, kind_of, label_claim, label_taken
+from tg_gateway.jobs.logs import JobLogs
+from tg_gateway.jobs.store import JobStore
+from tg_gateway.jobs.writer import JobWriter
 from tg_schema.topics import Topics
 
 WORLDS = 400
@@ -116,15 +116,15 @@ class World:
         return SlowBus(self.bus, self.random)
 
     async def gateway(self, name: str, bus: SlowBus) -> None:
-        """Take the message whenever it comes, as the band does."""
-        store = AnswerStore(AnswerLogs(bus, Topics(), silence=SILENCE_SECONDS))
+        """Take the message whenever it comes, as the flex queue does."""
+        store = JobStore(JobLogs(bus, Topics(), silence=SILENCE_SECONDS))
         while (claim := await store.waiting.claim(None, "r")).running:
             if claim.mine and await self.go_on(store, claim, name, bus):
                 continue
             if not await store.waiting.outlast("r", claim):
                 return
 
-    async def go_on(self, store: AnswerStore, claim: Claim, name: str, bus: SlowBus) -> bool:
+    async def go_on(self, store: JobStore, claim: Claim, name: str, bus: SlowBus) -> bool:
         """Make it; whether it waits again."""
         async with (
             store.waiting.go_on(self.kept, claim) as (writer, position),
@@ -139,7 +139,7 @@ class World:
         await store.waiting.give_back("r", claim, spent=end is None)
         return True
 
-    async def make(self, claim: Claim, writer: AnswerWriter, name: str, bus: SlowBus) -> bytes | None:
+    async def make(self, claim: Claim, writer: JobWriter, name: str, bus: SlowBus) -> bytes | None:
         """Ask the model: its answer; b"": it has no room now; None: its processor has died.
 
         A gateway that dies meanwhile stays the one that asked.
@@ -166,7 +166,7 @@ class World:
         return name.encode()
 
 
-async def heed(store: AnswerStore, claim: Claim, position: str) -> None:
+async def heed(store: JobStore, claim: Claim, position: str) -> None:
     async with aclosing(store.logs.watch("r", position)) as entries:
         async for entry in entries:
             if entry is not None:
@@ -176,7 +176,7 @@ async def heed(store: AnswerStore, claim: Claim, position: str) -> None:
 async def live(world: World) -> KeptAnswer:
     """Gateways that die or are suspended at any time, then one that is not: the answer."""
     random = world.random
-    await AnswerStore(AnswerLogs(world.bus, Topics())).waiting.put(None, world.kept, WAIT_SECONDS, world.attempts)
+    await JobStore(JobLogs(world.bus, Topics())).waiting.put(None, world.kept, WAIT_SECONDS, world.attempts)
     buses = [world.gateway_bus() for _ in range(random.choice((1, 2, 3)))]
     lives = [asyncio.create_task(world.gateway(f"g{number}", bus)) for number, bus in enumerate(buses)]
     await pass_turns(random)
@@ -188,7 +188,7 @@ async def live(world: World) -> KeptAnswer:
     for ended in await asyncio.gather(*lives, return_exceptions=True):
         assert ended is None or isinstance(ended, asyncio.CancelledError), ended
     await world.gateway("last", world.gateway_bus())
-    return await AnswerStore(AnswerLogs(world.bus, Topics())).read("", "r")
+    return await JobStore(JobLogs(world.bus, Topics())).read("", "r")
 
 
 async def pass_turns(random: Random) -> None:
@@ -200,7 +200,7 @@ async def pass_turns(random: Random) -> None:
 
 def before_end(entries: tuple[Entry, ...]) -> Iterator[Entry]:
     """Those before the end that counts."""
-    log = AnswerLog()
+    log = JobLog()
     for entry in entries:
         log.add(entry)
         if log.outcome != "running":
@@ -244,9 +244,7 @@ async def test_each_attempt_asks_one_model_and_one_answer_counts_whoever_dies_or
         world = World(bus, random, random.choice((2, 3)), background(keeps_parts=random.random() < 0.5), True)
         answer = await live(world)
         entries = await bus.read(Topics().kept("r"))
-        parts = [step async for step in AnswerStore(AnswerLogs(bus, Topics())).follow("", "r", None, bounded=False)][
-            :-1
-        ]
+        parts = [step async for step in JobStore(JobLogs(bus, Topics())).follow("", "r", None, bounded=False)][:-1]
         told = b"".join(part for part in parts if isinstance(part, bytes))
         if answer.outcome == "ended":
             # All of it is of one gateway.
@@ -263,7 +261,7 @@ async def test_each_attempt_asks_one_model_and_one_answer_counts_whoever_dies_or
 
 async def test_what_is_cancelled_while_its_taker_pauses_ends_when_that_reads_on() -> None:
     bus = MemoryBus()
-    waiting = AnswerStore(AnswerLogs(bus, Topics())).waiting
+    waiting = JobStore(JobLogs(bus, Topics())).waiting
     await waiting.put(None, background(), WAIT_SECONDS, 2)
     claim = await waiting.claim(None, "r")
     # By who has read the log when another gateway made it.
@@ -280,7 +278,7 @@ class OvertakenBus(PassingBus):
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
         if properties["kind"] == END:
-            taker = AnswerLog(await self.read(topic)).taker
+            taker = JobLog(await self.read(topic)).taker
             for note in (label_taken("other", taker), label_claim(ASKED, "other")):
                 await super().append(topic, b"", note)
         return await super().append(topic, body, properties)
@@ -289,12 +287,12 @@ class OvertakenBus(PassingBus):
 @pytest.mark.parametrize("taken", [False, True])
 async def test_a_reader_does_not_call_expired_what_a_gateway_begins_meanwhile(taken: bool) -> None:
     bus = MemoryBus()
-    await AnswerStore(AnswerLogs(bus, Topics())).waiting.put(None, background(), 0.0)
+    await JobStore(JobLogs(bus, Topics())).waiting.put(None, background(), 0.0)
     if taken:
         await bus.append(Topics().kept("r"), b"", label_taken("dead"))
-    assert (await AnswerStore(AnswerLogs(OvertakenBus(bus), Topics())).read("", "r")).outcome == "running"
+    assert (await JobStore(JobLogs(OvertakenBus(bus), Topics())).read("", "r")).outcome == "running"
     assert kind_of((await bus.read(Topics().kept("r")))[-1]) == END
     # Nor does it hide what the gateway says.
-    await AnswerStore(AnswerLogs(bus, Topics())).logs.declare("r", "ended", b"answer", by="other")
-    assert (await AnswerStore(AnswerLogs(bus, Topics())).read("", "r")).end == b"answer"
+    await JobStore(JobLogs(bus, Topics())).logs.declare("r", "ended", b"answer", by="other")
+    assert (await JobStore(JobLogs(bus, Topics())).read("", "r")).end == b"answer"
     await bus.aclose()

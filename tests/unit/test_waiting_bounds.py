@@ -5,7 +5,7 @@ import pytest
 from tg_base.bus.memory import MemoryBus
 from tg_gateway.dialects import Keep
 from tg_gateway.dialects.answers import Answer, Background
-from tg_gateway.jobs import AnswerLogs, AnswerStore, BandBounds
+from tg_gateway.jobs import JobLogs, JobStore, QueueBounds
 from tg_schema.errors import NotFound
 from tg_schema.topics import Topics
 
@@ -16,7 +16,7 @@ def background(name: str) -> Background:
 
 
 async def test_what_has_waited_is_not_the_oldest_when_it_is_made() -> None:
-    store = AnswerStore(AnswerLogs(MemoryBus(), Topics(), key_answers=2))
+    store = JobStore(JobLogs(MemoryBus(), Topics(), key_answers=2))
     await store.waiting.put("k", background("a"), 60.0)
     for name in "bc":
         await store.keep("k", Keep(name, lambda: b"x"))
@@ -31,8 +31,8 @@ async def test_what_has_waited_is_not_the_oldest_when_it_is_made() -> None:
 
 async def test_what_others_make_of_what_a_gateway_has_put_is_bounded() -> None:
     bus = MemoryBus()
-    one, other = (AnswerStore(AnswerLogs(bus, Topics(), key_answers=2)) for _ in range(2))
-    bounds = BandBounds(one.waiting, max_key=2, max_all=100)
+    one, other = (JobStore(JobLogs(bus, Topics(), key_answers=2)) for _ in range(2))
+    bounds = QueueBounds(one.waiting, max_key=2, max_all=100)
     names = [f"r{number}" for number in range(20)]
     for name in names:
         await bounds.admit("k", name, 60.0, "text-completion")

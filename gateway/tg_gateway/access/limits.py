@@ -24,7 +24,7 @@ class Limits:
         run: how long an answer in the background may take.
         waiting: answers of one key that wait on the bus for room.
         all_waiting: the same, of all keys.
-        band_pause: longest pause after a refusal before another waiting request of that model is taken.
+        flex_pause: longest pause after a refusal before another waiting request of that model is taken.
         attempt_pause: longest pause before a waiting answer is asked for again after its first lost attempt; it doubles
             with each further one.
         paused_bytes: of messages of one model that wait in this process after lost attempts. Beyond it nothing more is
@@ -50,7 +50,7 @@ class Limits:
     run: float = 3600.0
     waiting: int = 1000
     all_waiting: int = 4000
-    band_pause: float = 30.0
+    flex_pause: float = 30.0
     attempt_pause: float = 4.0
     paused_bytes: int = 64 * 1024 * 1024
     followers: int = 64

@@ -21,7 +21,7 @@ from tg_gateway.http.inflation import ENCODING_BROKEN, WINDOWS, inflate, too_lar
 from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, DefectJudge, make_response
 from tg_gateway.http.router import DOOR, Door
-from tg_gateway.jobs import BackgroundRuns, Band
+from tg_gateway.jobs import FlexQueue, JobRuns
 from tg_gateway.parsing import CallParser
 from tg_gateway.relay import Exchange, HeldEnd, Relay
 from tg_gateway.telemetry import AccessLogEntry
@@ -95,18 +95,18 @@ class HttpHandlers:
     def __init__(
         self,
         relay: Relay,
-        background: BackgroundRuns,
+        background: JobRuns,
         config: GatewayConfig,
         limits: Limits,
         *,
         parser: CallParser,
         loads: LoadHeaders,
-        band: Band | None,
+        flex_queue: FlexQueue | None,
     ) -> None:
         self._relay = relay
         self._store = background.store
         self._background = background
-        self._band = band
+        self._flex_queue = flex_queue
         self._parser = parser
         self._loads = loads
         self._config = config
@@ -147,8 +147,8 @@ class HttpHandlers:
 
     async def _begin(self, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
         """Queue the answer until there is room, or begin it now."""
-        if self._band is not None and background.waiting is not None and self._band.takes(asked):
-            await self._band.put(asked, background, background.waiting, entry)
+        if self._flex_queue is not None and background.waiting is not None and self._flex_queue.takes(asked):
+            await self._flex_queue.put(asked, background, background.waiting, entry)
         else:
             await self._background.start(asked, background, entry)
 

@@ -1,20 +1,20 @@
 """Ask -> log of the bus -> answer: answers that are made apart from the connection that asked, and kept."""
 
 from tg_gateway.jobs.live_parts import LiveParts
-from tg_gateway.jobs.logs import KEPT_SECONDS, AnswerLogs
+from tg_gateway.jobs.logs import KEPT_SECONDS, JobLogs
 from tg_gateway.jobs.pauses import AttemptPauses
-from tg_gateway.jobs.queue import Band
-from tg_gateway.jobs.queue_limits import BandBounds
-from tg_gateway.jobs.runs import BackgroundRuns
-from tg_gateway.jobs.store import AnswerStore
+from tg_gateway.jobs.queue import FlexQueue
+from tg_gateway.jobs.queue_limits import QueueBounds
+from tg_gateway.jobs.runs import JobRuns
+from tg_gateway.jobs.store import JobStore
 
 __all__ = [
     "KEPT_SECONDS",
-    "AnswerLogs",
-    "AnswerStore",
     "AttemptPauses",
-    "BackgroundRuns",
-    "Band",
-    "BandBounds",
+    "FlexQueue",
+    "JobLogs",
+    "JobRuns",
+    "JobStore",
     "LiveParts",
+    "QueueBounds",
 ]

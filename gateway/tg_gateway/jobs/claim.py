@@ -1,4 +1,4 @@
-"""Band -> log: one gateway's hold on an answer that waits, which it may lose until a model is asked.
+"""Flex queue -> log: one gateway's hold on an answer that waits, which it may lose until a model is asked.
 
 The order of the log decides. So of two gateways that have the same message one alone asks a model, also where one of
 them was taken for dead and was not.
@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from tg_base.bus import Bus, Entry
 from tg_base.telemetry import new_id
-from tg_gateway.jobs.log import ASKED, AnswerLog, erase_remnant, label_claim, label_end, label_returned, label_taken
-from tg_gateway.jobs.log_writer import AnswerWriter
+from tg_gateway.jobs.log import ASKED, JobLog, erase_remnant, label_claim, label_end, label_returned, label_taken
+from tg_gateway.jobs.writer import JobWriter
 from tg_schema.errors import BusError, NotFound
 
 
@@ -30,7 +30,7 @@ class Claim:
         self._bus = bus
         self._topic = topic
         self.own = new_id()
-        self._log = AnswerLog()
+        self._log = JobLog()
         self._decided = asyncio.Event()
 
     @property
@@ -39,7 +39,7 @@ class Claim:
         return self.running and self._log.taker == self.own
 
     @property
-    def log(self) -> AnswerLog:
+    def log(self) -> JobLog:
         """What its log says, as far as it was read, without bodies."""
         return self._log
 
@@ -58,7 +58,7 @@ class Claim:
         """How many parts its log has, when it is taken."""
         return self._log.part_count
 
-    async def take(self, load: Callable[[], Awaitable[AnswerLog]]) -> None:
+    async def take(self, load: Callable[[], Awaitable[JobLog]]) -> None:
         """Try to have it; `mine` says whether this gateway was the first, or its taker had not asked a model.
 
         Args:
@@ -70,17 +70,17 @@ class Claim:
         try:
             await self._take(load)
         except NotFound:
-            self._log = AnswerLog(await self._bus.read(self._topic))
+            self._log = JobLog(await self._bus.read(self._topic))
             if self._log.owner is None:
                 # The note has begun a log that nobody would find.
                 await self._sweep()
             else:
                 await self.give_back()
-            self._log = AnswerLog()
+            self._log = JobLog()
         # The answer may take long, and it is for others.
         self._log.drop_bodies()
 
-    async def _take(self, load: Callable[[], Awaitable[AnswerLog]]) -> None:
+    async def _take(self, load: Callable[[], Awaitable[JobLog]]) -> None:
         await self._bus.append(self._topic, b"", label_taken(self.own))
         self._log = await load()
         if self._log.taker != self.own and self._log.waiting:
@@ -89,7 +89,7 @@ class Claim:
             self._log = await load()
         await self._heed_cancel(load)
 
-    async def _heed_cancel(self, load: Callable[[], Awaitable[AnswerLog]]) -> None:
+    async def _heed_cancel(self, load: Callable[[], Awaitable[JobLog]]) -> None:
         if self.mine and self._log.cancelled:
             # Who was told to stop has returned it, or was lost.
             await self._bus.append(self._topic, b"", label_end("cancelled", by=self.own))
@@ -102,7 +102,7 @@ class Claim:
         if self._log.asked or not self.mine:
             self._decided.set()
 
-    async def ask(self, writer: AnswerWriter) -> bool:
+    async def ask(self, writer: JobWriter) -> bool:
         """Log that a model is asked next, and return whether it may be. The log's entries must be noted meanwhile."""
         return await writer.note(label_claim(ASKED, self.own)) and await self._until_decided()
 
@@ -130,13 +130,13 @@ class Claim:
                 await declare_dead()
         return self.running
 
-    async def reload(self, load: Callable[[], Awaitable[AnswerLog]]) -> None:
+    async def reload(self, load: Callable[[], Awaitable[JobLog]]) -> None:
         """Read its log anew, of one that is not asked for yet; as `take`."""
         try:
             self._log = await load()
             await self._heed_cancel(load)
         except NotFound:
-            self._log = AnswerLog()
+            self._log = JobLog()
             await self._sweep()
         self._log.drop_bodies()
 

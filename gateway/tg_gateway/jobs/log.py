@@ -153,7 +153,7 @@ class NameTaken(BadRequest):
         )
 
 
-class AnswerLog:
+class JobLog:
     """What the entries say that have been added.
 
     Attributes:
@@ -362,5 +362,5 @@ async def erase_remnant(bus: Bus, topic: str) -> None:
         BusError: the bus did not answer.
     """
     entries = await bus.read(topic)
-    if entries and AnswerLog(entries[:1]).owner is None:
+    if entries and JobLog(entries[:1]).owner is None:
         await bus.erase(topic)

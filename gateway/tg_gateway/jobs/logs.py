@@ -14,11 +14,11 @@ from tg_base.bus import Bus, Entry
 from tg_base.runtime import running
 from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Background, Outcome
 from tg_gateway.jobs.live_parts import LiveParts
-from tg_gateway.jobs.log import AnswerLog, erase_remnant, label_end, label_first, label_lost
+from tg_gateway.jobs.log import JobLog, erase_remnant, label_end, label_first, label_lost
 from tg_gateway.jobs.log_watch import watch
-from tg_gateway.jobs.log_writer import AnswerWriter
 from tg_gateway.jobs.pauses import AttemptPauses
-from tg_gateway.jobs.written import Written, WrittenAnswers
+from tg_gateway.jobs.writer import JobWriter
+from tg_gateway.jobs.written import Written, WrittenLogs
 from tg_schema.errors import BusError, NotFound, TooLarge
 from tg_schema.topics import Topics
 
@@ -35,7 +35,7 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-class AnswerLogs:
+class JobLogs:
     """The logs of one store's answers.
 
     Args:
@@ -79,7 +79,7 @@ class AnswerLogs:
         self._seconds = seconds
         self.silence = silence
         self.pauses = pauses or AttemptPauses(clock)
-        self.written = WrittenAnswers(bus, topics, key_answers, key_bytes, all_bytes)
+        self.written = WrittenLogs(bus, topics, key_answers, key_bytes, all_bytes)
 
     def owner(self, key: str | None) -> str:
         """What a log has as its owner: the key's name within this store; without one, what all without a key share."""
@@ -131,11 +131,11 @@ class AnswerLogs:
     @asynccontextmanager
     async def write(
         self, background: Background, *, live: LiveParts | None = None, parts: int = 0, claim: str = "", by: str = ""
-    ) -> AsyncIterator[AnswerWriter]:
-        """Write an answer that has begun, as `AnswerWriter`, while the block runs. Raises BusError as `begin`."""
+    ) -> AsyncIterator[JobWriter]:
+        """Write an answer that has begun, as `JobWriter`, while the block runs. Raises BusError as `begin`."""
         name = background.name
         async with self.bus.open_log(self.topic(name)) as log:
-            writer = AnswerWriter(
+            writer = JobWriter(
                 log,
                 keeps_parts=background.keeps_parts,
                 alive=self.silence / ALIVE_SHARE,
@@ -150,7 +150,7 @@ class AnswerLogs:
         # It may have been erased while it was made.
         self.written.grow(name, writer.size)
 
-    async def load(self, owner: str, name: str, head: bytes | None = None) -> AnswerLog:
+    async def load(self, owner: str, name: str, head: bytes | None = None) -> JobLog:
         """What a log says now.
 
         Raises:
@@ -160,7 +160,7 @@ class AnswerLogs:
         # Before it is a part of a topic's name: what is on the bus may be anybody's.
         if not is_name(name):
             raise NotFound(NOT_FOUND)
-        log = AnswerLog(await self.bus.read(self.topic(name)))
+        log = JobLog(await self.bus.read(self.topic(name)))
         # The same error as for a missing one: it must not reveal that another key's response exists.
         if log.owner != owner or head not in {None, log.answer.head}:
             raise NotFound(NOT_FOUND)
@@ -180,12 +180,12 @@ class AnswerLogs:
         self.written.mark(name, waits=False)
         await self.note(name, label_end(outcome, claim=claim, by=by), body)
 
-    async def declare_expired(self, name: str, log: AnswerLog) -> None:
+    async def declare_expired(self, name: str, log: JobLog) -> None:
         """End a response that has waited too long, unless a gateway takes it meanwhile. Raises BusError."""
         self.written.mark(name, waits=False)
         await self.note(name, log.label_expiry())
 
-    async def declare_dead(self, name: str, log: AnswerLog) -> None:
+    async def declare_dead(self, name: str, log: JobLog) -> None:
         """Have the log say that its writer is lost: it waits again, or that is its end. Raises BusError."""
         if log.repeatable:
             resumes = self.pauses.choose(log.attempts, log.waits or 0.0)

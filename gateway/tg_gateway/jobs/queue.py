@@ -1,8 +1,8 @@
-"""Answers that wait -> topic of the bus -> any gateway, when their model has room: a band below all other work.
+"""Answers that wait -> topic of the bus -> any gateway, when their model has room, after all other work.
 
-An answer is in two places: its log, as of any in the background, says how it stands; a message on the band's topic says
-that somebody has to make it. The message is acknowledged when the log has its end. So what waits outlives its gateway,
-and what was taken is asked once: who gets the message again finds in the log who has taken it.
+An answer is in two places: its log, as of any in the background, says how it stands; a message on the topic of its flex
+queue says that somebody has to make it. The message is acknowledged when the log has its end. So what waits outlives
+its gateway, and what was taken is asked once: who gets the message again finds in the log who has taken it.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from tg_base.telemetry import BAND_MADE, POISON
 from tg_gateway.dialects import Ask, Call, Catalogue, Dialect
 from tg_gateway.dialects.answers import Background, Waiting
 from tg_gateway.jobs.claim import Claim
-from tg_gateway.jobs.queue_limits import BandBounds, BandLane
-from tg_gateway.jobs.runs import AttemptLost, BackgroundRuns
+from tg_gateway.jobs.queue_limits import ModelQueue, QueueBounds
+from tg_gateway.jobs.runs import AttemptLost, JobRuns
 from tg_gateway.relay import DEFECT_MESSAGE, DRAIN_ERROR_SECONDS
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TEXT_COMPLETION, TgError, decode, encode
@@ -33,12 +33,12 @@ log = structlog.get_logger()
 
 GROUP: Final = "tg-band"
 ROOM_CHECK_SECONDS: Final = 0.1
-"""Between two looks for room, unless an answer of the band has ended: processors announce themselves once a second."""
+"""Between two looks for room, unless an answer of the queue has ended: processors announce themselves once a second."""
 KNOWN_SECONDS: Final = 2.0
 """That a first processor has to announce itself, and so to tell the time; where none lives, our own clock tells it."""
 
 
-class BandMessage(msgspec.Struct, frozen=True):
+class QueuedJob(msgspec.Struct, frozen=True):
     """What travels: enough for any gateway to ask the same again.
 
     Attributes:
@@ -57,7 +57,7 @@ class BandMessage(msgspec.Struct, frozen=True):
     request: str
 
 
-class Band:
+class FlexQueue:
     """Enter it to take what waits. Drain it before the gateway's relay; leave it after.
 
     Args:
@@ -73,10 +73,10 @@ class Band:
     def __init__(
         self,
         requestor: Requestor,
-        runs: BackgroundRuns,
+        runs: JobRuns,
         catalogue: Catalogue,
         dialects: Mapping[str, Dialect],
-        bounds: BandBounds,
+        bounds: QueueBounds,
         *,
         longest_pause: float,
         most_paused: int,
@@ -90,9 +90,9 @@ class Band:
         self._dialects = dialects
         self._bounds = bounds
         routes = [each for each in catalogue.routes if each.spec.name == TEXT_COMPLETION.name and not each.plain]
-        bands = [(route, self._topics.band(route.request)) for route in routes]
-        lanes = [BandLane(route, band, longest_pause, most_paused) for route, band in bands]
-        self._lanes = {lane.route.request: lane for lane in lanes}
+        topics = [(route, self._topics.flex_queue(route.request)) for route in routes]
+        queues = [ModelQueue(route, topic, longest_pause, most_paused) for route, topic in topics]
+        self._queues = {queue.route.request: queue for queue in queues}
         self._deliveries: dict[str, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._making: set[asyncio.Task[Any] | None] = set()
@@ -107,12 +107,12 @@ class Band:
             await stack.enter_async_context(subscriptions)
             opened = [
                 # Without prefetch: what one gateway holds, another one that has room cannot take.
-                (lane, await stack.enter_async_context(subscriptions.open(lane.topic, GROUP, prefetch=0)))
-                for lane in self._lanes.values()
+                (queue, await stack.enter_async_context(subscriptions.open(queue.topic, GROUP, prefetch=0)))
+                for queue in self._queues.values()
             ]
             self._pumps = await stack.enter_async_context(AsyncExitStack())
-            for lane, messages in opened:
-                await self._pumps.enter_async_context(running(self._pump(lane, messages)))
+            for queue, messages in opened:
+                await self._pumps.enter_async_context(running(self._pump(queue, messages)))
             self._exit = stack.pop_all()
         return self
 
@@ -146,19 +146,19 @@ class Band:
             RateLimited: as many wait as may.
             TooLarge, BusError: the bus did not take it; it does not wait.
         """
-        lane, name = self._lanes[asked.route.request], background.name
+        queue, name = self._queues[asked.route.request], background.name
         self._logs.check_size(background.head)
         await self._requestor.check(asked.route, asked.request)
-        await self._bounds.admit(entry.key, name, waiting.seconds, lane.route.spec.name)
+        await self._bounds.admit(entry.key, name, waiting.seconds, queue.route.spec.name)
         async with AsyncExitStack() as undo:
             # Nobody has been told its name: who leaves now could never ask for it.
             undo.push_async_callback(self._withdraw, name)
             until = await self._answers.put(entry.key, background, waiting.seconds, waiting.attempts)
             body = msgspec.Raw(waiting.body)
-            message = BandMessage(name, until, waiting.dialect, body, entry.key, entry.request)
-            await self._bus.publish(lane.topic, encode(message), {})
+            message = QueuedJob(name, until, waiting.dialect, body, entry.key, entry.request)
+            await self._bus.publish(queue.topic, encode(message), {})
             undo.pop_all()
-        lane.count("put")
+        queue.count("put")
 
     async def _withdraw(self, name: str) -> None:
         self._bounds.forget(name)
@@ -166,67 +166,67 @@ class Band:
 
     def takes(self, asked: Ask) -> bool:
         """Whether an answer of this service can wait."""
-        return asked.route.request in self._lanes
+        return asked.route.request in self._queues
 
-    async def _pump(self, lane: BandLane, messages: AsyncIterator[Delivery]) -> None:
+    async def _pump(self, queue: ModelQueue, messages: AsyncIterator[Delivery]) -> None:
         """Take one message after the other, each when there is room or when it has expired."""
         async for delivery in messages:
             try:
-                message = decode(BandMessage, delivery.body)
+                message = decode(QueuedJob, delivery.body)
             except BadRequest:
-                POISON.labels(lane.topic).inc()
+                POISON.labels(queue.topic).inc()
                 delivery.ack()
                 continue
             known = message.name in self._deliveries
-            if not known and self._send_away(lane, message, delivery):
+            if not known and self._send_away(queue, message, delivery):
                 continue
             # After a lost connection the broker delivers again what is not acknowledged; only the newest can be.
             self._deliveries[message.name] = delivery
             if not known:
                 try:
-                    await self._until_room(lane, message)
+                    await self._until_room(queue, message)
                 except asyncio.CancelledError:
                     self._deliveries.pop(message.name).nack()
                     raise
-                task = asyncio.create_task(self._take(lane, message), name="band")
+                task = asyncio.create_task(self._take(queue, message), name="band")
                 self._tasks.add(task)
                 task.add_done_callback(self._on_done)
 
-    def _send_away(self, lane: BandLane, message: BandMessage, delivery: Delivery) -> bool:
+    def _send_away(self, queue: ModelQueue, message: QueuedJob, delivery: Delivery) -> bool:
         """Give one back for a while if its key has its share of what waits in this process: others are behind it."""
         left = message.until - self._clock()
-        return left > 0 and lane.is_crowded(message.key) and lane.send_away(delivery, min(lane.longest_pause, left))
+        return left > 0 and queue.is_crowded(message.key) and queue.send_away(delivery, min(queue.longest_pause, left))
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         report(task)
 
-    async def _until_room(self, lane: BandLane, message: BandMessage, *, resumed: bool = False) -> None:
+    async def _until_room(self, queue: ModelQueue, message: QueuedJob, *, resumed: bool = False) -> None:
         """Wait until the model would begin one more at once and nobody waits for it, or until the time is over.
 
         Then it counts among those that start. `resumed`: it was taken before, and waits in this process.
         """
         while self._clock() < message.until:
-            room = self._requestor.admission.room(lane.route.request) > len(lane.starting)
-            if room and lane.is_open and (resumed or not lane.is_full):
+            room = self._requestor.admission.room(queue.route.request) > len(queue.starting)
+            if room and queue.is_open and (resumed or not queue.is_full):
                 break
-            lane.freed.clear()
+            queue.freed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(ROOM_CHECK_SECONDS):
-                    await lane.freed.wait()
-        lane.starting.add(message.name)
+                    await queue.freed.wait()
+        queue.starting.add(message.name)
 
-    async def _take(self, lane: BandLane, message: BandMessage) -> None:
+    async def _take(self, queue: ModelQueue, message: QueuedJob) -> None:
         ended = False
         try:
             with translate_defects(Internal, DEFECT_MESSAGE, "band.defect", log):
-                ended = await self._see_to(lane, message)
+                ended = await self._see_to(queue, message)
         except TgError as error:
-            log.warning("band.failed", topic=lane.topic, error=error.type)
-            lane.pause(error.retry_after)
+            log.warning("band.failed", topic=queue.topic, error=error.type)
+            queue.pause(error.retry_after)
         finally:
-            lane.starting.discard(message.name)
-            lane.freed.set()
+            queue.starting.discard(message.name)
+            queue.freed.set()
             delivery = self._deliveries.pop(message.name)
             if ended:
                 self._bounds.forget(message.name)
@@ -234,7 +234,7 @@ class Band:
             else:
                 delivery.nack()
 
-    async def _see_to(self, lane: BandLane, message: BandMessage) -> bool:
+    async def _see_to(self, queue: ModelQueue, message: QueuedJob) -> bool:
         """Make one response, end it, or wait for the gateway that makes it. Return whether it has ended.
 
         Raises:
@@ -245,42 +245,42 @@ class Band:
         # A response that another gateway ended was counted there, even if its acknowledgement was lost.
         waited = claim.log.taker in {"", claim.own}
         if waited and (claim.log.again or claim.log.lost):
-            lane.count("again")
+            queue.count("again")
         if not claim.running:
             if waited:
-                lane.count("dropped")
+                queue.count("dropped")
             return True
         if not claim.mine:
             # A message that came twice, or whose gateway has died after a model may have been asked.
-            return await self._outlast(lane, name, claim)
+            return await self._outlast(queue, name, claim)
         if self._clock() >= message.until:
             await self._logs.declare(name, claim.log.overdue, by=claim.own)
-            lane.count("expired")
+            queue.count("expired")
             return True
-        lane.count("taken")
+        queue.count("taken")
         if seconds := self._answers.measure_pause(claim):
-            await self._pause(lane, message, seconds)
+            await self._pause(queue, message, seconds)
             await self._answers.reload(message.key, name, claim)
             if not claim.mine:
-                return not claim.running or await self._outlast(lane, name, claim)
+                return not claim.running or await self._outlast(queue, name, claim)
             if self._clock() >= message.until:
                 await self._logs.declare(name, claim.log.overdue, by=claim.own)
                 return True
-        return await self._make(lane, message, claim)
+        return await self._make(queue, message, claim)
 
-    async def _pause(self, lane: BandLane, message: BandMessage, seconds: float) -> None:
+    async def _pause(self, queue: ModelQueue, message: QueuedJob, seconds: float) -> None:
         """Let others start meanwhile; then wait for room again."""
-        lane.starting.discard(message.name)
-        lane.freed.set()
-        with lane.count_paused(message.key, len(message.body)), self._waiting():
+        queue.starting.discard(message.name)
+        queue.freed.set()
+        with queue.count_paused(message.key, len(message.body)), self._waiting():
             await asyncio.sleep(max(min(seconds, message.until - self._clock()), 0.0))
             with suppress(TimeoutError):
                 # One looks for room, and the others behind it in their order: thousands may be behind their pause.
-                async with asyncio.timeout(max(message.until - self._clock(), 0.0)), lane.turn:
-                    await self._until_room(lane, message, resumed=True)
+                async with asyncio.timeout(max(message.until - self._clock(), 0.0)), queue.turn:
+                    await self._until_room(queue, message, resumed=True)
 
-    async def _outlast(self, lane: BandLane, name: str, claim: Claim) -> bool:
-        lane.starting.discard(name)
+    async def _outlast(self, queue: ModelQueue, name: str, claim: Claim) -> bool:
+        queue.starting.discard(name)
         with self._waiting():
             return not await self._answers.outlast(name, claim)
 
@@ -294,50 +294,50 @@ class Band:
         finally:
             self._idle.discard(task)
 
-    async def _make(self, lane: BandLane, message: BandMessage, claim: Claim) -> bool:
+    async def _make(self, queue: ModelQueue, message: QueuedJob, claim: Claim) -> bool:
         name = message.name
         try:
             asked, background = self._restart(message)
         except TgError as error:
-            log.warning("band.unreadable", topic=lane.topic, error=error.type)
+            log.warning("band.unreadable", topic=queue.topic, error=error.type)
             await self._logs.declare(name, "died", by=claim.own)
             return True
         entry = AccessLogEntry("background", message.request, key=message.key)
         task = asyncio.current_task()
         self._making.add(task)
-        lane.asked.add(name)
+        queue.asked.add(name)
         try:
-            with BAND_MADE.labels(lane.route.spec.name).track_inprogress():
-                ended = await self._runs.go_on(asked, background, entry, claim, lambda: lane.starting.discard(name))
+            with BAND_MADE.labels(queue.route.spec.name).track_inprogress():
+                ended = await self._runs.go_on(asked, background, entry, claim, lambda: queue.starting.discard(name))
             if not ended:
-                lane.asked.discard(name)
-                return await self._outlast(lane, name, claim)
+                queue.asked.discard(name)
+                return await self._outlast(queue, name, claim)
         except TgError as error:
-            lane.asked.discard(name)
+            queue.asked.discard(name)
             if not error.retryable:
                 end = background.finish(error, cancelled=False)
                 await self._logs.declare(name, "ended", end, by=claim.own)
-                lane.end()
+                queue.end()
                 return True
             if isinstance(error, AttemptLost):
                 await self._answers.give_back(name, claim, spent=True)
                 return False
             await self._answers.give_back(name, claim)
-            lane.count("returned")
+            queue.count("returned")
             # Refused before the service was asked, by a limit of its key: the model has room for those of others.
-            if isinstance(error, RateLimited) and name in lane.starting:
-                lane.starting.discard(name)
-                await lane.hold(message.key, error.retry_after)
+            if isinstance(error, RateLimited) and name in queue.starting:
+                queue.starting.discard(name)
+                await queue.hold(message.key, error.retry_after)
             else:
-                lane.pause(error.retry_after)
+                queue.pause(error.retry_after)
             return False
         finally:
-            lane.asked.discard(name)
+            queue.asked.discard(name)
             self._making.discard(task)
-        lane.end()
+        queue.end()
         return True
 
-    def _restart(self, message: BandMessage) -> tuple[Ask, Background]:
+    def _restart(self, message: QueuedJob) -> tuple[Ask, Background]:
         """The ask again.
 
         Raises:

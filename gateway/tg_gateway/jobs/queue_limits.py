@@ -1,4 +1,4 @@
-"""Band -> whether the next one may be taken: what of one model is in this gateway's hands, and what was refused."""
+"""Flex queue -> whether one more may wait, and whether the next one of a model may be taken by this gateway."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from typing import Any, Final
 from tg_base.bus import Delivery
 from tg_base.protocol import Route
 from tg_base.telemetry import BAND, REFUSALS
-from tg_gateway.jobs.waiting import WaitingAnswers
+from tg_gateway.jobs.waiting import WaitingJobs
 from tg_schema.errors import RateLimited
 
 MIN_PAUSE_SECONDS: Final = 0.5
@@ -20,7 +20,7 @@ MAX_HELD_MESSAGES: Final = 64
 """Of one model, whose keys are over their limits: beyond it nothing more is taken until one is let go."""
 MAX_KEY_SHARE: Final = 0.5
 """One key's share of the held messages, and of the paused bytes. Beyond it that key's next messages are returned to the
-band for a while, so that those of other keys are taken."""
+flex queue for a while, so that those of other keys are taken."""
 MAX_AWAY_BYTES: Final = 256 * 1024 * 1024
 """Messages of one model that are returned in this way. The broker sends each of them again."""
 PAUSED_TASK_BYTES: Final = 16 * 1024
@@ -28,12 +28,12 @@ PAUSED_TASK_BYTES: Final = 16 * 1024
 
 
 @dataclass(slots=True)
-class BandLane:
-    """The band of one model, as one gateway takes from it.
+class ModelQueue:
+    """The flex queue of one model, as one gateway takes from it.
 
     Attributes:
         route: the service.
-        topic: of the band.
+        topic: of the flex queue.
         longest_pause: seconds until the next is taken after a refusal, at most.
         most_paused: bytes from which on nothing more is taken, as `paused` counts them.
         starting: names of messages in hand for which no model has been asked yet.
@@ -152,7 +152,7 @@ CHECKED_AT_ONCE: Final = 4
 RETRY_AFTER_SECONDS: Final = 10.0
 
 
-class BandBounds:
+class QueueBounds:
     """What one gateway has waiting.
 
     Args:
@@ -161,7 +161,7 @@ class BandBounds:
         max_all: of all keys.
     """
 
-    def __init__(self, answers: WaitingAnswers, *, max_key: int, max_all: int) -> None:
+    def __init__(self, answers: WaitingJobs, *, max_key: int, max_all: int) -> None:
         self._answers = answers
         self._max_key = max_key
         self._max_all = max_all

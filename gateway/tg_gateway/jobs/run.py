@@ -12,7 +12,7 @@ from tg_gateway.dialects import Ask
 from tg_gateway.dialects.answers import Background
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.live_parts import LiveParts
-from tg_gateway.jobs.log_writer import AnswerWriter
+from tg_gateway.jobs.writer import JobWriter
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
 from tg_schema.errors import BusError, IncompleteStream, RateLimited, Timeout, Unavailable
@@ -22,7 +22,7 @@ PERMIT_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
-class BackgroundRun:
+class JobRun:
     """One answer, and what was said of it from outside.
 
     Attributes:
@@ -44,11 +44,11 @@ class BackgroundRun:
     background: Background
     entry: AccessLogEntry
     begun: "asyncio.Future[None]"
-    opening: Callable[[], AbstractAsyncContextManager[tuple[AnswerWriter, str]]]
+    opening: Callable[[], AbstractAsyncContextManager[tuple[JobWriter, str]]]
     live: LiveParts | None = None
     claim: Claim | None = None
     permit: BeginPermit | None = None
-    writer: AnswerWriter | None = None
+    writer: JobWriter | None = None
     cancelled: bool = False
     over: bool = False
     erased: bool = False

@@ -17,9 +17,9 @@ from tg_gateway.dialects.answers import Background
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.live_parts import LiveParts
 from tg_gateway.jobs.log import CANCEL, END, NameTaken, is_late, kind_of
-from tg_gateway.jobs.log_writer import AnswerWriter
-from tg_gateway.jobs.run import BackgroundRun
-from tg_gateway.jobs.store import AnswerStore
+from tg_gateway.jobs.run import JobRun
+from tg_gateway.jobs.store import JobStore
+from tg_gateway.jobs.writer import JobWriter
 from tg_gateway.relay import DEFECT_MESSAGE, Exchange, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
@@ -37,7 +37,7 @@ class AttemptLost(Unavailable):
     """What should have answered was lost, a model may have been asked, and may be once more."""
 
 
-class BackgroundRuns:
+class JobRuns:
     """The answers that this gateway makes in the background.
 
     Args:
@@ -51,7 +51,7 @@ class BackgroundRuns:
         store: what keeps them.
     """
 
-    def __init__(self, relay: Relay, store: AnswerStore, *, max_running: int, max_all: int, longest_run: float) -> None:
+    def __init__(self, relay: Relay, store: JobStore, *, max_running: int, max_all: int, longest_run: float) -> None:
         self._relay = relay
         self.store = store
         self._max_running = max_running
@@ -59,7 +59,7 @@ class BackgroundRuns:
         self._longest_run = longest_run
         self._keys: Counter[str | None] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._chosen: dict[str, tuple[BackgroundRun, asyncio.Task[None]]] = {}
+        self._chosen: dict[str, tuple[JobRun, asyncio.Task[None]]] = {}
 
     async def start(
         self, asked: Ask, background: Background, entry: AccessLogEntry, live: LiveParts | None = None
@@ -77,7 +77,7 @@ class BackgroundRuns:
         Raises:
             NameTaken: its name is chosen, and an answer of that name is kept.
             RateLimited: as many run as may.
-            TgError: as `Relay.ask` and `AnswerStore.keep`.
+            TgError: as `Relay.ask` and `JobStore.keep`.
         """
         while (other := self._chosen.get(background.name)) is not None:
             await _check_begun(*other)
@@ -91,7 +91,7 @@ class BackgroundRuns:
         own = AccessLogEntry("background", entry.request, entry.traceparent, entry.key)
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         opening = partial(self.store.open, entry.key, background, live)
-        run = BackgroundRun(asked, background, own, begun, opening, live)
+        run = JobRun(asked, background, own, begun, opening, live)
         task = asyncio.create_task(self._run(run))
         self._keys[own.key] += 1
         self._tasks.add(task)
@@ -156,7 +156,7 @@ class BackgroundRuns:
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         opening = partial(self.store.waiting.go_on, background, claim)
         begun.add_done_callback(lambda _: on_asked())
-        run = BackgroundRun(asked, background, entry, begun, opening, claim=claim, counted=False)
+        run = JobRun(asked, background, entry, begun, opening, claim=claim, counted=False)
         try:
             await self._make(run)
         finally:
@@ -167,12 +167,12 @@ class BackgroundRuns:
         # Nobody waits for the end of an erased response.
         return run.erased or not claim.running
 
-    def _on_done(self, task: asyncio.Task[None], run: BackgroundRun) -> None:
+    def _on_done(self, task: asyncio.Task[None], run: JobRun) -> None:
         self._tasks.discard(task)
         self._count_out(run)
         report(task)
 
-    def _count_out(self, run: BackgroundRun) -> None:
+    def _count_out(self, run: JobRun) -> None:
         if run.counted:
             run.counted = False
             self._keys -= Counter([run.entry.key])
@@ -186,7 +186,7 @@ class BackgroundRuns:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _run(self, run: BackgroundRun) -> None:
+    async def _run(self, run: JobRun) -> None:
         try:
             if run.background.chosen:
                 await self.store.check_free(run.entry.key, run.background.name)
@@ -202,7 +202,7 @@ class BackgroundRuns:
             if run.erased or run.abandoned:
                 await self.store.logs.sweep(run.background.name)
 
-    async def _make(self, run: BackgroundRun) -> None:
+    async def _make(self, run: JobRun) -> None:
         asked, background, entry, begun = run.asked, run.background, run.entry, run.begun
         entry.flow, entry.service = asked.route.flow, asked.route.spec.name
         failure = None
@@ -250,18 +250,18 @@ class BackgroundRuns:
         if not run.erased and not settled:
             await self.store.logs.sweep_remnant(background.name)
 
-    async def _relay_in_time(self, run: BackgroundRun, exchange: Exchange, writer: AnswerWriter) -> None:
+    async def _relay_in_time(self, run: JobRun, exchange: Exchange, writer: JobWriter) -> None:
         timer = asyncio.get_running_loop().call_later(self._longest_run, self._end_late, run, exchange)
         try:
             await exchange.relay(run.asked.writer, writer)
         finally:
             timer.cancel()
 
-    def _end_late(self, run: BackgroundRun, exchange: Exchange) -> None:
+    def _end_late(self, run: JobRun, exchange: Exchange) -> None:
         run.overran = True
         exchange.responses.fail(Timeout(f"the response took longer than {self._longest_run:.0f} s"))
 
-    async def _heed(self, run: BackgroundRun, position: str, exchange: Exchange) -> None:
+    async def _heed(self, run: JobRun, position: str, exchange: Exchange) -> None:
         """Stop the model when a client cancels the answer, or when somebody else has ended or erased it."""
         while True:
             try:
@@ -280,7 +280,7 @@ class BackgroundRuns:
                 return
 
 
-def _note_entry(run: BackgroundRun, entry: Entry, exchange: Exchange) -> bool:
+def _note_entry(run: JobRun, entry: Entry, exchange: Exchange) -> bool:
     """One more entry of the answer's log: it may stop the model; whether those behind it say nothing more."""
     kind = kind_of(entry)
     if run.claim is not None:
@@ -298,7 +298,7 @@ def _note_entry(run: BackgroundRun, entry: Entry, exchange: Exchange) -> bool:
     return kind == END
 
 
-async def _check_begun(run: BackgroundRun, task: asyncio.Task[None]) -> None:
+async def _check_begun(run: JobRun, task: asyncio.Task[None]) -> None:
     """Wait until an answer of a chosen name has begun, or has failed so that its name is free.
 
     Raises:
@@ -312,7 +312,7 @@ async def _check_begun(run: BackgroundRun, task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-def _begin(asked: Ask, background: Background, writer: AnswerWriter) -> None:
+def _begin(asked: Ask, background: Background, writer: JobWriter) -> None:
     """A processor works on the answer."""
     if asked.on_accepted is not None:
         asked.on_accepted()

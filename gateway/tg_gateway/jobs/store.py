@@ -13,11 +13,11 @@ from typing_extensions import override
 from tg_base.telemetry import new_id
 from tg_gateway.dialects.answers import Background, Keep, KeptAnswer, KeptAnswers
 from tg_gateway.jobs.live_parts import LiveParts
-from tg_gateway.jobs.log import CANCEL, HEAD, WHOLE, AnswerLog, NameTaken, label_claim
+from tg_gateway.jobs.log import CANCEL, HEAD, WHOLE, JobLog, NameTaken, label_claim
 from tg_gateway.jobs.log_watch import SeenLogs
-from tg_gateway.jobs.log_writer import AnswerWriter
-from tg_gateway.jobs.logs import NOT_FOUND, AnswerLogs
-from tg_gateway.jobs.waiting import WaitingAnswers
+from tg_gateway.jobs.logs import NOT_FOUND, JobLogs
+from tg_gateway.jobs.waiting import WaitingJobs
+from tg_gateway.jobs.writer import JobWriter
 from tg_schema.errors import BusError, NotFound, RateLimited, TooLarge
 
 
@@ -56,7 +56,7 @@ log = structlog.get_logger()
 _Steps = AsyncGenerator[bytes | KeptAnswer, None]
 
 
-class AnswerStore:
+class JobStore:
     """What all keys keep.
 
     Args:
@@ -69,9 +69,9 @@ class AnswerStore:
         waiting: the answers among them that wait for room.
     """
 
-    def __init__(self, logs: AnswerLogs, *, max_followers: int = 64, max_all_followers: int = 256) -> None:
+    def __init__(self, logs: JobLogs, *, max_followers: int = 64, max_all_followers: int = 256) -> None:
         self.logs = logs
-        self.waiting = WaitingAnswers(logs)
+        self.waiting = WaitingJobs(logs)
         self._followers = FollowerCount(max_followers, max_all_followers)
         self._seen = SeenLogs(logs.silence, time.monotonic)
 
@@ -103,7 +103,7 @@ class AnswerStore:
     @asynccontextmanager
     async def open(
         self, key: str | None, background: Background, live: LiveParts | None = None
-    ) -> AsyncIterator[tuple[AnswerWriter, str]]:
+    ) -> AsyncIterator[tuple[JobWriter, str]]:
         """Keep an answer while it is made; on entering its head, at the position that comes with it.
 
         Raises:
@@ -131,7 +131,7 @@ class AnswerStore:
 
     async def _check_claim(self, name: str, claim: str) -> None:
         """Of several who begin one log at a time, the broker's order says who has it."""
-        if AnswerLog(await self.logs.bus.read(self.logs.topic(name))).claim != claim:
+        if JobLog(await self.logs.bus.read(self.logs.topic(name))).claim != claim:
             self.logs.written.discard(name)
             raise NameTaken
 
@@ -167,7 +167,7 @@ class AnswerStore:
             async for step in steps:
                 yield step
 
-    async def _follow(self, name: str, log: AnswerLog) -> AsyncGenerator[bytes, None]:
+    async def _follow(self, name: str, log: JobLog) -> AsyncGenerator[bytes, None]:
         async with aclosing(self.logs.watch(name, log.position)) as entries:
             async for entry in entries:
                 if entry is None:
@@ -221,7 +221,7 @@ class AnswerStore:
 class _KeyAnswers(KeptAnswers):
     """What one key keeps."""
 
-    store: AnswerStore
+    store: JobStore
     owner: str
     bounded: bool
     live: LiveParts | None

@@ -1,4 +1,4 @@
-"""Band -> logs: answers that wait for room, before a gateway makes them and while they go from one to another."""
+"""Flex queue -> logs: answers that wait for room, before a gateway makes them and while they go from one to another."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -6,26 +6,26 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from tg_gateway.dialects.answers import Background
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.log import HEAD, label_part
-from tg_gateway.jobs.log_writer import AnswerWriter
-from tg_gateway.jobs.logs import AnswerLogs, is_name
+from tg_gateway.jobs.logs import JobLogs, is_name
+from tg_gateway.jobs.writer import JobWriter
 from tg_schema.errors import NotFound
 
 
-class WaitingAnswers:
+class WaitingJobs:
     """Those of one store.
 
     Args:
         logs: of the store.
     """
 
-    def __init__(self, logs: AnswerLogs) -> None:
+    def __init__(self, logs: JobLogs) -> None:
         self._logs = logs
 
     async def put(self, key: str | None, background: Background, seconds: float, attempts: int = 1) -> float:
         """Keep an answer that waits for room, before anybody makes it; until when it may wait, by the wall clock.
 
         Raises:
-            TooLarge, BusError: as `AnswerLogs.begin`.
+            TooLarge, BusError: as `JobLogs.begin`.
         """
         name, until = background.name, self._logs.clock() + seconds
         await self._logs.begin(self._logs.owner(key), name, background.head, HEAD, waits=until, attempts=attempts)
@@ -54,7 +54,7 @@ class WaitingAnswers:
         await claim.reload(lambda: self._logs.load(self._logs.owner(key), name))
 
     @asynccontextmanager
-    async def go_on(self, background: Background, claim: Claim) -> AsyncIterator[tuple[AnswerWriter, str]]:
+    async def go_on(self, background: Background, claim: Claim) -> AsyncIterator[tuple[JobWriter, str]]:
         """Write one that was taken; on entering the position behind which its log is new. Raises BusError."""
         self._logs.written.mark(background.name, waits=False)
         async with self._logs.write(background, parts=claim.part_count, by=claim.own) as writer:
@@ -91,5 +91,5 @@ class WaitingAnswers:
         return False
 
     def count_kept(self, name: str) -> None:
-        """One that has left the band, or whose time is over, counts among those that are kept."""
+        """One that has left the flex queue, or whose time is over, counts among those that are kept."""
         self._logs.written.mark(name, waits=False)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tg_base.bus import Bus
-from tg_gateway.jobs.log import AnswerLog
+from tg_gateway.jobs.log import JobLog
 from tg_schema.topics import Topics
 
 MAX_ERASED_AT_ONCE: Final = 4
@@ -30,7 +30,7 @@ class Written:
     claim: str = ""
 
 
-class WrittenAnswers:
+class WrittenLogs:
     """Counts by name, and by key, in the order of writing, or of the end of waiting.
 
     Args:
@@ -85,7 +85,7 @@ class WrittenAnswers:
         for name in self._choose_erased(key, now):
             claim = self._written[name].claim if name in self._written else ""
             # Another gateway may have begun it anew, and erases it then.
-            if claim and AnswerLog(await self._bus.read(self._topics.kept(name))).claim != claim:
+            if claim and JobLog(await self._bus.read(self._topics.kept(name))).claim != claim:
                 self.discard(name)
             else:
                 await self.erase(name)

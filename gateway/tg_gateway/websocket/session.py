@@ -19,7 +19,7 @@ from tg_gateway.access import Authenticator, Limits, Principal
 from tg_gateway.dialects import Ask, Catalogue, KeptAnswers, Name, Socket
 from tg_gateway.dialects.answers import Background, StreamedAnswer
 from tg_gateway.dialects.output import Output, join_output
-from tg_gateway.jobs import BackgroundRuns, LiveParts
+from tg_gateway.jobs import JobRuns, LiveParts
 from tg_gateway.relay import DEFECT_MESSAGE, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_gateway.websocket.writer import SocketStream, SocketWriter, ignore_stop
@@ -40,7 +40,7 @@ class Backend:
     authenticator: Authenticator
     catalogue: Catalogue
     relay: Relay
-    runs: BackgroundRuns
+    runs: JobRuns
     limits: Limits
 
 

@@ -28,7 +28,7 @@ END_PAUSES_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """After each attempt to append the end; a broker that restarts is back within that time."""
 
 
-class AnswerWriter(Sink):
+class JobWriter(Sink):
     """The writing end of one answer's log.
 
     Args:

@@ -49,10 +49,10 @@ def make_key(token: str, requests: int = 0) -> ApiKey:
 
 
 class OneMessageBus(PassingBus):
-    """A gateway's bus that gives it one message of the band.
+    """A gateway's bus that gives it one message of the flex queue.
 
     Attributes:
-        put: the messages of the band that came from this gateway.
+        put: the messages of the flex queue that came from this gateway.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -103,7 +103,7 @@ class BusyLlm(CountingLlm):
 
 
 @dataclass
-class Band:
+class WaitingGateways:
     """A model with one slot, and the gateways of one bus."""
 
     llm: BusyLlm
@@ -154,25 +154,25 @@ def serve(bus: Bus, llm: BusyLlm, timing: HeartbeatTiming = OFTEN) -> Processor:
 
 
 def count_returned() -> float:
-    """How many have gone back to the band so far, since there was no room."""
-    return count_band("returned")
+    """How many have gone back to the flex queue so far, since there was no room."""
+    return count_waited("returned")
 
 
-def count_band(event: str) -> float:
+def count_waited(event: str) -> float:
     """How often this has become of one so far."""
     labels = {"service": "text-completion", "event": event}
     return REGISTRY.get_sample_value("tg_band_total", labels) or 0
 
 
 @asynccontextmanager
-async def open_band(refusals: int = 0, capacity: int = 1, room: int = 1) -> AsyncIterator[Band]:
+async def open_gateways(refusals: int = 0, capacity: int = 1, room: int = 1) -> AsyncIterator[WaitingGateways]:
     """No gateway is open yet."""
     bus, llm = MemoryBus(), BusyLlm(refusals, capacity, room)
     async with (
         serve(bus, llm),
         AsyncExitStack() as stack,
     ):
-        yield Band(llm, bus, stack)
+        yield WaitingGateways(llm, bus, stack)
     await bus.aclose()
 
 

@@ -15,7 +15,7 @@ from tg_gateway.jobs.log import (
     RETURNED,
     TAKEN,
     WHOLE,
-    AnswerLog,
+    JobLog,
     label,
     label_claim,
     label_end,
@@ -34,8 +34,8 @@ def part(number: int, body: bytes) -> Written:
     return label_part(number), body
 
 
-def read(*written: Written) -> AnswerLog:
-    return AnswerLog(tuple(Entry(body, properties, str(place)) for place, (properties, body) in enumerate(written)))
+def read(*written: Written) -> JobLog:
+    return JobLog(tuple(Entry(body, properties, str(place)) for place, (properties, body) in enumerate(written)))
 
 
 def test_an_answer_that_was_kept_at_its_end() -> None:
