@@ -30,7 +30,7 @@ from tests.fakes.gguf_file import copy_with
 from tg_llama.core.model import Model
 from tg_llama.core.model_file import DEMO_MODEL
 from tg_llama.options import LlamaCppOptions
-from tg_llama.vectors.vector_context import VectorContext
+from tg_llama.vectors.embedder import VectorContext
 
 TOKENS = 64
 """Tokens of a text, without the one that the model wants before it."""

@@ -18,9 +18,19 @@ from tg_llama.engine import CUT_ADVICE, Begin, EnginePool, Generation, Job, read
 from tg_llama.lora import Lease, find_loaded_file
 from tg_llama.opening import open_engines, rehearse_engines
 from tg_llama.options import LlamaCppOptions
-from tg_llama.request import alternating_texts, check_ids, check_sampling, find_grammar, keep_end, measure_texts
+from tg_llama.request import (
+    alternating_texts,
+    check_ids,
+    check_sampling,
+    find_call_grammar,
+    find_grammar,
+    keep_end,
+    measure_texts,
+    needs_tools,
+    offered_tools,
+    read_calls,
+)
 from tg_llama.sampling import SamplerSettings
-from tg_llama.tool_calls import find_call_grammar, needs_tools, offered_tools, read_calls
 from tg_schema import COMMON_FEATURES, ModelInfo, Sampling, TextCompletionRequest, TgError, Token
 from tg_schema.errors import BadRequest, ContextLengthExceeded, TooLarge
 from tg_schema.features import Feature

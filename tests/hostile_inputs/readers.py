@@ -17,10 +17,9 @@ from tg_flow.prompt.rendering import MOST_SECONDS, MOST_WORK
 from tg_flow.prompt.template_syntax import Refused
 from tg_flow.prompt.template_text import TemplateText
 from tg_llama.chat.template_sandbox import SandboxedTemplate, TemplateEndless, TemplateFailed, within
-from tg_llama.grammar.choice_grammar import choice_grammar
 from tg_llama.grammar.json_grammar import json_grammar
 from tg_llama.grammar.parameter_types import ParameterTypes
-from tg_llama.grammar.regex_grammar import regex_grammar
+from tg_llama.grammar.regex_grammar import choice_grammar, regex_grammar
 from tg_llama.grammar.token_grammars import find_error
 from tg_llama.tools.tool_format import TOOL_FORMATS
 from tg_llama.tools.tool_grammar import tool_grammar

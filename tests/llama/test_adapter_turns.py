@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from tg_llama.core.adapter import Adapter
+from tg_llama.core.model import Adapter
 from tg_llama.lora.adapter_turns import TURN_SECONDS, TURN_STEPS, AdapterTurns, Group
 
 A, B, C = (cast(Adapter, object()) for _ in range(3))

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tg_llama.engine.batch import shares
-from tg_llama.engine.beginnings import common_beginning
+from tg_llama.engine.prefix_cache import common_prefix
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(1, 500), min_size=1, max_size=20))
@@ -20,4 +20,4 @@ def test_prompts_share_a_step_fairly(room: int, needs: list[int]) -> None:
     [([], [], 0), ([1], [], 0), ([1, 2, 3], [1, 2, 4], 2), ([1, 2], [1, 2, 3], 2), ([1, 2], [1, 2], 2), ([1], [2], 0)],
 )
 def test_a_common_beginning_ends_where_they_differ(one: list[int], other: list[int], same: int) -> None:
-    assert common_beginning(one, other) == common_beginning(other, one) == same
+    assert common_prefix(one, other) == common_prefix(other, one) == same

@@ -10,7 +10,7 @@ from contextlib import aclosing
 import pytest
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, opened, records_of, text_of, until, whole
-from tg_llama.core.engine_sizes import EngineSizes
+from tg_llama.core.context import EngineSizes
 from tg_llama.core.mailbox import Mailbox
 from tg_llama.core.model import Model
 from tg_llama.core.model_file import DEMO_MODEL

@@ -13,8 +13,8 @@ from tg_llama.core.mailbox import Mailbox
 from tg_llama.core.model import Model
 from tg_llama.core.model_file import DEMO_MODEL
 from tg_llama.engine.batch import Batch
-from tg_llama.engine.beginnings import Beginnings
 from tg_llama.engine.generation import Generation, Job
+from tg_llama.engine.prefix_cache import PrefixCache
 from tg_llama.engine.slot import Slot
 from tg_llama.provider import LlamaCpp
 from tg_llama.sampling.sampler_settings import SamplerSettings
@@ -71,7 +71,7 @@ async def test_streams_that_begin_alike_at_once_evaluate_the_beginning_once(serv
 CHATS = [word * 300 for word in ("What is a river? ", "Count to three. ", "Rome is a city. ")]
 
 
-async def test_chats_that_take_turns_keep_their_beginnings(service: LlamaCpp) -> None:
+async def test_chats_that_take_turns_keep_their_prefixes(service: LlamaCpp) -> None:
     requests = [asked(chat, temperature=0, max_tokens=2) for chat in CHATS]
     first = [await text_of(service, request) for request in requests]
     before = service.engine.stats().prompt_tokens
@@ -87,24 +87,24 @@ async def slot_of(model: Model, sequence: int, *prompt: int) -> Slot:
 
 async def test_a_slot_follows_the_one_that_evaluates_its_beginning_and_goes_on_without_it() -> None:
     with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context:
-        beginnings, common = Beginnings(context, 4, divisible=True), model.tokenize(COMMON, special=False)[:100]
+        prefixes, common = PrefixCache(context, 4, divisible=True), model.tokenize(COMMON, special=False)[:100]
         slots = [await slot_of(model, number, *common, 300 + number) for number in range(4)]
         with ExitStack() as stack:
             for number, slot in enumerate(slots):
                 stack.callback(slot.close)
-                beginnings.begin(slot, slots[:number])
+                prefixes.begin(slot, slots[:number])
             leader, second, *others = slots
             assert [slot.follows for slot in slots] == [None, leader, leader, leader]
             evaluate(context, leader, 60)
-            assert beginnings.let_go_on(slots) == [leader]
+            assert prefixes.let_go_on(slots) == [leader]
             leader.generation.cancel()
-            beginnings.remember(leader)
+            prefixes.remember(leader)
             slots = slots[1:]
-            assert beginnings.let_go_on(slots) == [second]
+            assert prefixes.let_go_on(slots) == [second]
             assert [slot.evaluated for slot in slots] == [60, 0, 0], "what was evaluated by then is not lost"
             assert [slot.follows for slot in others] == [second, second]
             evaluate(context, second, 40)
-            assert beginnings.let_go_on(slots) == slots
+            assert prefixes.let_go_on(slots) == slots
             assert [slot.evaluated for slot in slots] == [100] * 3
             evaluate(context, others[0], 1)
             copied = list(context.logits(0))
@@ -128,20 +128,20 @@ class CountingContext(Context):
 
 async def test_all_that_wait_for_a_beginning_get_one_copy() -> None:
     with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context, ExitStack() as stack:
-        beginnings, common = Beginnings(context, 4, divisible=True), model.tokenize(COMMON, special=False)[:100]
+        prefixes, common = PrefixCache(context, 4, divisible=True), model.tokenize(COMMON, special=False)[:100]
         slots = [await slot_of(model, number, *common, 300 + number) for number in range(4)]
         for number, slot in enumerate(slots):
             stack.callback(slot.close)
-            beginnings.begin(slot, slots[:number])
+            prefixes.begin(slot, slots[:number])
         evaluate(context, slots[0], 100)
-        assert beginnings.let_go_on(slots) == slots
+        assert prefixes.let_go_on(slots) == slots
         assert [slot.evaluated for slot in slots] == [100] * 4
         assert context.saves == 1
 
 
 async def test_a_stream_that_takes_the_place_of_another_leaves_its_tokens_in_memory() -> None:
     with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context, ExitStack() as stack:
-        beginnings, tokens = Beginnings(context, 4, divisible=True), model.tokenize(LONG, special=False)[:310]
+        prefixes, tokens = PrefixCache(context, 4, divisible=True), model.tokenize(LONG, special=False)[:310]
         prompts = (tokens[:300], tokens[10:], tokens[:300])
         ended, moved, again = [
             await slot_of(model, number, *prompt) for number, prompt in zip((0, 1, 1), prompts, strict=True)
@@ -149,13 +149,13 @@ async def test_a_stream_that_takes_the_place_of_another_leaves_its_tokens_in_mem
         for slot in (ended, moved, again):
             stack.callback(slot.close)
         for slot in (ended, moved):
-            beginnings.begin(slot, [])
+            prefixes.begin(slot, [])
             for _ in range(5):
                 evaluate(context, slot, 60)
         expected = list(context.logits(59))
-        beginnings.remember(ended)
-        beginnings.move(moved, 0)
-        beginnings.begin(again, [moved])
+        prefixes.remember(ended)
+        prefixes.move(moved, 0)
+        prefixes.begin(again, [moved])
         assert again.evaluated == 299
         context.keep(moved.sequence, 240)
         moved.evaluated = 240
@@ -163,36 +163,36 @@ async def test_a_stream_that_takes_the_place_of_another_leaves_its_tokens_in_mem
         assert list(context.logits(59)) == pytest.approx(expected, abs=1e-3), "the memory is its own"
 
 
-async def test_as_many_chats_as_there_are_sequences_keep_their_beginnings() -> None:
+async def test_as_many_chats_as_there_are_sequences_keep_their_prefixes() -> None:
     with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context:
-        beginnings, tokens = Beginnings(context, 4, divisible=True), model.tokenize(LONG, special=False)
+        prefixes, tokens = PrefixCache(context, 4, divisible=True), model.tokenize(LONG, special=False)
         chats = [tokens[first : first + 300] for first in range(4)]
         for turn in range(3):
             # Each goes on from where it was.
             for number, chat in enumerate(chats):
                 slot = await slot_of(model, 0, *chat, *[300 + number] * turn)
                 with closing(slot):
-                    beginnings.begin(slot, [])
+                    prefixes.begin(slot, [])
                     assert slot.evaluated == (299 + turn if turn else 0)
                     while slot.evaluated < len(slot.tokens):
                         evaluate(context, slot, min(100, len(slot.tokens) - slot.evaluated))
-                    beginnings.remember(slot)
+                    prefixes.remember(slot)
 
 
 async def test_a_prompt_whose_own_sequence_has_most_of_it_changes_no_places() -> None:
     with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context, ExitStack() as stack:
-        beginnings, tokens = Beginnings(context, 4, divisible=True), model.tokenize(LONG, special=False)
+        prefixes, tokens = PrefixCache(context, 4, divisible=True), model.tokenize(LONG, special=False)
         short, long = await slot_of(model, 1, *tokens[:45]), await slot_of(model, 0, *tokens[:400])
         branch = await slot_of(model, 0, *tokens[:100], 300, 300)
         for slot in (short, long):
             stack.callback(slot.close)
-            beginnings.begin(slot, [])
+            prefixes.begin(slot, [])
             while slot.evaluated < len(slot.tokens):
                 evaluate(context, slot, min(100, len(slot.tokens) - slot.evaluated))
-            beginnings.remember(slot)
+            prefixes.remember(slot)
         stack.callback(branch.close)
         before = context.saves
-        beginnings.begin(branch, [])
+        prefixes.begin(branch, [])
         assert (branch.evaluated, context.saves - before) == (100, 1)
 
 

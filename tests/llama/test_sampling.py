@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.llama.demo_llm import STORY, asked, demo_service, records_of, text_of, whole
-from tg_llama.grammar.choice_grammar import MAX_CHOICES
+from tg_llama.grammar.regex_grammar import MAX_CHOICES
 from tg_llama.provider import LlamaCpp
 from tg_schema import Message, Sampling, TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import BadRequest, ContextLengthExceeded, TooLarge

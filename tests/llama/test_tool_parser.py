@@ -15,7 +15,7 @@ from tests.fakes.tool_templates import HERMES, LLAMA
 from tg_base.llm import LlmChunk
 from tg_llama.chat.name_guard import NameGuard
 from tg_llama.chat.tool_template import ToolTemplate
-from tg_llama.tool_calls import read_calls
+from tg_llama.request import read_calls
 from tg_llama.tools.python_call import read_python_call
 from tg_llama.tools.tool_call_parser import ToolCallParser
 from tg_llama.tools.tool_format import TOOL_FORMATS, ToolFormat

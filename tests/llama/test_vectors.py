@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, opened, text_of, until
-from tg_llama.core.engine_sizes import EngineSizes
+from tg_llama.core.context import EngineSizes
 from tg_llama.core.library import native
 from tg_llama.core.mailbox import Mailbox
 from tg_llama.core.model import Model

@@ -1,14 +1,16 @@
-"""GGUF file -> model: the weights, the vocabulary and the chat template."""
+"""GGUF files -> the weights, the vocabulary and the chat template of a model, and what a LoRA adapter adds to them."""
 
 import ctypes
 import threading
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
 from tg_llama.core.library import hold_interpreter_lock, native
 from tg_llama.core.model_load import ModelLoad
 from tg_llama.grammar import TokenGrammars
+from tg_schema import Token
 from tg_schema.errors import BadRequest, Unavailable
 from tg_schema.text_completion import Pooling
 
@@ -45,7 +47,7 @@ class Model:
         longest_piece: bytes of the longest one.
         end_tokens: the tokens that end an answer.
         grammars: its compiled grammars.
-        divisible: whether a sequence's memory can be cut after a common beginning and reused.
+        divisible: whether a sequence's memory can be cut after a common prefix and reused.
         chat_template: the file's own Jinja template; None if it has none.
     """
 
@@ -193,3 +195,56 @@ class Model:
             pointer, self.pointer = self.pointer, None
             if pointer:
                 native.llama_model_free(pointer)
+
+
+Alternatives = Sequence[tuple[int, float]]
+
+
+def token_data(model: Model, token: int, logprob: float | None = None, top: Alternatives = ()) -> Token:
+    """The id, text and bytes of `token`, with its log-probability and the alternatives to it.
+
+    The text of a control token is its name.
+    """
+    special = model.is_control(token)
+    text = model.special_text(token) if special else model.text(token)
+    return Token(
+        id=token,
+        text=text,
+        logprob=logprob,
+        top=tuple(top),
+        top_texts=tuple([model.text(number) or model.special_text(number) for number, _ in top]),
+        raw_bytes=model.pieces[token] if "\ufffd" in text else None,
+        special=special,
+    )
+
+
+_numbers = count(1)
+
+
+class Adapter:
+    """A loaded adapter. Loads and closes of one model's adapters must not overlap: llama.cpp keeps a list of them.
+
+    Attributes:
+        name: what requests call it.
+        number: of this load; no other one has it, so what was evaluated with an earlier file is never taken for its.
+    """
+
+    def __init__(self, model: Model, name: str, path: Path) -> None:
+        """Load `path`; blocks.
+
+        Raises:
+            Unavailable: it cannot be read, or is no LoRA adapter of this model.
+        """
+        self.name = name
+        self.number = next(_numbers)
+        self.pointer = native.llama_adapter_lora_init(model.pointer, str(path).encode())
+        if not self.pointer:
+            raise Unavailable(
+                f"llama.cpp cannot load the adapter {name!r}: its file must be a LoRA adapter of this model, as GGUF"
+            )
+
+    def close(self) -> None:
+        """Free the memory; no context may have it in use."""
+        pointer, self.pointer = self.pointer, None
+        if pointer:
+            native.llama_adapter_lora_free(pointer)

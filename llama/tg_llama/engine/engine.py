@@ -14,8 +14,8 @@ import structlog
 from tg_base.runtime import translate_defects
 from tg_llama.core import Context, EngineSizes, Mailbox, Model
 from tg_llama.engine.batch import Batch
-from tg_llama.engine.beginnings import Beginnings
 from tg_llama.engine.generation import Generation
+from tg_llama.engine.prefix_cache import PrefixCache
 from tg_llama.engine.prompt_budget import PromptBudget
 from tg_llama.engine.slot import Slot
 from tg_llama.lora import AdapterTurns
@@ -76,7 +76,7 @@ class Engine:
         )
         self._slots: list[Slot] = []
         self._turns = AdapterTurns()
-        self._beginnings = Beginnings(self._context, self._most, divisible=model.divisible)
+        self._prefixes = PrefixCache(self._context, self._most, divisible=model.divisible)
         self._waiting: deque[Generation] = deque()
         self._embedder = Embedder(model, sizes)
         self._inbox: SimpleQueue[Generation | Embedding | None] = SimpleQueue()
@@ -218,7 +218,7 @@ class Engine:
                 continue
             last = slots.pop()
             if number < len(slots):
-                self._beginnings.move(last, number)
+                self._prefixes.move(last, number)
                 slots[number] = last
         while len(slots) < self._most and (successor := self._next(len(slots))) is not None:
             slots.append(successor)
@@ -226,7 +226,7 @@ class Engine:
     def _end(self, number: int) -> None:
         slot = self._slots[number]
         slot.close()
-        self._beginnings.remember(slot)
+        self._prefixes.remember(slot)
         self._turns.leave(slot.adapter)
         if slot.adapter is not None and not self._turns.has(slot.adapter):
             # Its memory may be freed as soon as this generation has left.
@@ -244,9 +244,9 @@ class Engine:
                 generation.leave()
                 continue
             if generation.evaluated is None:
-                self._beginnings.begin(slot, self._slots)
+                self._prefixes.begin(slot, self._slots)
             else:
-                self._beginnings.begin_with(slot, self._slots, generation.evaluated)
+                self._prefixes.begin_with(slot, self._slots, generation.evaluated)
                 generation.evaluated = None
             self._turns.enter(slot.adapter)
             return slot
@@ -254,7 +254,7 @@ class Engine:
 
     def _step(self) -> None:
         adapter = self._turns.choose(time.monotonic())
-        ready = self._beginnings.let_go_on(self._slots)
+        ready = self._prefixes.let_go_on(self._slots)
         slots = [slot for slot in ready if slot.adapter is adapter] if self._turns.mixed else ready
         self._context.use(adapter)
         answers = sum([slot.answering for slot in slots])

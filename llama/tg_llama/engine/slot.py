@@ -24,8 +24,8 @@ class Slot:
         answering: whether the prompt is evaluated; then the last of `tokens` is evaluated next.
         done: whether the generation has its end.
         shares: whether others wait for the memory of its prompt.
-        follows: the slot that evaluates a beginning which both have, while this one waits; None = it waits for none.
-        awaited: the number of tokens of that beginning.
+        follows: the slot that evaluates a prefix which both have, while this one waits; None = it waits for none.
+        awaited: the number of tokens of that prefix.
     """
 
     def __init__(self, model: Model, generation: Generation, context_length: int, sequence: int) -> None:

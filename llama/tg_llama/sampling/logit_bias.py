@@ -1,5 +1,6 @@
 """Biases of token ids -> arrays: a mask of a whole vocabulary must not cost the engine's thread milliseconds."""
 
+import ctypes
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -8,8 +9,7 @@ import numpy as np
 
 from tg_base.runtime import Steps
 from tg_llama.core import native
-from tg_llama.sampling.equal_rows import read_equal_rows
-from tg_llama.sampling.packed_numbers import read_numbers
+from tg_llama.sampling.packed_numbers import read_equal_rows, read_numbers
 from tg_schema.errors import BadRequest
 
 MAX_BIAS: Final = 100
@@ -128,3 +128,25 @@ def _keep_last(tokens: _Tokens, bias: np.ndarray[Any, Any]) -> tuple[_Tokens, np
 def _is_whole(text: str) -> bool:
     """Whether no number has a point or an exponent."""
     return text.isascii() and not any(mark in text for mark in ".eE")
+
+
+def logprobs(
+    row: ctypes.Array[ctypes.c_float], token: int, alternatives: int, bias: LogitBias | None = None
+) -> tuple[float, tuple[tuple[int, float], ...]]:
+    """Log-softmax of the model's own logits and `bias`, before temperature, penalties and grammar.
+
+    Returns:
+        That of `token`, and the `alternatives` likeliest tokens with theirs, best first; plain Python numbers.
+    """
+    logits = np.ctypeslib.as_array(row).astype(np.float64)
+    if bias is not None:
+        bias.add_to(logits)
+    # Subtracted first, so that no exponential overflows.
+    highest = logits.max()
+    logits -= highest + np.log(np.exp(logits - highest).sum())
+    if not alternatives:
+        return float(logits[token]), ()
+    count = min(alternatives, len(logits))
+    best = np.argpartition(logits, -count)[-count:]
+    best = best[np.argsort(-logits[best], kind="stable")]
+    return float(logits[token]), tuple((int(number), float(logits[number])) for number in best)

@@ -1,4 +1,4 @@
-"""Slot -> Beginnings -> slot: the tokens that its prompt has in common with another sequence are evaluated once."""
+"""Slot -> PrefixCache -> slot: the tokens that its prompt has in common with another sequence are evaluated once."""
 
 from collections.abc import Container, Sequence
 from typing import NamedTuple, Self, TypeAlias
@@ -33,26 +33,26 @@ class _Remembered(NamedTuple):
 
     def common(self, slot: Slot) -> int:
         """How many tokens the slot's prompt has in common with it, from the start."""
-        return common_beginning(self.tokens, slot.tokens) if self.owner == _owner(slot) else 0
+        return common_prefix(self.tokens, slot.tokens) if self.owner == _owner(slot) else 0
 
     def beside(self, slot: Slot) -> int:
         """How many tokens it has that are not of the slot's prompt."""
         return len(self.tokens) - self.common(slot)
 
 
-class Beginnings:
+class PrefixCache:
     """What each sequence of a context holds; belongs to the engine's thread.
 
     A new slot keeps what its own sequence still has of its prompt, or gets a copy of another sequence that has more. If
     a stream is about to evaluate more of it, the slot follows that one: it waits until it can have the copy.
 
     Streams are in the first sequences, so a lone one is always in sequence 0. What it overwrites there changes places
-    with its own beginning, or is moved to the free sequence whose tokens are the oldest: as many chats as there are
-    sequences take turns and keep their beginnings.
+    with what it begins with, or is moved to the free sequence whose tokens are the oldest: as many chats as there are
+    sequences take turns and keep their prefixes.
     """
 
     def __init__(self, context: Context, sequences: int, *, divisible: bool) -> None:
-        """`divisible` says whether a sequence's memory can be cut after a common beginning."""
+        """`divisible` says whether a sequence's memory can be cut after a common prefix."""
         self._context = context
         self._divisible = divisible
         self._remembered = [_Remembered()] * sequences
@@ -105,7 +105,7 @@ class Beginnings:
         if not self._divisible or held.beside(slot) < MIN_PRESERVED_TOKENS:
             return
         free = self._list_free(slot, running)
-        source = self._find_beginning(slot, free)
+        source = self._find_prefix(slot, free)
         if source is not None and self._remembered[source].beside(slot) < MIN_PRESERVED_TOKENS:
             # A copy would leave the same tokens there, in the place of another chat's.
             self._exchange(slot.sequence, source)
@@ -116,7 +116,7 @@ class Beginnings:
         if self._remembered[oldest].end < held.end:
             self._restore(oldest, self._context.save(slot.sequence), held)
 
-    def _find_beginning(self, slot: Slot, free: Sequence[int]) -> int | None:
+    def _find_prefix(self, slot: Slot, free: Sequence[int]) -> int | None:
         """The free sequence with most of a slot's prompt, and least beside it; None = the slot's own has as much."""
         kept = self._remembered[slot.sequence].common(slot)
         held = [(self._remembered[number], number) for number in free]
@@ -178,7 +178,7 @@ def _find_leader(slot: Slot, running: Sequence[Slot]) -> tuple[int, Slot | None]
 
 
 def _common(other: Slot, slot: Slot) -> int:
-    return common_beginning(other.tokens, slot.tokens) if _owner(other) == _owner(slot) else 0
+    return common_prefix(other.tokens, slot.tokens) if _owner(other) == _owner(slot) else 0
 
 
 def _has_ended(slot: Slot) -> bool:
@@ -189,7 +189,7 @@ def _owner(slot: Slot) -> _Owner:
     return slot.adapter.number if slot.adapter else 0, slot.generation.caller
 
 
-def common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
+def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens two lists of tokens have in common, from the start."""
     low, high = 0, min(len(one), len(other))
     # By halves: slices of thousands of tokens are compared in microseconds, one by one they take a hundred times that.
