@@ -5,16 +5,13 @@ import click
 from tg_cli.entry import run
 from tg_cli.invoke_options import InvokeOptions, ask_options, find_url, is_piped, read_pipe
 
-# `tg_schema.agent.Pattern` once more, held by a test: its import would make --help slow.
-_PATTERNS = click.Choice(("react", "plan-then-execute", "supervisor"))
-
 
 @click.command("tg-invoke-agent", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("words", nargs=-1, metavar="[QUESTION]")
 @click.option("-q", "--question", "asked", help="The question, in place of QUESTION.")
 @click.option("-g", "--group", multiple=True, help="Tools of this group may be used; may be repeated.")
 @click.option("-s", "--state", help="The state that the dialog begins in.")
-@click.option("-p", "--pattern", type=_PATTERNS, help="How to reason. [default: as the flow says]")
+@click.option("-p", "--pattern", help="How to reason, for instance plan-then-execute. [default: as the flow says]")
 @click.option("-v", "--verbose", is_flag=True, help="Show every step whole, even where stderr is no terminal.")
 @click.option("-C", "--collection", expose_value=False, help="Taken from TrustGraph's command; has no effect.")
 @click.option("-l", "--plan", expose_value=False, help="The same.")

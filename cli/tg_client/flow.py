@@ -149,7 +149,7 @@ class Flow:
             group: the groups of the tools that may be used; None = the group "default".
             state: the initial state of the dialog; which tools can be called may depend on it.
             history: previous steps, for example of another trace.
-            pattern: "react", "plan-then-execute" or "supervisor"; None = the flow's default.
+            pattern: "react", "plan-then-execute", "supervisor" or another of the server's; None = the flow's default.
             timeout: seconds to the first record of the dialog, and between two; None = the client's.
 
         Raises:

@@ -10,8 +10,6 @@ from tg_schema.errors import Error
 from tg_schema.pieces import cut_text, in_parts
 
 ChunkType = Literal["thought", "action", "observation", "answer", "error"]
-Pattern = Literal["react", "plan-then-execute", "supervisor"]
-"""The ways in which an agent can reason."""
 DEFAULT_GROUP = "default"
 """The group of tools that a request without any asks for, and of a tool without any."""
 ALL_GROUPS = "*"
@@ -41,7 +39,7 @@ class AgentRequest(msgspec.Struct, frozen=True):
     user: str | None = None
     streaming: bool | None = False
     pattern: str | None = None
-    """A `Pattern`; None = the flow's default."""
+    """How to reason: the name of a pattern; None = the flow's default."""
 
 
 class AgentResponse(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -12,7 +12,7 @@ from tg_flow.agent.core.plan_reader import PlanReader
 from tg_flow.agent.parsing import Event, ReactParser, TextDelta
 from tg_flow.agent.patterns.plan_then_execute import steps_of
 from tg_schema import COMMON_FEATURES, TextCompletionResponse
-from tg_schema.errors import ProtocolError
+from tg_schema.errors import BadRequest, ProtocolError
 from tg_schema.features import Feature
 
 ADD = """
@@ -46,6 +46,13 @@ async def test_a_plan_is_made_and_carried_out(tmp_path: Path) -> None:
         assert "Say it" in (llm.requests[3].prompt or "")
         assert "1. Add two: it is 2" in (llm.requests[3].prompt or "")
         assert "2. Say it: two" in (llm.requests[4].prompt or "")
+
+
+async def test_a_pattern_that_nobody_offers_is_refused(tmp_path: Path) -> None:
+    async with pipeline(TurnsLlm(), tmp_path, BASE) as it:
+        error = (await it.tell("How much?", pattern="wishing")).error
+    assert isinstance(error, BadRequest)
+    assert error.message == 'there is no pattern "wishing"; known are plan-then-execute, react, supervisor'
 
 
 async def test_a_plan_without_steps_is_the_question(tmp_path: Path) -> None:

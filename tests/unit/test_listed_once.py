@@ -1,27 +1,23 @@
-"""Lists of names: each is one type, and the table that says what is behind the names has all of them."""
+"""Lists of names: what packages offer can be loaded, and what a configuration may name can be run."""
 
 from importlib.metadata import entry_points
-from typing import get_args
 
-import click
-
-from tg_base.config import AGENT_PATTERNS, SERVICES, TOOL_KINDS
-from tg_cli.invoke_agent import invoke_agent
+from tg_base.config import SERVICES, TOOL_KINDS, AgentConfig
 from tg_flow.agent.core import AgentTool
-from tg_schema.agent import Pattern
+from tg_flow.agent.service import load_patterns
 from tg_serve import options
 
 
 def test_each_pattern_is_there() -> None:
-    assert entry_points(group=AGENT_PATTERNS).names == set(get_args(Pattern))
-    (option,) = (each for each in invoke_agent.params if each.name == "pattern")
-    assert isinstance(option.type, click.Choice)
-    assert tuple(option.type.choices) == get_args(Pattern)
+    patterns = load_patterns(AgentConfig())
+    assert patterns.keys() >= {"react", "plan-then-execute", "supervisor"}
+    assert all(map(callable, patterns.values()))
 
 
 def test_each_kind_of_tool_is_there() -> None:
-    for kind in entry_points(group=TOOL_KINDS):
-        assert issubclass(kind.load(), AgentTool)
+    kinds = {point.name: point.load() for point in entry_points(group=TOOL_KINDS)}
+    assert kinds.keys() >= {"prompt", "text-completion", "python", "http", "mcp", "service"}
+    assert all(issubclass(kind, AgentTool) for kind in kinds.values())
 
 
 def test_each_service_that_a_flow_can_bind_can_be_run() -> None:

@@ -2,12 +2,13 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from typing import Any
 
-from tg_schema.errors import NotFound, Unavailable
+from tg_schema.errors import BadRequest, NotFound, Unavailable
 
 _NAMES = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _PLACE = re.compile(f"{_NAMES}:{_NAMES}")
@@ -48,6 +49,22 @@ def find_entry_point(group: str, name: str, what: str, place: str, others: Itera
         known = ", ".join([*sorted({*points.names, *others}), f'and any {what} of yours as "{place}"'])
         raise NotFound(f'there is no {what} "{name}"; known are {known}')
     return found[0]
+
+
+def load_function(group: str, name: str, what: str) -> Callable[..., Any]:
+    """The function of an entry point, or at "module:function"; arguments as `find_entry_point`.
+
+    Raises:
+        NotFound: nobody offers it, or it cannot be imported.
+        BadRequest: it is no function.
+    """
+    try:
+        found: object = find_entry_point(group, name, what, "module:function").load()
+    except (ImportError, AttributeError):
+        raise NotFound(f'there is no {what} "{name}" that can be imported: look at its module and name') from None
+    if not callable(found):
+        raise BadRequest(f'"{name}" is not a function')
+    return found
 
 
 def find_requirement(point: EntryPoint) -> str:

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.metadata import entry_points
 from inspect import signature
 from types import MappingProxyType
 from typing import Any, Final
 
 from typing_extensions import override
 
+from tg_base.runtime import load_function
 from tg_doors.lmi.invocation import PayloadError
 from tg_doors.lmi.parameters import Order
 from tg_doors.tgi import TokenReader
@@ -73,24 +72,12 @@ def load_formatter(name: str, group: str, *place: str) -> Callable[..., Any]:
     Raises:
         BadRequest: there is none, or it cannot be called so.
     """
-    module, colon, function = name.partition(":")
     try:
-        if colon:
-            found: Any = import_module(module)
-            for part in function.split("."):
-                found = getattr(found, part)
-        else:
-            # Exactly one: two packages may offer a formatter of the same name.
-            (found,) = (point.load() for point in entry_points(group=group, name=name))
-    except (ImportError, AttributeError, ValueError):
-        raise BadRequest(
-            f'there is no formatter "{name}"; write one of LMI\'s, the name of an entry point of the group "{group}", '
-            'or "module:function" of an installed module'
-        ).at(*place) from None
-    if not callable(found):
-        raise BadRequest(f'"{name}" is not a function').at(*place)
+        found = load_function(group, name, "formatter")
+    except TgError as error:
+        raise BadRequest(error.message).at(*place) from None
     _check_arguments(found, name, group, *place)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _check_arguments(found: Callable[..., Any], name: str, group: str, *place: str) -> None:

@@ -9,11 +9,11 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.config import ToolConfig
-from tg_base.runtime import find_entry_point, start_daemon_thread
+from tg_base.runtime import load_function, start_daemon_thread
 from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declare
 from tg_flow.agent.tools.thread_call import ThreadCalls
-from tg_schema import Tool
-from tg_schema.errors import BadRequest, NotFound
+from tg_schema import TgError, Tool
+from tg_schema.errors import BadRequest
 
 ENTRY_POINT_GROUP = "tokengrid.tools"
 """The group of entry points with which packages offer tools."""
@@ -70,16 +70,9 @@ def text_of(value: Any) -> str:
 
 def _load(function: str) -> Callable[..., Any]:
     try:
-        found = find_entry_point(ENTRY_POINT_GROUP, function, "function", "module:function").load()
-    except NotFound as error:
+        return load_function(ENTRY_POINT_GROUP, function, "function")
+    except TgError as error:
         raise error.at("function") from None
-    except (ImportError, AttributeError):
-        raise NotFound(f'there is no function "{function}"; write "module:function" of an installed module').at(
-            "function"
-        ) from None
-    if not callable(found):
-        raise BadRequest(f'"{function}" is not a function').at("function")
-    return found  # type: ignore[no-any-return]
 
 
 def _arguments_of(function: Callable[..., Any]) -> type[msgspec.Struct]:
