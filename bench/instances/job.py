@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tg_picker.core import Fingerprint, Placement
+from tg_picker.core import Fingerprint, Objective, Placement
 from tg_picker.core.interface import NO_FINGERPRINT
 
 
@@ -19,6 +19,7 @@ class Job:
         prefix: the prompt's blocks.
         answered_prefix: those of prompt and answer, where a next turn begins with them.
         priority: below 0 = sheddable.
+        promise: of its route, where that is not its objective.
         session: index of its conversation; -1 = none.
         first_at: when its first token came.
         ended_at: when it ended, however.
@@ -34,6 +35,7 @@ class Job:
     prefix: Fingerprint = NO_FINGERPRINT
     answered_prefix: Fingerprint = NO_FINGERPRINT
     priority: int = 0
+    promise: Objective | None = None
     session: int = -1
     first_at: float | None = None
     ended_at: float | None = None

@@ -78,12 +78,13 @@ class Load:
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """What came of it. `overtaken` are placements of sheddable requests while another one waited."""
 
     jobs: list[Job]
     adapter_loads: int
     ended_at: float
     unfinished: int
+    overtaken: int
 
 
 class Simulation:
@@ -128,7 +129,7 @@ class Simulation:
             self.scheduler = Pickers(pickers, rule, admission, seed, self._endpoints, timer=self, shared=shared)
         self._up = self._endpoints
         self._jobs: list[Job] = []
-        self._open = 0
+        self._open = self._overtaken = 0
 
     def run(self) -> Outcome:
         """Run until all ended, or DRAIN_SECONDS after the last arrival."""
@@ -151,7 +152,7 @@ class Simulation:
                 self._flow_control.serve(self.now)
             if self.now > self._load.seconds and not self._open:
                 break
-        return Outcome(self._jobs, self._loads() - early_loads, self.now, self._open)
+        return Outcome(self._jobs, self._loads() - early_loads, self.now, self._open, self._overtaken)
 
     def _loads(self) -> int:
         return sum(server.loads for server in self.servers)
@@ -169,14 +170,9 @@ class Simulation:
 
     def _arrive(self, job: Job) -> None:
         self._jobs.append(job)
+        promise, route = job.promise or Objective(first_token=job.objective), f"priority {job.priority}"
         request = InstanceRequest(
-            "base",
-            job.adapter,
-            job.prompt_tokens,
-            job.prefix,
-            job.priority,
-            Objective(first_token=job.objective),
-            route="critical" if job.priority >= 0 else "sheddable",
+            "base", job.adapter, job.prompt_tokens, job.prefix, job.priority, promise, route=route
         )
         self._open += 1
         if self._flow_control is None:
@@ -194,6 +190,9 @@ class Simulation:
             self._end_job(job, None, RETRY_SECONDS)
             return
         job.placement = made.placement
+        if job.priority < 0 and self._flow_control is not None:
+            waiting = self._flow_control.waiting.get("pool", {})
+            self._overtaken += any(count and priority >= 0 for priority, count in waiting.items())
         server = self._by_address[made.endpoint.address]
         server.put(job)
         if server.busy_until is None:

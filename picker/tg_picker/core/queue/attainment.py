@@ -80,13 +80,23 @@ class RouteAttainment(NamedTuple):
     output_token: Attained
 
     @property
+    def misses_first_token(self) -> bool:
+        """Whether too few first tokens came in time."""
+        return _misses(self.first_token, self.objective.quantile)
+
+    @property
+    def misses_output_token(self) -> bool:
+        """Whether too few answers were fast enough."""
+        return _misses(self.output_token, self.objective.output_share)
+
+    @property
     def is_behind(self) -> bool:
-        """Whether too few requests kept it."""
-        objective = self.objective
-        return any(
-            attained.total >= MIN_SAMPLES and attained.share < share
-            for attained, share in ((self.first_token, objective.quantile), (self.output_token, objective.output_share))
-        )
+        """Whether too few requests kept one of the two."""
+        return self.misses_first_token or self.misses_output_token
+
+
+def _misses(attained: Attained, share: float) -> bool:
+    return attained.total >= MIN_SAMPLES and attained.share < share
 
 
 class _Route:

@@ -80,10 +80,7 @@ class Room:
         """Whether the promises of the routes that are behind are kept on a server that this request goes to as well."""
         if not server.requests:
             return True
-        return all(
-            self._keeps_first_token(server, each.objective.first_token) and self._keeps_pace(server, each)
-            for each in self._behind
-        )
+        return all(self._keeps_first_token(server, each) and self._keeps_pace(server, each) for each in self._behind)
 
     def _is_kept(self, server: ServerState) -> bool:
         """Whether a server keeps the request's objective as probably as is promised."""
@@ -103,18 +100,21 @@ class Room:
             output = attainment.output_token_share(pace, objective.output_token)
         return first, output
 
-    def _keeps_first_token(self, server: ServerState, bound: float | None) -> bool:
-        # A promise that an idle server misses must not stop everybody else: routes belong to users, who mistype.
-        if bound is None or server.speed.fixed_seconds > bound:
+    def _keeps_first_token(self, server: ServerState, route: RouteAttainment) -> bool:
+        if not route.misses_first_token:
             return True
-        alone = server.speed.predict_first_token(self._request.prompt_tokens)
-        return self.predict(server) <= max(SHED_SHARE * bound, ALONE_FACTOR * alone)
+        bound, alone = route.objective.first_token or 0.0, server.speed.predict_first_token(self._request.prompt_tokens)
+        if self.predict(server) <= max(SHED_SHARE * bound, ALONE_FACTOR * alone):
+            return True
+        # A promise that most miss, as an idle server would, must not stop everybody else: users mistype.
+        return alone > bound and route.first_token.share < FAIR_SHARE
 
     def _keeps_pace(self, server: ServerState, route: RouteAttainment) -> bool:
-        bound, share = route.objective.output_token, self._attainment.output_token_share
-        if bound is None or share(server.speed.predict_pace(server.requests), bound) >= route.objective.output_share:
+        if not route.misses_output_token:
             return True
-        # Most answers miss it, and an idle server would as well.
+        bound, share = route.objective.output_token or 0.0, self._attainment.output_token_share
+        if share(server.speed.predict_pace(server.requests), bound) >= route.objective.output_share:
+            return True
         return max(route.output_token.share, share(server.speed.output_token_seconds, bound)) < FAIR_SHARE
 
 
