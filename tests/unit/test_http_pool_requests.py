@@ -77,6 +77,53 @@ def test_tls_is_checked_both_ways(run: Runner, tmp_path: Path) -> None:
     run(ask())
 
 
+@pytest.mark.parametrize("run", RUNNERS.values(), ids=RUNNERS)
+def test_a_proxy_leads_to_tls(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy has its password, and the server alone what is asked of it."""
+    tls, certificate = loopback_tls(tmp_path)
+    asked: list[bytes] = []
+    led = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        writer.write(HELLO)
+        writer.close()
+
+    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        host, _, port = asked[0].split()[1].decode().rpartition(":")
+        inner, outer = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+
+        async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            try:
+                while part := await source.read(65536):
+                    sink.write(part)
+            finally:
+                sink.close()
+
+        await asyncio.gather(copy(reader, outer), copy(inner, writer))
+        led.set()
+
+    async def ask() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls)
+        proxy = await asyncio.start_server(lead, "127.0.0.1", 0)
+        url = URL(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+        monkeypatch.setenv("HTTPS_PROXY", f"http://me:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        monkeypatch.setenv("NO_PROXY", "")
+        await post(url, (("X-Key", "k"),), HttpPool(ssl.create_default_context(cafile=certificate)))
+        monkeypatch.setenv("HTTPS_PROXY", "nonsense")
+        with pytest.raises(Unavailable, match="through the proxy"):
+            await HttpPool().ask("POST", str(url), (), b"{}")
+        server.close()
+        proxy.close()
+        await led.wait()
+
+    run(ask())
+    assert b"Proxy-Authorization: Basic bWU6c2VjcmV0\r\n" in asked[0]
+    assert b"X-Key" not in asked[0]
+
+
 @pytest.mark.parametrize("header", [("X-Key", "k\r\nX-More: 1"), ("X-Key\0", "k")])
 def test_a_header_that_would_end_its_line_is_refused(header: tuple[str, str]) -> None:
     async def prepare() -> None:

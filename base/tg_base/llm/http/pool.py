@@ -221,8 +221,9 @@ class Connections:
             if place.proxy is None:
                 return await self._open_socket(place, place.host, place.port, secure=place.secure)
             proxy = urlsplit(place.proxy)
-            secure = proxy.scheme == "https"
-            port = proxy.port or _PORTS[proxy.scheme]
+            if proxy.scheme not in _PORTS:
+                raise BrokenHeadError
+            secure, port = proxy.scheme == "https", proxy.port or _PORTS[proxy.scheme]
             connection = await self._open_socket(place, proxy.hostname or "", port, secure=secure)
             return await self._tunnel(connection, place, proxy) if place.secure else connection
 
