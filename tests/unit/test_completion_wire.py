@@ -9,8 +9,7 @@ import pytest
 
 from tests.flow.open_gateway import CONFIG
 from tg_gateway.dialects import FoundModel
-from tg_gateway.dialects.openai.completion_body import CompletionBody
-from tg_gateway.dialects.openai.completion_request import read_prompts, read_requests
+from tg_gateway.dialects.openai.completion_request import CompletionBody, read_prompts, read_requests
 from tg_gateway.dialects.openai.completion_writers import CompletionBodyWriter, CompletionStreamWriter
 from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse, Token
 from tg_schema.errors import ProtocolError, Unavailable

@@ -13,7 +13,7 @@ from tg_base.config.reader import parse_config
 from tg_flow.prompt import PromptTemplate, Rendering, Templates
 from tg_flow.prompt.filters import FILTERS
 from tg_flow.prompt.meter import Meter
-from tg_flow.prompt.variables import variables_of
+from tg_flow.prompt.prompt_service import variables_of
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, NotFound
 

@@ -10,7 +10,7 @@ from tg_base.config.model import (
 )
 from tg_base.config.option_reader import read_options
 from tg_base.config.overrides import CliOverrides
-from tg_base.config.prompt_config import PromptConfig
+from tg_base.config.services import PromptConfig
 from tg_base.config.reader import inspect_config, read_config, read_services
 from tg_base.config.rules import sound_part
 from tg_base.config.services import SERVICES

@@ -11,7 +11,7 @@ from tg_base.llm.core import (
 )
 from tg_base.llm.credentials import Key, choose_key, find_key, key_from
 from tg_base.llm.embedding_list import embedding_list
-from tg_base.llm.endpoint import Endpoint
+from tg_base.llm.options import Endpoint
 from tg_base.llm.http import (
     BROKEN, CONNECT_TIMEOUT_SECONDS, MAX_EVENT_BYTES, NO_FAILURES, SLOW, CapturedConnection, CapturingTransport,
     Counts, ErrorDetail, EventDecoder, Failures, HttpAnswer, JsonLines, Method, PreparedConnection, SdkRequest,

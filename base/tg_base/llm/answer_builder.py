@@ -10,11 +10,26 @@ from tg_base.llm.answer_form import AnswerForm
 from tg_base.llm.core import LlmChunk, join_chunks
 from tg_base.llm.ranking import Ranking
 from tg_base.llm.request_plan import GenerationPlan
-from tg_base.llm.single_call import SingleCall
 from tg_base.runtime import WorkerPool
 from tg_base.telemetry import find_token_counter
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.answer_collector import AnswerCollector
+
+
+class SingleCall:
+    """Keeps the call that begins first in each answer. The provider's other calls are dropped, their usage is not."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, int] = {}
+
+    def edit(self, chunk: LlmChunk) -> LlmChunk:
+        """The chunk with the pieces of its answer's first call only."""
+        if not chunk.tool_calls:
+            return chunk
+        kept = self._kept.setdefault(chunk.index, chunk.tool_calls[0].index)
+        calls = tuple(call for call in chunk.tool_calls if call.index == kept)
+        return msgspec.structs.replace(chunk, tool_calls=calls)
+
 
 Edit = Callable[[LlmChunk], LlmChunk]
 Begun = tuple[LlmChunk, AsyncGenerator[LlmChunk, Any]]

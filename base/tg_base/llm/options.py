@@ -3,6 +3,7 @@
 A provider lists its environment variables, one line each; the rest is here.
 """
 
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
@@ -10,10 +11,26 @@ from typing_extensions import override
 
 from tg_base.llm.base_url import base_url_from
 from tg_base.llm.credentials import Key, choose_key
-from tg_base.llm.endpoint import Endpoint
 from tg_base.llm.guard import Clocks
 from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.features import Feature
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The arguments of a provider's client. A provider that needs more derives from it.
+
+    Attributes:
+        base_url: None = the SDK's default.
+        model: its name at the provider.
+        key: None = the server needs none, or the SDK finds other credentials.
+    """
+
+    # Without repr: an endpoint in a traceback or a log must not show the key.
+
+    base_url: str | None
+    model: str
+    key: str | None = field(default=None, repr=False)
 
 
 class ProviderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -1,9 +1,10 @@
 """PromptRequest -> rendered template -> text completion -> PromptResponses."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from time import monotonic
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
 from typing_extensions import override
 
 from tg_base.client import Client
@@ -14,8 +15,27 @@ from tg_flow.prompt.answer import json_lines, json_object
 from tg_flow.prompt.prompt_template import PromptTemplate, Rendered
 from tg_flow.prompt.rendering import Rendering
 from tg_flow.prompt.templates import Templates
-from tg_flow.prompt.variables import variables_of
 from tg_schema import PROMPT, PromptRequest, PromptResponse, TextCompletionRequest, TextCompletionResponse
+from tg_schema.codec import decode_json
+from tg_schema.errors import BadRequest
+
+
+def variables_of(terms: Mapping[str, str] | None) -> dict[str, Any]:
+    """The values.
+
+    Raises:
+        BadRequest: a term is not JSON; the message names it.
+    """
+    variables: dict[str, Any] = {}
+    for name, term in (terms or {}).items():
+        try:
+            variables[name] = decode_json(term)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            raise BadRequest(
+                f'the variable "{name[:100]}" is not JSON text; a term holds one value as JSON, for instance "\\"hi\\""'
+            ) from None
+    return variables
+
 
 DEFAULT_DEADLINE_SECONDS = 1800.0
 """Seconds of the model's silence. The requestor gives up earlier, and that stops the model."""

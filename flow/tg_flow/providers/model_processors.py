@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import ExitStack, asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import structlog
 
@@ -22,8 +22,20 @@ from tg_flow.providers.bound_models import (
 from tg_flow.providers.model_processor import ModelProcessor
 from tg_flow.providers.on_demand_model import OnDemandModel
 from tg_flow.providers.registry import open_provider, outline_provider, rehearse_provider
-from tg_flow.providers.shared_provider import SharedProvider
 from tg_schema import TgError
+from tg_schema.topics import Topics
+
+
+@runtime_checkable
+class SharedProvider(Protocol):
+    """A provider that tells its copies in other processes what it does. Requests do not depend on it."""
+
+    async def share(self, bus: Bus, topics: Topics) -> None:
+        """Tell and listen from now on, until the provider is closed. Called once at most, before the first request.
+
+        Does not wait for the bus, and raises nothing if that is away.
+        """
+
 
 log = structlog.get_logger()
 

@@ -7,10 +7,9 @@ from tg_gateway.dialects.call import Ask, Batch, Call, FailedRequest
 from tg_gateway.dialects.catalogue import Catalogue, FoundModel
 from tg_gateway.dialects.conversation import Conversation, Name, Socket
 from tg_gateway.dialects.dialect import Dialect, Mount
-from tg_gateway.dialects.field_names import FieldNames
+from tg_gateway.dialects.field_names import FieldNames, InvalidParameter
 from tg_gateway.dialects.framing import END_OF_EVENT, json_line, server_sent_event, text_frame
 from tg_gateway.dialects.ignored_fields import show_ignored
-from tg_gateway.dialects.invalid_parameter import InvalidParameter
 from tg_gateway.dialects.retry_after import format_retry_after
 from tg_gateway.dialects.text_alone import is_text_alone
 from tg_gateway.dialects.writer import WholeWriter, Writer

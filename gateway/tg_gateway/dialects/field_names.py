@@ -8,10 +8,25 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from tg_gateway.dialects.invalid_parameter import InvalidParameter
 from tg_schema import Sampling, TgError
 from tg_schema.errors import BadRequest
 from tg_schema.features import describe_missing
+
+
+class InvalidParameter(BadRequest):
+    """A bad request whose field is known.
+
+    Args:
+        message: what is wrong, and what to do.
+        param: the field, such as `messages[0].role`.
+        code: OpenAI's error code, such as `unsupported_value`.
+    """
+
+    def __init__(self, message: str, param: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
 
 _FIELD: Final = re.compile(r"(?P<sampling>sampling\.)?(?P<name>[a-z_]+)(?=:| (?:must|may|cannot|needs?|is missing)\b)")
 _MISSING: Final = re.compile(rf"(?<=^{describe_missing('~').partition('~')[0]})[a-z_, ]+(?=;)")

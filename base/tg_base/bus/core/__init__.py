@@ -1,8 +1,7 @@
 """Bus -> driver: the interface of every bus, and the queues and readers that drivers are built on."""
 
-from tg_base.bus.core.api import MAX_MESSAGE_BYTES, Bus, Delivery, LogWriter
+from tg_base.bus.core.api import MAX_MESSAGE_BYTES, Bus, Delivery, Entry, LogWriter
 from tg_base.bus.core.bounded_reader import BoundedReader, Source
-from tg_base.bus.core.entry import Entry
 from tg_base.bus.core.handoff import Handoff
 from tg_base.bus.core.options import BusOptions
 from tg_base.bus.core.send_window import SendWindow

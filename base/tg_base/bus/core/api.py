@@ -2,9 +2,15 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from tg_base.bus.core.entry import Entry
+
+class Entry(NamedTuple):
+    """One entry of a log. `Bus.follow` takes its `position`. Entries with equal positions are the same entry."""
+
+    body: bytes
+    properties: Mapping[str, str]
+    position: str
 
 
 class Delivery(Protocol):

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
+from weakref import WeakKeyDictionary
 
 import msgspec
 from aiohappyeyeballs import start_connection
@@ -27,7 +28,6 @@ from tg_base.llm.http.failures import (
     unreachable,
 )
 from tg_base.llm.http.response import Method
-from tg_base.llm.http.shared_sessions import SharedSessions
 from tg_schema.errors import BadRequest, ProtocolError, Timeout, Unavailable
 
 IDLE_SECONDS = 15.0
@@ -168,15 +168,20 @@ class HttpPool:
         """Close the connections, unless another pool uses them. Safe to call twice."""
         self._closed = True
         if self._session is not None:
-            self._session = None
-            await _SESSIONS.leave(self._tls)
+            session, self._session = self._session, None
+            session.users -= 1
+            if not session.users:
+                del _SHARED[asyncio.get_running_loop()][self._tls]
+                await session.close()
 
     def _enter_session(self) -> "Connections":
         # Otherwise the session would stay open for good, because nobody leaves twice.
         if self._closed:
             raise Unavailable(_CLOSED)
         if self._session is None:
-            self._session = _SESSIONS.enter(self._tls)
+            shared = _SHARED.setdefault(asyncio.get_running_loop(), {})
+            self._session = shared.get(self._tls) or shared.setdefault(self._tls, Connections(self._tls))
+            self._session.users += 1
         return self._session
 
     def _find_proxy(self, url: SplitResult) -> str | None:
@@ -193,9 +198,13 @@ class Connections:
     """The open connections of all pools with the same certificates.
 
     No limit here, because the services' capacities bound the requests.
+
+    Attributes:
+        users: the pools that use them.
     """
 
     def __init__(self, tls: ssl.SSLContext | Literal[True]) -> None:
+        self.users = 0
         self._tls = ssl.create_default_context() if tls is True else tls
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Place, list[HttpConnection]] = {}
@@ -279,4 +288,7 @@ def _make_credentials(header: str, url: SplitResult) -> dict[str, str]:
     return {header: f"Basic {b64encode(pair.encode()).decode()}"}
 
 
-_SESSIONS: Final = SharedSessions(Connections)
+_SHARED: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ssl.SSLContext | Literal[True], Connections]]] = (
+    WeakKeyDictionary()
+)
+"""The open ones, by their certificates, of each event loop: connections belong to one, and tests have many."""

@@ -8,12 +8,11 @@ import msgspec
 from tg_base.config import AgentLimits
 from tg_flow.agent.core.answer_text import PIECE_BYTES
 from tg_flow.agent.core.calling import Calling, Goal
-from tg_flow.agent.core.messages import Messages
+from tg_flow.agent.core.messages import Messages, Usage
 from tg_flow.agent.core.model import AgentModel
 from tg_flow.agent.core.tool import AgentTool
 from tg_flow.agent.core.toolbox import FIRST_STATE, Toolbox
 from tg_flow.agent.core.turn import Turn, state_after, turns_of
-from tg_flow.agent.core.usage import Usage
 from tg_schema import AgentRequest, AgentResponse, TextCompletionRequest, TextCompletionResponse
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.errors import ContentFilter, Timeout, TooLarge

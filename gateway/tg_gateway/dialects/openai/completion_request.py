@@ -1,14 +1,43 @@
 """The body of a completion -> a request record for each prompt: every parameter has its field there, or is refused."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from tg_gateway.dialects import FoundModel, InvalidParameter
-from tg_gateway.dialects.chat import TextInput, check_peer, read_form, read_inputs, read_sampling
-from tg_gateway.dialects.openai.completion_body import CompletionBody
+from tg_gateway.dialects.chat import (
+    AnyCount,
+    SamplingBody,
+    TextInput,
+    TextInputs,
+    check_peer,
+    read_form,
+    read_inputs,
+    read_sampling,
+)
 from tg_schema import TextCompletionRequest, decode
+
+MAX_LOGPROBS = 5
+"""OpenAI's limit."""
+
+
+class CompletionBody(SamplingBody, frozen=True, kw_only=True):
+    """Every field that this door knows; null is as good as absent."""
+
+    prompt: TextInputs | None = None
+    max_tokens: AnyCount | None = None
+    logprobs: Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)] | None = None
+    echo: bool | None = None
+    suffix: str | None = None
+
+    # vLLM's. Refused: what they ask for would be missing in the answer, or the prompt would be another one.
+    add_special_tokens: bool | None = None
+    prompt_embeds: Any = None
+    prompt_logprobs: Any = None
+    return_token_ids: bool | None = None
+    truncate_prompt_tokens: Any = None
+
 
 DEFAULT_MAX_TOKENS: Final = 16
 """OpenAI's default; without a limit, a completion may go on to the end of the context."""

@@ -8,7 +8,7 @@ import msgspec
 
 from tg_gateway.description import ASKING, EVENTS, Description
 from tg_gateway.dialects.chat import ChatBody, ChatCompletion, ChunkChoice, CompletionUsage, Failure
-from tg_gateway.dialects.openai.completion_body import CompletionBody
+from tg_gateway.dialects.openai.completion_request import CompletionBody
 from tg_gateway.dialects.openai.completion_shapes import TextCompletion
 from tg_gateway.dialects.openai.models import Model, ModelList
 from tg_schema.errors import NotFound

@@ -22,8 +22,13 @@ from tg_gateway.dialects.chat import (
     read_request,
     refuse,
 )
-from tg_gateway.dialects.openai.completion_body import CompletionBody
-from tg_gateway.dialects.openai.completion_request import is_scoring, list_unknown, read_prompts, read_requests
+from tg_gateway.dialects.openai.completion_request import (
+    CompletionBody,
+    is_scoring,
+    list_unknown,
+    read_prompts,
+    read_requests,
+)
 from tg_gateway.dialects.openai.completion_writers import CompletionBodyWriter, CompletionStreamWriter
 from tg_gateway.dialects.openai.descriptions import OPENAI_DESCRIPTIONS
 from tg_gateway.dialects.openai.models import encode_model, encode_models
