@@ -11,6 +11,8 @@ from scripts.walk import walk
 MAX_LARGE_FILE_LINES = 210
 """One in ten may be larger: a file has one subject, and no wall at a number."""
 MAX_MEDIAN_FILE_LINES = 80
+MAX_LARGE_FUNCTION_LINES = 16
+"""One in ten may be larger."""
 MAX_BROAD_EXCEPTS = 5
 MIN_COMMENTS_PER_100_LINES = 1.9
 MAX_REQUEST_CALLS, MAX_REQUEST_CHANGES = 156, 92
@@ -22,7 +24,8 @@ def test_files_and_functions_of_shipped_code_are_small() -> None:
     lines = sorted(source.lines for source in shipped.sources)
     assert lines[9 * len(lines) // 10] <= MAX_LARGE_FILE_LINES
     assert lines[len(lines) // 2] <= MAX_MEDIAN_FILE_LINES
-    assert max(function.lines for function in shipped.functions) <= figures.MAX_FUNCTION_LINES
+    functions = sorted(function.lines for function in shipped.functions)
+    assert functions[9 * len(functions) // 10] <= MAX_LARGE_FUNCTION_LINES
     assert all(function.annotated for function in shipped.functions)
 
 
