@@ -1,14 +1,136 @@
 """HTTP handler -> dialect -> what is asked, in a worker process: a large body would hold up everybody here."""
 
-from collections.abc import Awaitable
-from typing import Any, Final
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 import structlog
+from typing_extensions import override
 
-from tg_base.runtime import Unpicklable, WorkerPool
-from tg_gateway.dialects import Call, Dialect
-from tg_gateway.parsing.packed_call import PackedAsk, PackedRefusal, Parsed, Question, pack_call, parse_packed
-from tg_schema import TgError
+from tg_base.protocol import EncodedRequest, Route
+from tg_base.runtime import Unpicklable, WorkerPool, ask_caller, translate_defects
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect, KeptAnswers
+from tg_gateway.dialects.answers import KeptAnswer, StreamedAnswer
+from tg_schema import TEXT_COMPLETION, ServiceSpec, TextCompletionRequest, TgError
+from tg_schema.errors import Internal
+
+log = structlog.get_logger()
+
+Parsed = Ask | Answer | StreamedAnswer
+NO_ROUTE: Final[Route[Any, Any]] = Route("", TEXT_COMPLETION, "", "")
+"""In place of an ask's route, while it travels."""
+
+
+class ServiceName(NamedTuple):
+    """Which route is meant: each process has its own object of it."""
+
+    flow: str
+    name: str
+
+    @classmethod
+    def of(cls, route: Route[Any, Any] | None) -> "ServiceName | None":
+        """That of a route."""
+        return None if route is None else cls(route.flow, route.spec.name)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedAsk:
+    """An ask that travels: its request is encoded, its route is told by name, and its body is abridged."""
+
+    ask: Ask
+    service: ServiceName
+    body: bytes
+
+    @classmethod
+    def of(cls, ask: Ask, body: bytes) -> "PackedAsk":
+        """Pack it."""
+        request, spec = ask.request, ask.route.spec
+        if isinstance(request, Batch):
+            request = replace(request, requests=tuple(_encode(spec, each) for each in request.requests))
+        packed = replace(ask, request=_encode(spec, request), route=NO_ROUTE)
+        return cls(packed, ServiceName(ask.route.flow, spec.name), body)
+
+    def unpack(self, catalogue: Catalogue) -> Ask:
+        """The ask, in the process that makes it."""
+        return replace(self.ask, route=catalogue.find_service(*self.service))
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRefusal:
+    """Why a call is refused, the service that is known by then, and the abridged body."""
+
+    error: TgError
+    service: ServiceName | None
+    body: bytes
+
+
+class Question(NamedTuple):
+    """What the dialect wants of `Call.kept`: the name of the method, and its argument."""
+
+    method: str
+    name: str
+
+
+class _CallersAnswers(KeptAnswers):
+    """What is kept for the request's key, asked of the process that has it."""
+
+    @override
+    async def read(self, name: str) -> KeptAnswer:
+        return self._ask("read", name)
+
+    @override
+    # A log cannot be followed from another process; what is in it now is read.
+    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        yield self._ask("read", name)
+
+    @override
+    async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
+        return self._ask("cancel", name)
+
+    @override
+    async def erase(self, name: str) -> None:
+        ask_caller(Question("erase", name))
+
+    def _ask(self, method: str, name: str) -> KeptAnswer:
+        kept: KeptAnswer = ask_caller(Question(method, name))
+        return kept
+
+
+def _encode(spec: ServiceSpec[Any, Any], request: Any) -> Any:
+    """Requests for completions as they travel on the bus. Others are small, and checked against the key's rights."""
+    return EncodedRequest.of(spec, request) if isinstance(request, TextCompletionRequest) else request
+
+
+def pack_call(call: Call) -> Call:
+    """A copy that can be pickled. Its mappings find names as the server's do: in any case, the first of several."""
+    # The server's mappings are read-only proxies, which cannot be pickled; their copies can.
+    headers: Any = call.headers
+    query: Any = call.query
+    return replace(
+        call,
+        catalogue=call.catalogue.copy(),
+        headers=headers.copy(),
+        path=dict(call.path),
+        query=query.copy(),
+        kept=_CallersAnswers(),
+    )
+
+
+def parse_packed(dialect: Dialect, call: Call, defect: str) -> PackedAsk | PackedRefusal | Answer | StreamedAnswer:
+    """Parse a call; runs in a worker process. A defect of the dialect is logged, and refused with this message."""
+    try:
+        with translate_defects(Internal, defect, "gateway.defect", log):
+            parsed = dialect.parse(call)
+            asked = asyncio.run(_await(parsed)) if isinstance(parsed, Awaitable) else parsed
+            return PackedAsk.of(asked, dialect.abridge(call.body)) if isinstance(asked, Ask) else asked
+    except TgError as error:
+        return PackedRefusal(error, ServiceName.of(call.route), dialect.abridge(call.body))
+
+
+async def _await(parsed: Awaitable[Parsed]) -> Parsed:
+    return await parsed
+
 
 log = structlog.get_logger()
 
