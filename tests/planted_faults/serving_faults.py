@@ -10,9 +10,9 @@ _PROTOCOL: Final = "base/tg_base/protocol/"
 SERVING: Final = (
     Fault(
         "expired requests are begun",
-        _PROTOCOL + "request_headers.py",
-        "        return self.remaining is not None and self.remaining <= 0\n",
-        "        return False\n",
+        _SERVER + "processor.py",
+        "        expired = call.remaining is not None and call.remaining <= 0\n",
+        "        expired = False\n",
     ),
     Fault(
         "ended attempts are forgotten",
@@ -154,14 +154,14 @@ SERVING: Final = (
     Fault(
         "a slot is not given back",
         _SERVER + "slots.py",
-        "            self._taken = False\n            self._slots.release()\n",
-        "            self._taken = False\n",
+        "            self.taken = False\n            self._slots.release()\n",
+        "            self.taken = False\n",
     ),
     Fault(
         "a request for which no slot is free is dropped",
         _SERVER + "request_task.py",
-        "        if not await self._slot.take():\n            responder.hand_back()\n            return None\n",
-        "        if not await self._slot.take():\n            return None\n",
+        "            responder.hand_back()\n            return None\n",
+        "            return None\n",
     ),
     Fault(
         "a lost part of a body is not asked for again",
