@@ -9,11 +9,40 @@ from io import StringIO
 
 from tg_cli.endings import Failure, ReaderLeft
 from tg_cli.output import BOLD, DIM, Output
-from tg_cli.shortened import Shortened
 from tg_client import Action, AgentEvent, Answer, Observation
 from tg_schema import encode
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.errors import TooLarge
+
+
+class Shortened:
+    """Passes the beginning of a text on, and counts the rest.
+
+    Args:
+        characters: how many at most; None = the whole text.
+        lines: how many at most.
+
+    Attributes:
+        left_out: how many characters were dropped, without blanks at the ends of pieces.
+    """
+
+    def __init__(self, characters: int | None, lines: int) -> None:
+        self.left_out = 0
+        self._characters = characters
+        self._lines = lines
+        self._cut = False
+
+    def take(self, text: str) -> str:
+        """The part of the next piece that is shown."""
+        if self._characters is None:
+            return text
+        through = "" if self._cut else "\n".join(text[: self._characters].split("\n", self._lines)[: self._lines])
+        self._cut = self._cut or through != text
+        self._characters -= len(through)
+        self._lines -= through.count("\n")
+        self.left_out += len(text[len(through) :].strip())
+        return through
+
 
 MOST_CHARACTERS, MOST_LINES = 400, 6
 """The part of an observation that is shown, unless everything is asked for."""

@@ -1,19 +1,49 @@
 """Lines -> LMTP -> stdout: one stream after the other."""
 
+import re
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, Final
+
+import msgspec
 
 from tg_cli.endings import Failure, notify
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.interruptible import run_interruptible
 from tg_cli.invocation import sentence_of
 from tg_cli.line_reader import LineReader
-from tg_cli.lmtp_line import parse_line
 from tg_cli.output import Output
 from tg_cli.reader_choice import open_reader
 from tg_client.transport import LmtpItem, LmtpSocket, open_lmtp
 from tg_schema import TgError, encode
+
+_PARAMETER = re.compile(r"([A-Za-z_]\w*)=(\S+)")
+
+
+def parse_line(line: str) -> tuple[str | list[int], dict[str, Any]]:
+    """The prompt, and the parameters behind it: words such as `name=value`, the value in JSON or else a text.
+
+    A prompt that is a JSON list of whole numbers is token ids.
+    """
+    words = line.strip().split(" ")
+    parameters: dict[str, Any] = {}
+    while words and (found := _PARAMETER.fullmatch(words[-1])):
+        # From the last word to the first, so that the last of two with one name wins.
+        parameters.setdefault(found[1], _read_value(found[2]))
+        words.pop()
+    prompt = " ".join(words)
+    try:
+        return msgspec.json.decode(prompt, type=list[int]), parameters
+    except msgspec.DecodeError:
+        return prompt, parameters
+
+
+def _read_value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
 
 QUIT = "quit"
 _SAID: Final = MappingProxyType(

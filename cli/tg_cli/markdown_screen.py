@@ -1,9 +1,13 @@
 """Records of an answer -> terminal: Markdown, laid out while it comes."""
 
+import os
+import re
 import sys
-from collections.abc import AsyncIterator
+import termios
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.live import Live
@@ -11,10 +15,59 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.spinner import Spinner
 
-from tg_cli.markdown_blocks import split_blocks
-from tg_cli.terminal_echo import without_echo
 from tg_cli.terminal_text import remove_controls
 from tg_schema import TextCompletionResponse
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+
+
+def split_blocks(text: str) -> tuple[list[str], str]:
+    """The complete blocks, and the rest; all together are the text.
+
+    A block is complete when a blank line and the beginning of another block have followed. What is indented belongs to
+    the block before, such as the second paragraph of a list's item.
+    """
+    complete: list[str] = []
+    fence, blank, begins, place = "", False, 0, 0
+    for line in text.splitlines(keepends=True):
+        if not fence and blank and line[0] not in " \t\r\n":
+            complete.append(text[begins:place])
+            begins = place
+        found = _FENCE.match(line)
+        if fence:
+            closed = found and found[1].startswith(fence) and not line[found.end() :].strip()
+            fence = "" if closed else fence
+        elif found:
+            fence = found[1]
+        blank = not line.strip()
+        place += len(line)
+    return complete, text[begins:]
+
+
+@contextmanager
+def without_echo(terminal: int) -> Iterator[None]:
+    """Keep a terminal from showing what is typed, `^C` included: it would move the lines that are to be erased."""
+    before = _silence(terminal)
+    try:
+        yield
+    finally:
+        if before:
+            with suppress(termios.error):
+                termios.tcsetattr(terminal, termios.TCSANOW, before)
+
+
+def _silence(terminal: int) -> list[Any]:
+    """Switch the echo off. Returns the attributes before; none if the terminal is not this process's to change."""
+    try:
+        # A process in the background would be stopped.
+        if os.tcgetpgrp(terminal) != os.getpgrp():
+            return []
+        before = termios.tcgetattr(terminal)
+        termios.tcsetattr(terminal, termios.TCSANOW, [*before[:3], before[3] & ~termios.ECHO, *before[4:]])
+    except (OSError, termios.error):
+        return []
+    return before
+
 
 _SPARE_LINES = 2
 """Of the terminal's height, so that a growing block never scrolls."""

@@ -2,13 +2,15 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from types import TracebackType
+from typing import Any, Generic
 
 import msgspec
+from typing_extensions import override
 
 from tg_client.agent_dialog import AgentDialog
 from tg_client.agent_trace import AgentTrace
-from tg_client.record_stream import RecordStream
+from tg_client.begun_once import BegunOnce
 from tg_client.result import PromptResult, TextCompletionResult
 from tg_client.transport import Transport, bytes_of
 from tg_schema import (
@@ -30,6 +32,31 @@ from tg_schema.answer_collector import AnswerCollector
 from tg_schema.errors import BadRequest
 from tg_schema.service_spec import Req, Resp
 from tg_schema.text_completion import Reasoning
+
+
+class RecordStream(AbstractAsyncContextManager[AsyncIterator[Resp]], Generic[Resp]):
+    """One answer: enter it with `async with`, once. Leaving it stops what still runs.
+
+    Raises (when it is entered):
+        TgError: the gateway cannot be asked.
+        BadRequest: it has begun before; every call is one stream.
+    """
+
+    def __init__(self, opened: AbstractAsyncContextManager[AsyncIterator[Resp]]) -> None:
+        self._opened = opened
+        self._once = BegunOnce("stream", "ask again")
+
+    @override
+    async def __aenter__(self) -> AsyncIterator[Resp]:
+        self._once.begin()
+        return await self._opened.__aenter__()
+
+    @override
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        return await self._opened.__aexit__(kind, error, tb)
+
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
 """Default of the seconds to wait for the next record; a whole answer is one record."""

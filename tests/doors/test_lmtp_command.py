@@ -16,7 +16,7 @@ from tests.fakes.token_llm import END, TokenLlm
 from tests.fakes.unreading_socket import unreading_socket
 from tests.flow.command import Ended, started
 from tests.flow.open_gateway import open_gateway, until_listed
-from tg_cli.lmtp_line import parse_line
+from tg_cli.lmtp_session import parse_line
 from tg_client.transport import open_lmtp
 from tg_schema import Sampling
 from tg_schema.errors import Timeout, Unavailable

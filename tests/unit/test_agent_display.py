@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_cli.message_order import MessageOrder
-from tg_cli.shortened import Shortened
+from tg_cli.agent_renderer import MessageOrder
+from tg_cli.agent_screen import Shortened
 from tg_client import AgentEvent, Observation, Thought
 
 

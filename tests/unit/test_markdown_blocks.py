@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_cli.markdown_blocks import split_blocks
+from tg_cli.markdown_screen import split_blocks
 
 
 @pytest.mark.parametrize(

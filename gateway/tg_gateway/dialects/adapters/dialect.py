@@ -1,16 +1,59 @@
 """LoRA adapters over HTTP: how they are loaded and unloaded, as vLLM's clients ask for it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
+import msgspec
 from typing_extensions import override
 
+from tg_gateway.description import ASKING, Description
 from tg_gateway.dialects import Answer, Ask, Call, Dialect, FoundModel, InvalidParameter, Mount, WholeWriter
-from tg_gateway.dialects.adapters.bodies import LoadBody, UnloadBody
-from tg_gateway.dialects.adapters.descriptions import ADAPTERS_DESCRIPTIONS
-from tg_gateway.dialects.chat import check_peer, decode_body, find_asked_model, refuse
+from tg_gateway.dialects.chat import Failure, check_peer, decode_body, find_asked_model, refuse
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.errors import BadRequest
+
+
+class UnloadBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The adapter to forget.
+
+    Attributes:
+        lora_name: the adapter's name.
+        base_model_name: the model that it is of; by default the default flow's.
+    """
+
+    lora_name: str | None = None
+    base_model_name: str | None = None
+
+
+class LoadBody(UnloadBody, frozen=True, kw_only=True):
+    """The adapter to load.
+
+    Attributes:
+        lora_path: its file, where the model runs.
+        load_inplace: whether it may take the place of one of its name; only false.
+    """
+
+    lora_path: str | None = None
+    load_inplace: bool | None = None
+
+
+_describe = partial(Description, group="LoRA adapters", failure=Failure, further={"text/plain": None}, raises=ASKING)
+
+ADAPTERS_DESCRIPTIONS: Final[Mapping[str, Description]] = {
+    "load-adapter": _describe(
+        summary="Load a LoRA adapter",
+        body=LoadBody,
+        required=("lora_name", "lora_path"),
+        examples={"file": {"lora_name": "pirate", "lora_path": "lora-pirate.gguf"}},
+    ),
+    "unload-adapter": _describe(
+        summary="Unload a LoRA adapter",
+        body=UnloadBody,
+        required=("lora_name",),
+        examples={"name": {"lora_name": "pirate"}},
+    ),
+}
 
 
 class _SuccessWriter(WholeWriter[TextCompletionResponse]):

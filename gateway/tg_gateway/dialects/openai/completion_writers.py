@@ -1,18 +1,42 @@
 """Records of the answers to one or several prompts -> chunks of a completion, or the whole of it."""
 
+import codecs
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import WholeWriter, is_text_alone
 from tg_gateway.dialects.chat import OPENAI_STYLE, AnswerStyle, ChunkWriter, TextInput, UsageTotals, too_many
-from tg_gateway.dialects.openai.completion_logprobs import TokenTable
+from tg_gateway.dialects.openai.completion_logprobs import TokenTable, bytes_of
 from tg_gateway.dialects.openai.completion_shapes import TEXT_COMPLETION, CompletionChoice, TextCompletion
-from tg_gateway.dialects.openai.scored_prompts import ScoredPrompts
 from tg_schema import TextCompletionResponse, encode
 from tg_schema.deltas import join_text
+
+_Utf8 = codecs.getincrementaldecoder("utf-8")
+
+
+class ScoredPrompts:
+    """The prompts of one request. A text comes with its first record; of ids each record has the text of its own.
+
+    Args:
+        prompts: those that the records' `index` counts.
+    """
+
+    def __init__(self, prompts: Sequence[TextInput]) -> None:
+        self._texts = {index: prompt for index, prompt in enumerate(prompts) if isinstance(prompt, str)}
+        self._decoders = {index: _Utf8("replace") for index, prompt in enumerate(prompts) if isinstance(prompt, tuple)}
+
+    def add_text(self, record: TextCompletionResponse) -> TextCompletionResponse:
+        """The record with its piece of the text."""
+        decoder = self._decoders.get(record.index)
+        if decoder is None:
+            return msgspec.structs.replace(record, response=self._texts.pop(record.index, ""))
+        shown = b"".join(bytes_of(token) for token in record.prompt_tokens if not token.special)
+        return msgspec.structs.replace(record, response=decoder.decode(shown))
+
 
 _TEXT_CHUNK = b'%b{"index":%d,"text":%b,"logprobs":null,"finish_reason":null}%b'
 """A `CompletionChoice` with nothing but text, as `encode` would write it."""

@@ -1,17 +1,37 @@
 """Token ids over HTTP: how they are asked, answered and refused, in the shape of OpenAI's API."""
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
 from typing_extensions import override
 
+from tg_gateway.description import ASKING, Description
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, Mount, show_ignored
-from tg_gateway.dialects.chat import DIALECT, ChatBody, decode_body, find_asked_model, refuse
+from tg_gateway.dialects.chat import DIALECT, ChatBody, Failure, decode_body, find_asked_model, refuse
 from tg_gateway.dialects.tokens.bodies import DetokenizeBody, TokenizeBody
-from tg_gateway.dialects.tokens.descriptions import TOKENS_DESCRIPTIONS
 from tg_gateway.dialects.tokens.requests import read_detokenize, read_tokenize
-from tg_gateway.dialects.tokens.writers import DetokenizeWriter, TokenizeWriter
+from tg_gateway.dialects.tokens.writers import Detokenized, DetokenizeWriter, Tokenized, TokenizeWriter
 from tg_schema import TgError, decode
+
+_describe = partial(Description, group="Token ids", failure=Failure, raises=ASKING)
+
+TOKENS_DESCRIPTIONS: Final[Mapping[str, Description]] = {
+    "tokenize": _describe(
+        summary="Make token ids of a text or a conversation",
+        body=TokenizeBody,
+        answer=Tokenized,
+        examples={"text": {"prompt": "Once upon a time"}},
+    ),
+    "detokenize": _describe(
+        summary="Make a text of token ids",
+        body=DetokenizeBody,
+        required=("tokens",),
+        answer=Detokenized,
+        examples={"ids": {"tokens": [72, 73]}},
+    ),
+}
 
 
 class TokensApi(Dialect):
