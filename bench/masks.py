@@ -19,12 +19,10 @@ from tg_base.llm.request_plan import check_completion
 from tg_base.protocol import EncodedRequest, Route
 from tg_base.runtime import finish, is_costly
 from tg_doors.lmtp.buffers import Buffers
-from tg_doors.lmtp.generate_message import read_generate
-from tg_doors.lmtp.mask import read_mask
+from tg_doors.lmtp.mask import pack_mask, read_mask
 from tg_doors.lmtp.messages import split_message
-from tg_doors.lmtp.packed_bias import pack_mask
 from tg_doors.lmtp.prompt import read_prompt
-from tg_doors.lmtp.request import make_generate
+from tg_doors.lmtp.request import make_generate, read_generate
 from tg_gateway.dialects import FoundModel
 from tg_llama.options import LlamaCppOptions
 from tg_llama.provider import LlamaCpp

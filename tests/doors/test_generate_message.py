@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from tg_doors.lmtp.generate_message import read_generate
-from tg_doors.lmtp.packed_bias import MIN_PACKED_BYTES
-from tg_doors.lmtp.request import GenerateBody
+from tg_doors.lmtp.mask import MIN_PACKED_BYTES
+from tg_doors.lmtp.request import GenerateBody, read_generate
 from tg_schema import decode
 from tg_schema.errors import BadRequest
 

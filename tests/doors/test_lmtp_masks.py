@@ -54,7 +54,7 @@ async def test_tokens_come_between_the_steps_of_a_mask(
     mask: object, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # More steps than a message of this size takes turns to arrive.
-    monkeypatch.setattr("tg_doors.lmtp.packed_bias.SLICE_BYTES", 8192)
+    monkeypatch.setattr("tg_doors.lmtp.mask.PACKED_SLICE_BYTES", 8192)
     message = "GENERATE " + json.dumps({"model": MODEL, "prompt": [72], "stream_id": 2, "logit_bias": mask})
     async with open_lmtp(_MaskedLlm()) as (it, masked), it.http.ws_connect("/lmtp") as socket:
         reader = _Reader(Lmtp(socket))

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from tg_doors.lmtp.buffers import MAX_BUFFERED_UNITS, Buffers
 from tg_doors.lmtp.item_writers import ScoreWriter, TextWriter, TokenWriter
-from tg_doors.lmtp.messages import find_stream_id, split_message
+from tg_doors.lmtp.messages import StreamNotices, find_stream_id, split_message
 from tg_doors.lmtp.prompt import BufferedPrompt, read_prompt
-from tg_doors.lmtp.stream_notices import StreamNotices
-from tg_doors.lmtp.stream_writer import StreamWriter
-from tg_doors.lmtp.token_batch import MAX_ITEMS, TokenBatch
+from tg_doors.lmtp.stream_writer import MAX_ITEMS, StreamWriter, TokenBatch
 from tg_gateway.dialects.output import join_output
 from tg_schema import TextCompletionResponse, Token
 from tg_schema.completion import NO_TOKEN_ID

@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tg_base.runtime import finish
-from tg_doors.lmtp import mask, packed_bias
-from tg_doors.lmtp.generate_message import read_generate
+from tg_doors.lmtp import mask
+from tg_doors.lmtp.request import read_generate
 from tg_llama.sampling import packed_numbers
 from tg_llama.sampling.logit_bias import LogitBias
 from tg_schema import Sampling
@@ -32,8 +32,8 @@ MUTATIONS = st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 3), st.sampl
 def small_slices() -> Iterator[None]:
     """All masks are packed, in many slices."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed_bias, "MIN_PACKED_BYTES", 0)
-        patch.setattr(packed_bias, "SLICE_BYTES", 60)
+        patch.setattr(mask, "MIN_PACKED_BYTES", 0)
+        patch.setattr(mask, "PACKED_SLICE_BYTES", 60)
         patch.setattr(mask, "SLICE_BYTES", 60)
         patch.setattr(packed_numbers, "SLICE_BYTES", 40)
         yield
@@ -67,7 +67,7 @@ async def read(text: str) -> tuple[np.ndarray[Any, Any] | None, bool]:
     """What it adds to the logits, None = it is refused; and whether it was packed."""
     data, fields = text.encode(), dict[str, Any]()
     try:
-        fields |= finish(packed_bias.pack_mask(data, frozenset({"packed_bias", "packed_floats"})))
+        fields |= finish(mask.pack_mask(data, frozenset({"packed_bias", "packed_floats"})))
         sampling = Sampling(**(fields or {"logit_bias": await mask.read_long_mask(data)}))
         packed = sampling.packed_bias
         bias = LogitBias.of(sampling.logit_bias or {}) if packed is None else finish(LogitBias.unpack(packed))
@@ -156,6 +156,6 @@ async def test_a_message_whose_mask_is_no_json() -> None:
     long = "{" + LONG * 100 + ', "1"0: 5}'
     apart = read_generate(b'{"stream_id":1,"model":"m","prompt":[1],"logit_bias":%b}' % long.encode())[1]
     assert apart == long.encode()
-    assert finish(packed_bias.pack_mask(apart, frozenset({"packed_bias"}))) == {}
+    assert finish(mask.pack_mask(apart, frozenset({"packed_bias"}))) == {}
     with pytest.raises(BadRequest, match="not valid JSON"):
         await mask.read_long_mask(apart)

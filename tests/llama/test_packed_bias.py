@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tg_base.runtime import Steps, finish
-from tg_doors.lmtp.packed_bias import pack_bias, pack_mask
+from tg_doors.lmtp.mask import pack_bias, pack_mask
 from tg_llama.sampling import packed_numbers
 from tg_llama.sampling.logit_bias import LogitBias
 from tg_llama.sampling.packed_numbers import MAX_RUNS, read_equal_rows

@@ -10,8 +10,7 @@ from tg_doors.lmi.answer_shapes import GeneratedText
 from tg_doors.lmi.batch_writers import Outputs
 from tg_doors.lmi.failures import FrontEndFailure, HandlerFailure, PayloadFailure
 from tg_doors.lmi.invocation import InvocationBody
-from tg_doors.lmi.line_writer import JSON_LINES
-from tg_doors.lmi.metered_writers import Metered
+from tg_doors.lmi.line_writer import JSON_LINES, Metered
 from tg_doors.lmi.parameters import LmiParameters
 from tg_doors.lmi.payload_parts import EVENT_STREAM
 from tg_gateway.description import ASKING, EVENTS, Description

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from tg_doors.lmi.chat_writers import ChatLineWriter, make_chat_body_writer, make_chat_stream_writer
 from tg_doors.lmi.custom_formatters import CustomWriter, OutputFormatter
-from tg_doors.lmi.line_writer import LineWriter
-from tg_doors.lmi.metered_writers import MeteredBodyWriter, MeteredLineWriter
+from tg_doors.lmi.line_writer import LineWriter, MeteredBodyWriter, MeteredLineWriter
 from tg_doors.lmi.parameters import Order
 from tg_doors.lmi.whole_writer import GeneratedTextWriter, make_text_writer
 from tg_gateway.dialects import Writer

@@ -19,7 +19,6 @@ from typing_extensions import override
 
 from tg_base.runtime import finish, take_turns
 from tg_doors.lmtp.buffers import BufferId, Buffers, Content, join_contents
-from tg_doors.lmtp.generate_message import read_generate
 from tg_doors.lmtp.information import (
     HelloBody,
     ModelInfoBody,
@@ -29,17 +28,17 @@ from tg_doors.lmtp.information import (
 )
 from tg_doors.lmtp.item_writers import StreamForm
 from tg_doors.lmtp.leaving_writer import LeavingWriter
-from tg_doors.lmtp.mask import is_long_mask, read_long_mask, read_mask
+from tg_doors.lmtp.mask import is_long_mask, pack_mask, read_long_mask, read_mask
 from tg_doors.lmtp.messages import (
     LMTP_FIELDS,
     StreamId,
+    StreamNotices,
     encode_error,
     encode_message,
     encode_stream_error,
     find_stream_id,
     split_message,
 )
-from tg_doors.lmtp.packed_bias import pack_mask
 from tg_doors.lmtp.prompt import Prompt, read_prompt
 from tg_doors.lmtp.request import (
     DEFAULT_TOP_LOGPROBS,
@@ -49,6 +48,7 @@ from tg_doors.lmtp.request import (
     check_text_fields,
     make_generate,
     make_score,
+    read_generate,
 )
 from tg_doors.lmtp.resumable import (
     RecordWriter,
@@ -58,9 +58,7 @@ from tg_doors.lmtp.resumable import (
     name_stream,
     resume,
 )
-from tg_doors.lmtp.stream_notices import StreamNotices
-from tg_doors.lmtp.stream_writer import StreamWriter
-from tg_doors.lmtp.token_batch import TokenBatch
+from tg_doors.lmtp.stream_writer import StreamWriter, TokenBatch
 from tg_gateway.dialects import Ask, Conversation, FoundModel, Socket, Writer
 from tg_gateway.dialects.answers import Background
 from tg_gateway.dialects.output import Output

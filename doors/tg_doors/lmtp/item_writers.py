@@ -5,8 +5,7 @@ from typing import Literal
 import msgspec
 from typing_extensions import override
 
-from tg_doors.lmtp.stream_writer import Seq, StreamWriter, known_logprob
-from tg_doors.lmtp.token_batch import TokenBatch
+from tg_doors.lmtp.stream_writer import Seq, StreamWriter, TokenBatch, known_logprob
 from tg_schema import TextCompletionResponse, Token
 from tg_schema.errors import ProtocolError, TooLarge
 

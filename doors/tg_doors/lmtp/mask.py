@@ -1,11 +1,13 @@
-"""JSON of a mask -> the bias of each token, in slices: that of 250,000 tokens takes 30 ms to decode."""
+"""JSON of a mask -> the bias of each token, in slices, or packed: that of 250,000 tokens takes 30 ms to decode."""
 
 import asyncio
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Set
 from typing import Annotated, Final
 
 import msgspec
 
+from tg_base.runtime import Steps
 from tg_schema import decode
 from tg_schema.errors import BadRequest
 
@@ -61,3 +63,106 @@ def cut_members(mask: bytes, size: int) -> Iterator[bytes]:
     if start > 1 and not mask[start:end].strip():
         raise BadRequest("logit_bias: there is a comma behind the last member")
     yield b"{%b}" % mask[start:end]
+
+
+MIN_PACKED_BYTES: Final = 16 * 1024
+"""Size from which a JSON mask is packed; a smaller one is read in less than 0.1 ms."""
+PACKED_SLICE_BYTES: Final = 96 * 1024
+"""JSON bytes that are gone through within one turn of the event loop, about 0.2 ms. Their copies stay in the cache, and
+below the size for which the allocator asks the system for new memory each time."""
+FLOAT_BYTES: Final = 4
+"""Size of each token's number in a mask of floats."""
+_FIRST_ENTRY: Final = re.compile(rb'\{"\d+"(:\s?)-?[\d.eE+-]+(,\s?)"')
+_MEMBER: Final = re.compile(rb'\{\s?("\d+":\s?-?\d+(,\s?))')
+_DIGITS: Final = bytes.maketrans(b"123456789", b"0" * 9)
+_WHOLE: Final = b"0123456789-"
+_ANY: Final = _WHOLE + b".eE+"
+_COMMAS: Final = bytes.maketrans(b":", b",")
+_REST: Final = b'{}" \t\r\n'
+_READER: Final = msgspec.json.Decoder(msgspec.Raw)
+
+
+def pack_mask(mask: bytes, features: Set[str]) -> Steps[Mapping[str, str]]:
+    """Fields of `Sampling` that have a mask as one text.
+
+    Args:
+        mask: JSON of an object, or of the Base64 of little-endian 32-bit floats, one for each token of the vocabulary.
+        features: of the model; processors of older versions read only mappings, or only whole numbers.
+
+    Returns:
+        No field for an object that is small, not in LMQL's form, or that these processors cannot read.
+
+    Raises:
+        BadRequest: the text has not the size of the Base64 of such numbers.
+    """
+    if mask.startswith(b'"'):
+        text = _read_floats(mask)
+        yield
+        return {"packed_floats": text}
+    if "packed_bias" not in features:
+        return {}
+    packed = yield from pack_bias(mask, _ANY if "packed_floats" in features else _WHOLE)
+    return {} if packed is None else {"packed_bias": packed}
+
+
+def _read_floats(data: bytes) -> str:
+    text = decode(str, data)
+    if not text.isascii() or len(text) % 4:
+        raise BadRequest("logit_bias: this text is no Base64; send that of 32-bit floats, or an object")
+    # Four characters are three bytes, and padding stands for those that are missing of the last three.
+    size = len(text) // 4 * 3 - text.count("=", -2)
+    if not size or size % FLOAT_BYTES:
+        raise BadRequest(
+            f"logit_bias: the Base64 of {size} bytes; send a 32-bit float of {FLOAT_BYTES} bytes for each token"
+        )
+    return text
+
+
+def pack_bias(data: bytes, numbers: bytes = _ANY) -> Steps[str | None]:
+    """`Sampling.packed_bias`; None for what is small, not in LMQL's form, or no JSON.
+
+    That form is an object of numbers with the same white space in each entry.
+
+    Args:
+        data: JSON.
+        numbers: the characters that numbers may have.
+    """
+    first = _FIRST_ENTRY.match(data) if len(data) >= MIN_PACKED_BYTES else None
+    if first is None or not data.endswith(b"}"):
+        return None
+    # Without its numbers, a mask of this form is the same entry again and again.
+    entry, comma = b'""' + first[1], first[2]
+    forms = (entry + comma) * (PACKED_SLICE_BYTES // len(entry + comma) + 2)
+    found: list[str] = []
+    for part in cut_members(data, PACKED_SLICE_BYTES):
+        if not _has_equal_members(part):
+            # The blank of the comma before is part of all but the first.
+            start = len(b"{") + (len(comma[1:]) if found else 0)
+            form = part.translate(None, numbers)[start:-1] + comma
+            # The form does not show where the numbers were; reading this as JSON, without an object for each, does.
+            if len(form) % len(entry + comma) or not forms.startswith(form) or not _is_json(part):
+                return None
+        found.append(part.translate(_COMMAS, _REST).decode("ascii"))
+        yield
+    return ",".join(found)
+
+
+def _has_equal_members(part: bytes) -> bool:
+    """Whether all of these members of whole numbers are written alike, with as many digits.
+
+    Most of what LMQL sends is: ids ascend, and biases are the same. To see that costs half of what reading costs.
+    """
+    first = _MEMBER.match(part)
+    if first is None:
+        return False
+    shape, member = part[first.start(1) : -1].translate(_DIGITS) + first[2], first[1].translate(_DIGITS)
+    count, rest = divmod(len(shape), len(member))
+    return not rest and member * count == shape
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        _READER.decode(data)
+    except msgspec.DecodeError:
+        return False
+    return True
