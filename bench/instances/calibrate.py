@@ -18,7 +18,7 @@ from bench.instances.baselines.policies import ALL_POLICIES
 from bench.instances.loads import LOADS
 from bench.instances.prompts import BLOCK_TOKENS
 from bench.instances.simulation import Simulation
-from tg_picker.core import Choice, Fingerprint, Refusal, ServerState, Situation
+from tg_picker.core import Choice, Fingerprint, Refusal, SchedulingContext, ServerState
 
 MAX_MATCHED_TOKENS = 131_072
 """Of a prompt, as the reference matches them (5.6); up to its version 1.4 they were 4,096."""
@@ -32,14 +32,14 @@ class Reference:
         self._process = subprocess.Popen(shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._max_blocks = max_matched_tokens // BLOCK_TOKENS
 
-    def best(self, policy: str, situation: Situation) -> list[str]:
+    def best(self, policy: str, context: SchedulingContext) -> list[str]:
         """The names of the servers that it would pick, by chance, one of."""
-        request = situation.request
+        request = context.request
         prefix = Fingerprint(request.prefix.blocks[: self._max_blocks])
         asked = {
             "policy": policy,
             "model": request.adapter or request.model,
-            "servers": [_seen(server, prefix, request.prompt_tokens) for server in situation.servers],
+            "servers": [_seen(server, prefix, request.prompt_tokens) for server in context.servers],
         }
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -77,10 +77,10 @@ class Compared:
         self._name, self._policy, self._reference = name, ALL_POLICIES[name](), reference
         self.picks = self.agreed = 0
 
-    def choose(self, situation: Situation) -> Choice | Refusal:
+    def choose(self, context: SchedulingContext) -> Choice | Refusal:
         """As ours does."""
-        best = self._reference.best(self._name, situation)
-        made = self._policy.choose(situation)
+        best = self._reference.best(self._name, context)
+        made = self._policy.choose(context)
         if isinstance(made, Choice):
             self.picks += 1
             self.agreed += made.server.endpoint.name in best

@@ -16,7 +16,7 @@ from statistics import fmean
 from bench.instances.run import rule_of
 from bench.instances.simulation import Outcome, Simulation
 from bench.instances.worlds import REQUESTS, draw_world
-from tg_picker.core import POLICIES, Choice, Objective, Policy, Refusal, Situation
+from tg_picker.core import POLICIES, Choice, Objective, Policy, Refusal, SchedulingContext
 
 WARM_UP_SHARE = 0.25
 MAX_LOST_SHARE = 0.01
@@ -56,11 +56,11 @@ class _Watched:
         self._policy = policy
         self.picks = self.idle = 0
 
-    def choose(self, situation: Situation) -> Choice | Refusal:
-        made = self._policy.choose(situation)
+    def choose(self, context: SchedulingContext) -> Choice | Refusal:
+        made = self._policy.choose(context)
         if isinstance(made, Choice):
             self.picks += 1
-            self.idle += made.server.requests >= 2 and any(not each.requests for each in situation.servers)
+            self.idle += made.server.requests >= 2 and any(not each.requests for each in context.servers)
         return made
 
 

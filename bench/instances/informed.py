@@ -5,7 +5,7 @@ from operator import itemgetter
 
 from bench.instances.job import Job
 from bench.instances.simulated_server import SimulatedServer
-from tg_picker.core import Choice, Situation
+from tg_picker.core import Choice, SchedulingContext
 
 CROWD_WEIGHT = 0.02
 """What a second taken from each running request counts against a second of this one's wait."""
@@ -18,16 +18,16 @@ class Informed:
         self._servers = servers
         self._clock = clock
 
-    def choose(self, situation: Situation) -> Choice:
+    def choose(self, context: SchedulingContext) -> Choice:
         """Choose by queue, steps, cache and adapters as they are at this moment."""
-        request = situation.request
-        job = Job(0.0, request.prompt_tokens, situation.expected_tokens, 0.0, request.adapter, request.prefix)
+        request = context.request
+        job = Job(0.0, request.prompt_tokens, context.expected_tokens, 0.0, request.adapter, request.prefix)
         costs = [
-            (self._cost(self._servers[state.endpoint.address], job), situation.random.random(), index)
-            for index, state in enumerate(situation.servers)
+            (self._cost(self._servers[state.endpoint.address], job), context.random.random(), index)
+            for index, state in enumerate(context.servers)
         ]
         best = min(costs)
-        return Choice(situation.servers[best[2]], (f"cost {best[0]:.3f}",))
+        return Choice(context.servers[best[2]], (f"cost {best[0]:.3f}",))
 
     def _cost(self, server: SimulatedServer, job: Job) -> float:
         model = server.model

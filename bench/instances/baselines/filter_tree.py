@@ -1,6 +1,6 @@
-"""Situation -> server: the filter tree of the reference implementation before v1 (5.1, 5.2)."""
+"""Scheduling context -> server: the filter tree of the reference implementation before v1 (5.1, 5.2)."""
 
-from tg_picker.core import Choice, Refusal, ServerState, Situation
+from tg_picker.core import Choice, Refusal, SchedulingContext, ServerState
 
 MAX_QUEUE_FOR_AFFINITY = 128
 """Queued requests below which adapters matter more than queues, from v0.3 on."""
@@ -27,19 +27,19 @@ class FilterTree:
         self._max_queue = max_queue
         self._affinity = affinity
 
-    def choose(self, situation: Situation) -> Choice | Refusal:
+    def choose(self, context: SchedulingContext) -> Choice | Refusal:
         """Choose by what the servers tell of queues, adapters and cache."""
-        servers = list(situation.servers)
-        if situation.request.priority < 0:
-            return self._sheddable(situation, servers)
+        servers = list(context.servers)
+        if context.request.priority < 0:
+            return self._sheddable(context, servers)
         short = [server for server in servers if server.queued < self._max_queue]
         if short:
-            kept = _least_queued(self._with_affinity(situation, short))
-            return Choice(situation.random.choice(_least_cached(kept)), ("queue below threshold", "affinity"))
-        kept = _low_cost(_least_queued(servers), situation.request.adapter)
-        return Choice(situation.random.choice(_least_cached(kept)), ("all queues long", "least queue"))
+            kept = _least_queued(self._with_affinity(context, short))
+            return Choice(context.random.choice(_least_cached(kept)), ("queue below threshold", "affinity"))
+        kept = _low_cost(_least_queued(servers), context.request.adapter)
+        return Choice(context.random.choice(_least_cached(kept)), ("all queues long", "least queue"))
 
-    def _sheddable(self, situation: Situation, servers: list[ServerState]) -> Choice | Refusal:
+    def _sheddable(self, context: SchedulingContext, servers: list[ServerState]) -> Choice | Refusal:
         room = [
             server
             for server in servers
@@ -47,18 +47,18 @@ class FilterTree:
         ]
         if not room:
             return Refusal("saturated", SHED_RETRY_SECONDS)
-        kept = _low_cost(_least_queued(room), situation.request.adapter)
-        return Choice(situation.random.choice(_least_cached(kept)), ("sheddable", "room"))
+        kept = _low_cost(_least_queued(room), context.request.adapter)
+        return Choice(context.random.choice(_least_cached(kept)), ("sheddable", "room"))
 
-    def _with_affinity(self, situation: Situation, servers: list[ServerState]) -> list[ServerState]:
-        adapter = situation.request.adapter
+    def _with_affinity(self, context: SchedulingContext, servers: list[ServerState]) -> list[ServerState]:
+        adapter = context.request.adapter
         if adapter is None:
             return servers
         active = [server for server in servers if adapter in server.active_adapters]
         free = [server for server in servers if adapter not in server.active_adapters and server.has_free_slot]
         if active and free:
             certain = self._affinity >= 1.0
-            return active if certain or situation.random.random() < self._affinity else free
+            return active if certain or context.random.random() < self._affinity else free
         return active or free or servers
 
 

@@ -1,10 +1,10 @@
-"""Situation -> server: llm-d-router's residency filter and load state scorer for adapters (5.8)."""
+"""Scheduling context -> server: llm-d-router's residency filter and load state scorer for adapters (5.8)."""
 
 from zlib import crc32
 
 from bench.instances.baselines.scoring import best_of, prefix_scores, queue_scores
 from bench.instances.baselines.weighted import KV_WEIGHT, PREFIX_WEIGHT, QUEUE_WEIGHT
-from tg_picker.core import Choice, Residency, ServerState, Situation
+from tg_picker.core import Choice, Residency, SchedulingContext, ServerState
 
 STATE_WEIGHT = 2.0
 GPU_SCORE, CPU_SCORE, FREE_SLOT_SCORE, EVICTABLE_SCORE, SATURATED_SCORE = 1.0, 0.7, 0.6, 0.3, 0.0
@@ -20,14 +20,14 @@ class LoraResidency:
     Where a server tells no residency, the adapters that we placed there lately count as loaded.
     """
 
-    def choose(self, situation: Situation) -> Choice:
+    def choose(self, context: SchedulingContext) -> Choice:
         """Choose by what the servers tell of adapters, queues and cache."""
-        adapter = situation.request.adapter
-        servers, reason = list(situation.servers), "base model"
+        adapter = context.request.adapter
+        servers, reason = list(context.servers), "base model"
         if adapter is not None:
             servers, reason = _filter(servers, adapter)
         home = _home(servers, adapter)
-        queues, prefixes = queue_scores(servers), prefix_scores(situation.request.prefix, servers)
+        queues, prefixes = queue_scores(servers), prefix_scores(context.request.prefix, servers)
         scores = [
             QUEUE_WEIGHT * queue
             + KV_WEIGHT * (1 - server.kv_usage)
@@ -35,7 +35,7 @@ class LoraResidency:
             + STATE_WEIGHT * _state_score(server, adapter, server is home)
             for server, queue, prefix in zip(servers, queues, prefixes, strict=True)
         ]
-        best = best_of(servers, scores, situation.random)
+        best = best_of(servers, scores, context.random)
         return Choice(best, (reason, f"score {max(scores):.3f}"))
 
 

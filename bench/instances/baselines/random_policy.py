@@ -1,11 +1,11 @@
-"""Situation -> server: any."""
+"""Scheduling context -> server: any."""
 
-from tg_picker.core import Choice, Situation
+from tg_picker.core import Choice, SchedulingContext
 
 
 class RandomPolicy:
     """Any server, each as probable as the others."""
 
-    def choose(self, situation: Situation) -> Choice:
+    def choose(self, context: SchedulingContext) -> Choice:
         """Choose by chance."""
-        return Choice(situation.random.choice(situation.servers), ("random",))
+        return Choice(context.random.choice(context.servers), ("random",))

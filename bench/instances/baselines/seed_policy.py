@@ -1,6 +1,6 @@
-"""Situation -> server: the rule of the proposal "LLM instance gateway", section "Pod selection algorithm in PoC"."""
+"""Context -> server: the rule of the proposal "LLM instance gateway", section "Pod selection algorithm in PoC"."""
 
-from tg_picker.core import Choice, ServerState, Situation
+from tg_picker.core import Choice, SchedulingContext, ServerState
 
 MAX_PENDING_PER_ADAPTER = 5
 """Pending requests of an adapter below which its server takes one more. The proposal names a threshold, not its value;
@@ -13,21 +13,21 @@ class SeedPolicy:
     The fullest is taken so that an adapter does not flop between servers.
     """
 
-    def choose(self, situation: Situation) -> Choice:
+    def choose(self, context: SchedulingContext) -> Choice:
         """Choose by active adapters, and by pending requests of the adapter and of all."""
-        adapter, random = situation.request.adapter, situation.random
+        adapter, random = context.request.adapter, context.random
         if adapter is not None:
             counts = [
-                (server, _pending(server, adapter)) for server in situation.servers if adapter in server.active_adapters
+                (server, _pending(server, adapter)) for server in context.servers if adapter in server.active_adapters
             ]
             below = [(server, pending) for server, pending in counts if pending < MAX_PENDING_PER_ADAPTER]
             if below:
                 most = max(pending for _, pending in below)
                 ties = [server for server, pending in below if pending == most]
                 return Choice(random.choice(ties), ("adapter active", f"pending {most}"))
-        ranks = [(len(server.active_adapters), server.queued) for server in situation.servers]
+        ranks = [(len(server.active_adapters), server.queued) for server in context.servers]
         least = min(ranks)
-        ties = [server for server, rank in zip(situation.servers, ranks, strict=True) if rank == least]
+        ties = [server for server, rank in zip(context.servers, ranks, strict=True) if rank == least]
         return Choice(random.choice(ties), (f"adapters {least[0]}", f"pending {least[1]}"))
 
 

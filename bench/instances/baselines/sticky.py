@@ -1,7 +1,7 @@
-"""Situation -> server: sticky until saturated, the default of llm-d's guides since July 2026 (5.6)."""
+"""Scheduling context -> server: sticky until saturated, the default of llm-d's guides since July 2026 (5.6)."""
 
 from bench.instances.baselines.scoring import best_of, cached_tokens, cap_prefix
-from tg_picker.core import Choice, Situation
+from tg_picker.core import Choice, SchedulingContext
 
 AFFINITY_THRESHOLD = 0.80
 """Share of a prompt's tokens that a server must have cached for the prompt to stick to it."""
@@ -18,9 +18,9 @@ class StickyUntilSaturated:
     Reads no metric: tokens in flight are our own count, released at the first token. Adapters are not considered.
     """
 
-    def choose(self, situation: Situation) -> Choice:
+    def choose(self, context: SchedulingContext) -> Choice:
         """Choose by prompts in flight and by the prompts that the servers were given."""
-        servers, request = list(situation.servers), situation.request
+        servers, request = list(context.servers), context.request
         prefix, tokens = cap_prefix(request.prefix), max(request.prompt_tokens, 1)
         matches = [min(cached_tokens(prefix, server) / tokens, 1.0) for server in servers]
         loads = [server.uncached_tokens for server in servers]
@@ -33,5 +33,5 @@ class StickyUntilSaturated:
             if behind / PEAK_PREFILL_TOKENS_PER_SECOND > MAX_FIRST_TOKEN_PENALTY_SECONDS:
                 kept, reason = list(range(len(servers))), "saturated"
         scores = [1 - min(1.0, (loads[index] + tokens * (1 - matches[index])) / MAX_SCORED_TOKENS) for index in kept]
-        best = best_of([servers[index] for index in kept], scores, situation.random)
+        best = best_of([servers[index] for index in kept], scores, context.random)
         return Choice(best, (reason, f"score {max(scores):.5f}"))

@@ -1,7 +1,7 @@
-"""Situation -> server: the weighted scorers of the reference implementation from v1 on (5.3)."""
+"""Scheduling context -> server: the weighted scorers of the reference implementation from v1 on (5.3)."""
 
 from bench.instances.baselines.scoring import best_of, prefix_scores, queue_scores
-from tg_picker.core import Choice, ServerState, Situation
+from tg_picker.core import Choice, SchedulingContext, ServerState
 
 QUEUE_WEIGHT = 2.0
 KV_WEIGHT = 2.0
@@ -20,9 +20,9 @@ class Weighted:
     def __init__(self, lora_weight: float = 0.0) -> None:
         self._lora_weight = lora_weight
 
-    def choose(self, situation: Situation) -> Choice:
+    def choose(self, context: SchedulingContext) -> Choice:
         """Choose by what the servers tell, and by the prompts that they were given."""
-        servers, request = situation.servers, situation.request
+        servers, request = context.servers, context.request
         queues, prefixes = queue_scores(servers), prefix_scores(request.prefix, servers)
         scores = [
             QUEUE_WEIGHT * queue + KV_WEIGHT * (1 - server.kv_usage) + PREFIX_WEIGHT * prefix
@@ -32,7 +32,7 @@ class Weighted:
             # The reference scores requests for the base model too, as if it were an adapter that nobody has.
             lora = [_lora_score(server, request.adapter) for server in servers]
             scores = [score + self._lora_weight * extra for score, extra in zip(scores, lora, strict=True)]
-        best = best_of(servers, scores, situation.random)
+        best = best_of(servers, scores, context.random)
         return Choice(best, (f"score {max(scores):.3f}",))
 
 

@@ -24,17 +24,16 @@ from tg_picker.core.policies import (
     Policy,
     Refusal,
     Scheduler,
-    Situation,
+    SchedulingContext,
     saturation,
 )
-from tg_picker.core.queue import Attained, Attainment, BandLimits, FlowControl, QueueLimits, RouteAttainment, Waiting
+from tg_picker.core.queue import Attained, BandLimits, FlowControl, QueueLimits, RouteSlo, SloAttainment, Waiting
 from tg_picker.core.state import KvBlocks, Pick, Placement, Rejection, ServerState
 
 __all__ = [
-    "ADMISSIONS", "CHARACTERS_PER_TOKEN", "DEFAULT_POLICY", "DEFAULT_TIMING", "POLICIES",
-    "AdapterReport", "Attained", "Attainment", "BandLimits", "Choice", "Endpoint", "Fingerprint", "FlowControl",
-    "InstanceRequest", "InstanceUsage", "KvBlocks", "LoadReport", "Objective", "Pick", "Placement", "Policy",
-    "QueueLimits", "Refusal", "Rejection", "Residency", "RouteAttainment", "Scheduler", "ServerState", "SharedState",
-    "SharingTiming", "Situation", "Waiting", "fingerprint_prompt", "fingerprint_text", "fingerprint_tokens",
-    "salt_tokens", "saturation",
+    "ADMISSIONS", "CHARACTERS_PER_TOKEN", "DEFAULT_POLICY", "DEFAULT_TIMING", "POLICIES", "AdapterReport", "Attained",
+    "BandLimits", "Choice", "Endpoint", "Fingerprint", "FlowControl", "InstanceRequest", "InstanceUsage", "KvBlocks",
+    "LoadReport", "Objective", "Pick", "Placement", "Policy", "QueueLimits", "Refusal", "Rejection", "Residency",
+    "RouteSlo", "Scheduler", "SchedulingContext", "ServerState", "SharedState", "SharingTiming", "SloAttainment",
+    "Waiting", "fingerprint_prompt", "fingerprint_text", "fingerprint_tokens", "salt_tokens", "saturation",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from tg_picker.core import (
 from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.model_request import ModelRequest, read_model_request, rename_model
 from tg_picker.extproc.placement_course import LoadReader, PlacementCourse
-from tg_picker.pools import Destination, Dispatcher, PoolView, Promise, find_goal
+from tg_picker.pools import Destination, Dispatcher, PoolView, Slo, find_goal
 from tg_picker.status import PoolBoard, RequestFacts
 from tg_schema.errors import BadRequest
 
@@ -211,7 +211,7 @@ def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destinati
         prompt_tokens=wanted.prompt.tokens,
         prefix=wanted.prompt.fingerprint(destination.model, destination.adapter),
         priority=destination.priority,
-        objective=_objective(asked, destination.promises),
+        objective=_objective(asked, destination.slos),
         max_tokens=wanted.max_tokens,
         flow=_flow(asked),
         route=destination.route,
@@ -221,10 +221,10 @@ def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destinati
     )
 
 
-def _objective(asked: Asked, promises: Iterable[Promise]) -> Objective | None:
+def _objective(asked: Asked, slos: Iterable[Slo]) -> Objective | None:
     """What the route promises; a request's own headers come first."""
     first_token = _milliseconds(asked.header(*FIRST_TOKEN_HEADERS))
-    return find_goal(promises, first_token, _milliseconds(asked.header(*OUTPUT_TOKEN_HEADERS)))
+    return find_goal(slos, first_token, _milliseconds(asked.header(*OUTPUT_TOKEN_HEADERS)))
 
 
 def _milliseconds(text: str) -> float | None:

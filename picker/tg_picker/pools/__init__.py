@@ -1,15 +1,11 @@
 """Which model servers there are, what they serve and how busy they are: files, discovery and scrapes."""
 
-from tg_picker.pools.catalogue import Catalogue, Destination, Pool, Promise, UseCase
+from tg_picker.pools.catalogue import Catalogue, Destination, Pool, Slo, UseCase
 from tg_picker.pools.dispatcher import Dispatcher
 from tg_picker.pools.dns_name import DnsName
 from tg_picker.pools.goal import find_goal
 from tg_picker.pools.host import Host, is_ip, join_address, read_places, split_address
-from tg_picker.pools.load_header import (
-    LOAD_FORMAT,
-    merge_reports,
-    read_load_header,
-)
+from tg_picker.pools.load_header import LOAD_FORMAT, merge_reports, read_load_header
 from tg_picker.pools.page_reader import read_page
 from tg_picker.pools.pool_table import PoolTable, check_tables, refuse_both
 from tg_picker.pools.pool_view import PoolView, make_view
@@ -24,9 +20,8 @@ from tg_picker.pools.prompt import (
 )
 
 __all__ = [
-    "LOAD_FORMAT", "MAX_PLAIN_BYTES", "MAX_PREFIX_CHARACTERS",
-    "Catalogue", "Destination", "Dispatcher", "DnsName", "Host", "Pool", "PoolTable", "PoolView",
-    "Promise", "Prompt", "PromptFields", "Turn", "UseCase",
-    "check_tables", "find_goal", "is_ip", "join_address", "make_view", "merge_reports", "read_load_header",
-    "read_page", "read_places", "read_prompt", "read_turns", "refuse_both", "split_address",
+    "LOAD_FORMAT", "MAX_PLAIN_BYTES", "MAX_PREFIX_CHARACTERS", "Catalogue", "Destination", "Dispatcher", "DnsName",
+    "Host", "Pool", "PoolTable", "PoolView", "Prompt", "PromptFields", "Slo", "Turn", "UseCase", "check_tables",
+    "find_goal", "is_ip", "join_address", "make_view", "merge_reports", "read_load_header", "read_page", "read_places",
+    "read_prompt", "read_turns", "refuse_both", "split_address",
 ]  # fmt: skip

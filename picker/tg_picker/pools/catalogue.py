@@ -20,10 +20,10 @@ def choose(weighted: Weighted, draw: Random) -> str:
     return found
 
 
-PromiseKind = Literal["OutputTokenLatency", "TimeToFirstToken"]
+SloKind = Literal["OutputTokenLatency", "TimeToFirstToken"]
 
 
-class Promise(Struct, frozen=True):
+class Slo(Struct, frozen=True):
     """A latency objective of a route: `share` of its requests take at most `seconds`.
 
     Attributes:
@@ -32,7 +32,7 @@ class Promise(Struct, frozen=True):
         share: between 0 and 1, both excluded; 0.99 = the 99th percentile.
     """
 
-    kind: PromiseKind
+    kind: SloKind
     seconds: float
     share: float
 
@@ -80,7 +80,7 @@ class UseCase(Struct, frozen=True):
         pools: where its requests go.
         is_adapter: whether the route says that the model is an adapter.
         priority: higher goes first; below 0 may be shed.
-        promises: its latency objectives.
+        slos: its latency objectives.
         failure: what becomes of its requests that fail.
     """
 
@@ -88,7 +88,7 @@ class UseCase(Struct, frozen=True):
     pools: Weighted
     is_adapter: bool = False
     priority: int = 0
-    promises: tuple[Promise, ...] = ()
+    slos: tuple[Slo, ...] = ()
     failure: FailurePolicy = DEFAULT_FAILURE_POLICY
 
 
@@ -107,7 +107,7 @@ class Destination(Struct, frozen=True):
         model: the model to ask a server for.
         adapter: the same, if it is an adapter; None = the base model, or not known.
         priority: higher goes first; below 0 may be shed.
-        promises: the latency objectives of the route.
+        slos: the latency objectives of the route.
         route: the name of the route; "" = none is for this model.
         failure: of the route.
     """
@@ -116,7 +116,7 @@ class Destination(Struct, frozen=True):
     model: str
     adapter: str | None = None
     priority: int = 0
-    promises: tuple[Promise, ...] = ()
+    slos: tuple[Slo, ...] = ()
     route: str = ""
     failure: FailurePolicy = DEFAULT_FAILURE_POLICY
 
@@ -187,7 +187,7 @@ class Catalogue(Struct, frozen=True):
             target,
             self._find_adapter(pool, target, use_case, served.get(pool), has),
             named.priority if named is not None and named.pool == pool else use_case.priority,
-            use_case.promises,
+            use_case.slos,
             use_case.route,
             use_case.failure,
         )

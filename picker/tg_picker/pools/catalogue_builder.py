@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar, cast
 
 from tg_base.config import Keys, advise
-from tg_picker.pools.catalogue import Catalogue, FailurePolicy, Objective, Pool, Promise, UseCase, Weighted
+from tg_picker.pools.catalogue import Catalogue, FailurePolicy, Objective, Pool, Slo, UseCase, Weighted
 from tg_picker.pools.kinds import (
     InferenceModel,
     InferenceModelRewrite,
@@ -135,9 +135,9 @@ class CatalogueBuilder:
                 raise route.fault(f"the InferencePool {pool} is repeated; add the weights", *keys)
             pools.append((pool, ref.weight))
         weighted = _sound(route, tuple(pools), ("spec", "backendRefs"))
-        promises = _make_promises(route)
+        slos = _make_slos(route)
         failure = _make_failure(route)
-        case = UseCase(route.metadata.name, weighted, True, spec.adapter.priority, promises, failure)
+        case = UseCase(route.metadata.name, weighted, True, spec.adapter.priority, slos, failure)
         self._add_case(route, spec.adapter.name, case, ("spec", "adapter", "name"))
 
     def _add_model(self, model: Resource[InferenceModel]) -> None:
@@ -223,8 +223,8 @@ def _make_pool(resource: Resource[InferencePool]) -> Pool:
     return Pool(name, spec.selector.match_labels, ports)
 
 
-def _make_promises(route: Resource[LLMRoute]) -> tuple[Promise, ...]:
-    made: list[Promise] = []
+def _make_slos(route: Resource[LLMRoute]) -> tuple[Slo, ...]:
+    made: list[Slo] = []
     for at, objective in enumerate(route.spec.adapter.objectives):
         if any(objective.type == each.kind for each in made):
             # Two quantiles of one latency would need two windows; to watch one of them in silence would be a lie.
@@ -234,14 +234,14 @@ def _make_promises(route: Resource[LLMRoute]) -> tuple[Promise, ...]:
     return tuple(made)
 
 
-def _make_promise(route: Resource[LLMRoute], at: int, objective: RouteObjective) -> Promise:
+def _make_promise(route: Resource[LLMRoute], at: int, objective: RouteObjective) -> Slo:
     keys = ("spec", "adapter", "objectives", str(at), "latency")
     seconds = _read_duration(route, objective.latency.value, *keys, "value")
     share = objective.latency.quantile.numerator / objective.latency.quantile.denominator
     if share >= 1:
         sentence = f"numerator must be below the denominator, {objective.latency.quantile.denominator}"
         raise route.fault(f"{sentence}; no server can promise it for all requests", *keys, "quantile", "numerator")
-    return Promise(objective.type, seconds, share)
+    return Slo(objective.type, seconds, share)
 
 
 def _make_failure(route: Resource[LLMRoute]) -> FailurePolicy:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 from tg_picker.core import (
-    Attainment,
     Endpoint,
     FlowControl,
     InstanceRequest,
@@ -13,6 +12,7 @@ from tg_picker.core import (
     QueueLimits,
     Rejection,
     Scheduler,
+    SloAttainment,
     Waiting,
 )
 
@@ -37,13 +37,13 @@ class Dispatcher:
     def __init__(self, scheduler: Scheduler, limits: QueueLimits, clock: Callable[[], float]) -> None:
         self.scheduler = scheduler
         self._flow_control = FlowControl(scheduler, limits)
-        self._flow_control.on_room = self._wake
+        self._flow_control.on_capacity = self._wake
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
         self._serve_at = 0.0
 
     @property
-    def attainment(self) -> Attainment:
+    def attainment(self) -> SloAttainment:
         """Of the routes' promises."""
         return self._flow_control.attainment
 

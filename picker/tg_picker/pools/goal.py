@@ -3,24 +3,24 @@
 from collections.abc import Iterable
 
 from tg_picker.core import Objective
-from tg_picker.pools.catalogue import Promise
+from tg_picker.pools.catalogue import Slo
 
 
 def find_goal(
-    promises: Iterable[Promise], first_token: float | None = None, output_token: float | None = None
+    slos: Iterable[Slo], first_token: float | None = None, output_token: float | None = None
 ) -> Objective | None:
     """The objective of a request; each latency has the share that its own promise names. None = nothing is promised.
 
     Args:
-        promises: of the route; one of a kind.
+        slos: of the route; one of a kind.
         first_token: seconds, in place of the route's.
         output_token: seconds, in place of the route's.
     """
-    by_kind = {promise.kind: promise for promise in promises}
+    by_kind = {slo.kind: slo for slo in slos}
     first, output = by_kind.get("TimeToFirstToken"), by_kind.get("OutputTokenLatency")
     first_token = first_token or (None if first is None else first.seconds)
     output_token = output_token or (None if output is None else output.seconds)
     if first_token is None and output_token is None:
         return None
-    shares = [promise.share for promise in (first, output) if promise is not None] or [Objective().quantile]
+    shares = [slo.share for slo in (first, output) if slo is not None] or [Objective().quantile]
     return Objective(first_token, output_token, shares[0], shares[-1])

@@ -10,8 +10,8 @@ from tg_picker.pools.catalogue import (
     Catalogue,
     FailurePolicy,
     Pool,
-    Promise,
-    PromiseKind,
+    Slo,
+    SloKind,
     UseCase,
 )
 from tg_picker.pools.dns_name import DnsName
@@ -39,11 +39,11 @@ class PoolObjective(Struct, frozen=True, forbid_unknown_fields=True):
     share: Annotated[float, Meta(gt=0, lt=1)] = 0.99
 
     @property
-    def promises(self) -> tuple[Promise, ...]:
+    def slos(self) -> tuple[Slo, ...]:
         """The same, as routes say it."""
-        limits: tuple[tuple[PromiseKind, float | None], ...]
+        limits: tuple[tuple[SloKind, float | None], ...]
         limits = (("TimeToFirstToken", self.first_token), ("OutputTokenLatency", self.output_token))
-        return tuple(Promise(kind, seconds, self.share) for kind, seconds in limits if seconds is not None)
+        return tuple(Slo(kind, seconds, self.share) for kind, seconds in limits if seconds is not None)
 
 
 class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,7 +129,7 @@ def make_catalogue(tables: Sequence[PoolTable]) -> Catalogue:
     for table in tables:
         catalogue.pools[table.name] = Pool(table.name, {POOL_LABEL: table.name}, ())
         for names, is_adapter in ((table.models, False), (table.adapters, True)):
-            pools, promises = ((table.name, 1),), table.objective.promises
-            case = UseCase(table.name, pools, is_adapter, table.priority, promises, table.failure)
+            pools, slos = ((table.name, 1),), table.objective.slos
+            case = UseCase(table.name, pools, is_adapter, table.priority, slos, table.failure)
             catalogue.cases.update(dict.fromkeys(names, case))
     return catalogue

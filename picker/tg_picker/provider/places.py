@@ -73,7 +73,7 @@ class Places:
         # Where the configuration alone names the model, servers may know it by another name than their sources do.
         is_base = to.adapter is None and (not served or to.model in served)
         base = to.model if is_base else view.find_base(to.pool)
-        return Place(to, find_goal(to.promises), base)
+        return Place(to, find_goal(to.slos), base)
 
     def _is_told(self, view: PoolView, asked: str | None, to: Destination) -> bool:
         """Whether only the servers know if it is an adapter, and may tell so later."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from tg_base.telemetry import Cells
 from tg_picker.core import CHARACTERS_PER_TOKEN, Endpoint
-from tg_picker.pools import Destination, Promise
+from tg_picker.pools import Destination, Slo
 from tg_picker.status.bounded_label import BoundedLabel
 from tg_picker.status.request_record import ANSWERED, RequestRecord
 from tg_picker.status.request_series import RequestSeries
@@ -35,15 +35,15 @@ class RouteCount:
     """How a promise of a route was kept by the requests that were answered.
 
     Attributes:
-        promise: as it was when the last of them ended.
+        slo: as it was when the last of them ended.
         requests: that were answered.
         kept: those of them that took no longer than promised.
     """
 
-    __slots__ = ("kept", "promise", "requests")
+    __slots__ = ("kept", "requests", "slo")
 
-    def __init__(self, promise: Promise) -> None:
-        self.promise = promise
+    def __init__(self, slo: Slo) -> None:
+        self.slo = slo
         self.requests = self.kept = 0
 
 
@@ -120,9 +120,9 @@ class PickerTotals:
                 continue
             series.count_error(record.status)
             destination = record.facts.destination or _NOWHERE
-            for promise in destination.promises:
+            for slo in destination.slos:
                 # A route whose requests are all refused is shown as well.
-                self._find_route(destination.route, promise)
+                self._find_route(destination.route, slo)
         self._count_waits(records)
         self._count_picks([each.endpoint for each in records])
 
@@ -148,22 +148,22 @@ class PickerTotals:
                     self._judge_all(record, destination)
 
     def _judge_all(self, record: RequestRecord, destination: Destination) -> None:
-        for promise in destination.promises:
-            is_first = promise.kind == "TimeToFirstToken"
+        for slo in destination.slos:
+            is_first = slo.kind == "TimeToFirstToken"
             seconds = record.first_token_seconds if is_first else record.output_token_seconds
             if seconds is not None:
-                self._judge(destination.route, promise, seconds)
+                self._judge(destination.route, slo, seconds)
 
-    def _judge(self, route: str, promise: Promise, seconds: float) -> None:
-        count = self._find_route(route, promise)
-        count.promise = promise
+    def _judge(self, route: str, slo: Slo, seconds: float) -> None:
+        count = self._find_route(route, slo)
+        count.slo = slo
         count.requests += 1
-        count.kept += seconds <= promise.seconds
+        count.kept += seconds <= slo.seconds
 
-    def _find_route(self, route: str, promise: Promise) -> RouteCount:
-        count = self.routes.get((route, promise.kind))
+    def _find_route(self, route: str, slo: Slo) -> RouteCount:
+        count = self.routes.get((route, slo.kind))
         if count is None:
-            count = self.routes[route, promise.kind] = RouteCount(promise)
+            count = self.routes[route, slo.kind] = RouteCount(slo)
         return count
 
     def _count_picks(self, picked: Sequence[Endpoint | None]) -> None:

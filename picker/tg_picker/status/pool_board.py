@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
-from tg_picker.core import Attained, InstanceRequest, Pick, Rejection, RouteAttainment, Scheduler
+from tg_picker.core import Attained, InstanceRequest, Pick, Rejection, RouteSlo, Scheduler
 from tg_picker.pools import PoolView
 from tg_picker.status.instances_status import QueueStatus
 from tg_picker.status.picker_totals import PickerTotals
@@ -61,7 +61,7 @@ class PoolBoard:
         *,
         totals: PickerTotals,
         queues: Callable[[], Iterable[QueueStatus]] = tuple,
-        attainment: Callable[[], Mapping[str, RouteAttainment]] = dict,
+        attainment: Callable[[], Mapping[str, RouteSlo]] = dict,
     ) -> None:
         self.name = name
         self.policy = policy

@@ -127,7 +127,7 @@ class BoardCollector(Collector):
         yield make_counter("tg_route_requests", text, labels, answered)
         kept = [(key, count.kept) for key, count in routes]
         yield make_counter("tg_route_requests_within_objective", "Those of them that kept it", labels, kept)
-        shares = [(key, count.promise.share) for key, count in routes]
+        shares = [(key, count.slo.share) for key, count in routes]
         recent = [(key, attained.share) for key, attained in read_recent(self._boards()).items()]
         yield make_gauge("tg_route_attainment_ratio", "The share that kept it in the last minute", labels, recent)
         yield make_gauge("tg_route_objective_share", "The share that is promised to keep it", labels, shares)

@@ -90,8 +90,8 @@ def _read_routes(boards: PoolBoards) -> tuple[RouteStatus, ...]:
         RouteStatus(
             route,
             kind,
-            count.promise.seconds,
-            count.promise.share,
+            count.slo.seconds,
+            count.slo.share,
             count.requests,
             round(count.kept / count.requests, 4) if count.requests else None,
             last.total if (last := recent.get((route, kind))) else 0,

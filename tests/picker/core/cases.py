@@ -12,8 +12,8 @@ from tg_picker.core import (
     Policy,
     Refusal,
     Residency,
+    SchedulingContext,
     ServerState,
-    Situation,
 )
 from tg_picker.core.interface import NO_FINGERPRINT
 
@@ -58,7 +58,7 @@ def server(name: str, report: LoadReport | None = None, *placed: InstanceRequest
 
 def choose(policy: Policy, asked: InstanceRequest, *servers: ServerState, seed: int = 0) -> str:
     """The name of the server that the policy chooses, or why it refuses."""
-    made = policy.choose(Situation(asked, servers, 100, 0.0, Random(seed)))
+    made = policy.choose(SchedulingContext(asked, servers, 100, 0.0, Random(seed)))
     return made.reason if isinstance(made, Refusal) else made.server.endpoint.name
 
 
@@ -69,4 +69,4 @@ def choices(policy: Policy, asked: InstanceRequest, *servers: ServerState) -> st
 
 def choice(policy: Policy, asked: InstanceRequest, *servers: ServerState) -> Choice | Refusal:
     """The decision with its reasons."""
-    return policy.choose(Situation(asked, servers, 100, 0.0, Random(0)))
+    return policy.choose(SchedulingContext(asked, servers, 100, 0.0, Random(0)))

@@ -22,7 +22,7 @@ from tg_picker.core import (
     Scheduler,
     ServerState,
 )
-from tg_picker.core.queue.attainment import Attainment
+from tg_picker.core.queue.slo_attainment import SloAttainment
 from tg_picker.core.state.output_estimates import ASSUMED_OUTPUT_TOKENS, OutputEstimates
 from tg_picker.core.state.resident_adapters import MAX_ADAPTERS
 
@@ -262,7 +262,7 @@ def test_a_whole_answer_teaches_its_pace_and_not_a_first_token() -> None:
 
 
 def test_a_whole_answer_keeps_no_promise_and_breaks_none() -> None:
-    attainment, asked = Attainment(), InstanceRequest("base", objective=Objective(1.0, 0.1), streamed=False)
+    attainment, asked = SloAttainment(), InstanceRequest("base", objective=Objective(1.0, 0.1), streamed=False)
     pick = Scheduler().pick(asked, ENDPOINTS[:1], 0.0)
     assert isinstance(pick, Pick)
     pick.placement.follower = attainment

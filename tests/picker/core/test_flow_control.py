@@ -16,7 +16,7 @@ from tg_picker.core import (
     QueueLimits,
     Waiting,
 )
-from tg_picker.core.queue.room import ELSEWHERE
+from tg_picker.core.queue.capacity import ELSEWHERE
 
 
 def test_a_request_waits_for_a_release_and_bands_are_strict() -> None:

@@ -14,8 +14,8 @@ from tg_picker.core import (
     LoadReport,
     Policy,
     Refusal,
+    SchedulingContext,
     ServerState,
-    Situation,
 )
 
 BASE, X, Y = request(), request("x"), request("y")
@@ -372,7 +372,7 @@ def test_any_subset_of_metrics_gives_a_pick(name: str) -> None:
     full = told(3, 0.5, slots=2, active="x", resident={"x": "gpu"})
     for asked, report in product([BASE, X, LOW, LONG], REPORTS):
         servers = [server("a", report, X), server("b", full), server("c", report)]
-        made = policy(name).choose(Situation(asked, servers, 100, 0.0, Random(0)))
+        made = policy(name).choose(SchedulingContext(asked, servers, 100, 0.0, Random(0)))
         if isinstance(made, Refusal):
             assert asked is LOW  # all three may tell of a queue
         else:

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from tests.picker.core.cases import choices, endpoint, request, server
-from tg_picker.core import Choice, Fingerprint, LoadReport, Pick, Scheduler, ServerState, Situation
+from tg_picker.core import Choice, Fingerprint, LoadReport, Pick, Scheduler, SchedulingContext, ServerState
 from tg_picker.core.policies.predicted_wait import PredictedWait
 from tg_picker.core.state.active_prefixes import ActivePrefixes, marks_of
 from tg_picker.core.state.output_estimates import OutputEstimates
@@ -136,7 +136,7 @@ def test_room_counts_for_as_long_as_answers_take() -> None:
         )
         fuller.prefixes.add(Fingerprint(TWENTY[:10]))
         asked = request(tokens=1_000, blocks=TWENTY[:10])
-        made = PredictedWait().choose(Situation(asked, (fuller, emptier), 100, 0.0, Random(0), mean_age))
+        made = PredictedWait().choose(SchedulingContext(asked, (fuller, emptier), 100, 0.0, Random(0), mean_age))
         assert isinstance(made, Choice)
         return made.server.endpoint.name
 

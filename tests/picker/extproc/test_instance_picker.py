@@ -26,7 +26,7 @@ from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.exchange import Exchange
 from tg_picker.extproc.instance_picker import MAX_LOGGED, InstancePicker
 from tg_picker.extproc.placement_course import PlacementCourse
-from tg_picker.pools import Catalogue, Dispatcher, Pool, PoolView, Promise, UseCase, find_goal
+from tg_picker.pools import Catalogue, Dispatcher, Pool, PoolView, Slo, UseCase, find_goal
 from tg_picker.pools.catalogue import FailurePolicy
 from tg_picker.status import PoolBoard, PoolBoards
 
@@ -194,9 +194,9 @@ async def test_a_body_that_says_it_is_no_json_goes_to_any_server(kind: str) -> N
 
 
 async def test_a_request_may_promise_itself_less_than_its_route_and_keeps_the_route_s_share() -> None:
-    promises = (Promise("OutputTokenLatency", 0.2, 0.9),)
-    assert find_goal(promises, output_token=0.5) == Objective(None, 0.5, 0.9, 0.9)
-    assert find_goal(promises, first_token=2.0) == Objective(2.0, 0.2, 0.9, 0.9)
+    slos = (Slo("OutputTokenLatency", 0.2, 0.9),)
+    assert find_goal(slos, output_token=0.5) == Objective(None, 0.5, 0.9, 0.9)
+    assert find_goal(slos, first_token=2.0) == Objective(2.0, 0.2, 0.9, 0.9)
     assert find_goal(()) is None
 
 

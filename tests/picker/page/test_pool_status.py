@@ -22,19 +22,19 @@ from tg_picker.core import (
     Objective,
     Pick,
     Rejection,
-    RouteAttainment,
+    RouteSlo,
     Scheduler,
 )
 from tg_picker.core.policies.scheduler import STALE_SECONDS
-from tg_picker.pools import Catalogue, Destination, Pool, PoolView, Promise, UseCase
+from tg_picker.pools import Catalogue, Destination, Pool, PoolView, Slo, UseCase
 from tg_picker.status import PoolBoard, PoolBoards, QueueStatus, RequestFacts, RequestRecord, explain, read_status
 from tg_picker.status.bounded_label import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUES, OTHER
 from tg_picker.status.picker_totals import PickerTotals
 from tg_picker.status.pool_board import MAX_DECISIONS
 
 SERVERS = (endpoint("a"), endpoint("b"))
-PROMISES = (Promise("TimeToFirstToken", 1.0, 0.9), Promise("OutputTokenLatency", 0.1, 0.99))
-ROUTE = UseCase("assistant", (("p", 1),), is_adapter=True, promises=PROMISES)
+PROMISES = (Slo("TimeToFirstToken", 1.0, 0.9), Slo("OutputTokenLatency", 0.1, 0.99))
+ROUTE = UseCase("assistant", (("p", 1),), is_adapter=True, slos=PROMISES)
 VIEW = PoolView(Catalogue({"p": Pool("p", {}, ())}, {"sentiment": ROUTE}), {"p": SERVERS})
 TO_ADAPTER = Destination("p", "sentiment", "sentiment", 100, PROMISES, "assistant")
 
@@ -356,7 +356,7 @@ def test_how_long_a_request_waited_is_counted_with_how_that_ended(shown: Shown, 
 
 def test_what_was_promised_is_told_of_the_last_minute_where_it_is_watched() -> None:
     shown = Shown()
-    attained = RouteAttainment(Objective(1.0), 0, Attained(3, 4), Attained(0, 0))
+    attained = RouteSlo(Objective(1.0), 0, Attained(3, 4), Attained(0, 0))
     board = PoolBoard(
         "b", "random", shown.scheduler, shown.pools, lambda: 0.0, totals=shown.totals,
         attainment=lambda: {"assistant": attained},

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts import crds
-from tg_picker.pools.catalogue import Catalogue, Destination, FailurePolicy, Promise
+from tg_picker.pools.catalogue import Catalogue, Destination, FailurePolicy, Slo
 from tg_picker.pools.catalogue_builder import build_catalogue, find_empty, parse_duration
 from tg_picker.pools.resource import parse_resources, read_resources
 from tg_picker.pools.yaml_document import parse_yaml
@@ -112,9 +112,9 @@ def fault(*documents: str) -> str:
 
 
 def test_the_example_of_the_proposal() -> None:
-    promises = (Promise("OutputTokenLatency", 2.0, 0.99),)
+    slos = (Slo("OutputTokenLatency", 2.0, 0.99),)
     found = catalogue(POOL, ROUTE).resolve("sentiment", Random(0))
-    assert found == Destination("assistant", "sentiment", "sentiment", 100, promises, "assistant")
+    assert found == Destination("assistant", "sentiment", "sentiment", 100, slos, "assistant")
 
 
 POLICY = "    failurePolicy: {maxAttempts: 3, hedgingDelay: 500ms, maxWait: 1m}\n"
@@ -140,7 +140,7 @@ def test_all_kinds_in_one_file() -> None:
     assert (shed.model, shed.priority, shed.adapter, shed.route) == ("food-review-3", -1, None, "food")
     batch = found.resolve("sentiment", draw, objective="batch")
     assert batch is not None
-    assert (batch.priority, batch.promises[0].seconds) == (-10, 2.0)
+    assert (batch.priority, batch.slos[0].seconds) == (-10, 2.0)
 
 
 @pytest.mark.parametrize(

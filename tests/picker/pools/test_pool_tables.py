@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tg_picker.extproc.pick_config import PickConfig, read_pick_config
-from tg_picker.pools import Destination, PoolTable, Promise, check_tables
+from tg_picker.pools import Destination, PoolTable, Slo, check_tables
 from tg_picker.pools.pool_watcher import PoolSources, PoolWatcher
 from tg_picker.provider.options import PoolOptions
 from tg_schema.errors import BadRequest
@@ -27,7 +27,7 @@ endpoints = ["10.0.0.9:8000"]
 models = ["small"]
 priority = -1
 """
-PROMISES = (Promise("TimeToFirstToken", 1.5, 0.95), Promise("OutputTokenLatency", 0.05, 0.95))
+PROMISES = (Slo("TimeToFirstToken", 1.5, 0.95), Slo("OutputTokenLatency", 0.05, 0.95))
 
 
 @pytest.fixture

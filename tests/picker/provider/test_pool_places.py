@@ -5,15 +5,15 @@ from random import Random
 import pytest
 
 from tg_picker.core import AdapterReport, Endpoint, LoadReport, Objective, Scheduler
-from tg_picker.pools import Catalogue, Destination, PoolView, Promise, UseCase
+from tg_picker.pools import Catalogue, Destination, PoolView, Slo, UseCase
 from tg_picker.pools import Pool as ServerPool
 from tg_picker.provider.places import MAX_PLACES, Place, Places
 from tg_schema.errors import NotFound
 
 ONE = {"p": ServerPool("p", {}, ())}
 HALVES = (("a", 1), ("b", 1))
-PROMISE = Promise("TimeToFirstToken", 0.5, 0.9)
-CASE = UseCase("r", (("p", 1),), promises=(PROMISE,))
+PROMISE = Slo("TimeToFirstToken", 0.5, 0.9)
+CASE = UseCase("r", (("p", 1),), slos=(PROMISE,))
 ANY = PoolView(Catalogue(ONE))
 
 
@@ -28,7 +28,7 @@ def test_a_place_is_found_once_until_the_pools_change() -> None:
     assert found.find(ANY, None) is first
     edited = PoolView(Catalogue(ONE, cases={"m": CASE}))
     assert found.find(edited, None) == Place(
-        Destination("p", "m", promises=(PROMISE,), route="r"), Objective(0.5, None, 0.9, 0.9), "m"
+        Destination("p", "m", slos=(PROMISE,), route="r"), Objective(0.5, None, 0.9, 0.9), "m"
     )
     assert found.find(ANY, None) == first
 

@@ -16,7 +16,7 @@ from tg_picker.core.peers.delta import (
     is_sendable,
     pack_blocks,
 )
-from tg_picker.core.state import MAX_BLOCKS, Lesson, Placement
+from tg_picker.core.state import MAX_BLOCKS, LatencySample, Placement
 
 MAX_PENDING = 10_000
 """Entries that are kept if nobody fetches them. Above it all are thrown away: the others notice, and ask."""
@@ -65,16 +65,16 @@ class Journal:
         self._placed.append(_describe(placement, self._names, last, pack_blocks(new)))
         self._grow(1 + len(new) // BLOCKS_PER_ENTRY)
 
-    def started(self, placement: Placement, lesson: Lesson | None) -> None:
+    def started(self, placement: Placement, sample: LatencySample | None) -> None:
         """See `PlacementListener`."""
         if self.is_heard:
-            self._started.append(_event(placement, lesson))
+            self._started.append(_event(placement, sample))
             self._grow()
 
-    def ended(self, placement: Placement, lesson: Lesson | None) -> None:
+    def ended(self, placement: Placement, sample: LatencySample | None) -> None:
         """See `PlacementListener`."""
         if self._open.pop(placement.number, None) is not None and self.is_heard:
-            self._ended.append(_event(placement, lesson))
+            self._ended.append(_event(placement, sample))
             self._grow()
 
     def lacked(self, address: str, adapter: str) -> None:
@@ -141,8 +141,8 @@ def _describe(placement: Placement, names: _Names, last: int | None, behind: byt
     )
 
 
-def _event(placement: Placement, lesson: Lesson | None) -> Event:
-    if lesson is None or lesson.tokens > MAX_TOKENS:
+def _event(placement: Placement, sample: LatencySample | None) -> Event:
+    if sample is None or sample.tokens > MAX_TOKENS:
         return placement.number, 0, 0
-    ticks = min(max(round(lesson.seconds * TICKS_PER_SECOND), 0), MAX_TICKS)
-    return placement.number, lesson.tokens, ticks
+    ticks = min(max(round(sample.seconds * TICKS_PER_SECOND), 0), MAX_TICKS)
+    return placement.number, sample.tokens, ticks

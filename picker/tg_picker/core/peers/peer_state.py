@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from tg_picker.core.peers.delta import TICKS_PER_SECOND, Batch, Placed, Snapshot
-from tg_picker.core.state import MAX_OUTPUT_TOKENS, Lesson, Placement
+from tg_picker.core.state import MAX_OUTPUT_TOKENS, LatencySample, Placement
 
 Adopt = Callable[[Sequence[str], Placed, float], Placement | None]
 """Counts a request at its server, whose name is among these; None: it is not taken."""
@@ -49,9 +49,9 @@ class PeerState:
             self._place(batch.names, placed, now)
         for number, tokens, ticks in batch.started:
             if number in self._open:
-                self._open[number].first_token(now, _lesson(tokens, ticks))
+                self._open[number].first_token(now, _sample(tokens, ticks))
         for number, tokens, ticks in batch.ended:
-            self._end(number, now, _lesson(tokens, ticks) if 0 < tokens <= MAX_OUTPUT_TOKENS else None)
+            self._end(number, now, _sample(tokens, ticks) if 0 < tokens <= MAX_OUTPUT_TOKENS else None)
         return True
 
     def replace(self, snapshot: Snapshot, now: float) -> None:
@@ -83,11 +83,11 @@ class PeerState:
         if placed.started:
             placement.first_token(now)
 
-    def _end(self, number: int, now: float, lesson: Lesson | None = None) -> None:
+    def _end(self, number: int, now: float, sample: LatencySample | None = None) -> None:
         placement = self._open.pop(number, None)
         if placement is not None:
-            placement.finish(None, now, lesson)
+            placement.finish(None, now, sample)
 
 
-def _lesson(tokens: int, ticks: int) -> Lesson | None:
-    return Lesson(tokens, ticks / TICKS_PER_SECOND) if ticks else None
+def _sample(tokens: int, ticks: int) -> LatencySample | None:
+    return LatencySample(tokens, ticks / TICKS_PER_SECOND) if ticks else None

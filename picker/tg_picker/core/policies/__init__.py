@@ -2,11 +2,11 @@
 
 from tg_picker.core.policies.admission import ADMISSIONS, MAX_QUEUE, saturation
 from tg_picker.core.policies.policies import DEFAULT_POLICY, POLICIES
-from tg_picker.core.policies.policy import Choice, Policy, Refusal, Situation
+from tg_picker.core.policies.policy import Choice, Policy, Refusal, SchedulingContext
 from tg_picker.core.policies.predicted_wait import SHED_SHARE
 from tg_picker.core.policies.scheduler import NO_ENDPOINTS_RETRY_SECONDS, SATURATED_RETRY_SECONDS, Scheduler
 
 __all__ = [
     "ADMISSIONS", "DEFAULT_POLICY", "MAX_QUEUE", "NO_ENDPOINTS_RETRY_SECONDS", "POLICIES", "SATURATED_RETRY_SECONDS",
-    "SHED_SHARE", "Choice", "Policy", "Refusal", "Scheduler", "Situation", "saturation",
+    "SHED_SHARE", "Choice", "Policy", "Refusal", "Scheduler", "SchedulingContext", "saturation",
 ]  # fmt: skip

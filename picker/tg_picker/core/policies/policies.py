@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from operator import attrgetter
 
-from tg_picker.core.policies.policy import Choice, Policy, Situation
+from tg_picker.core.policies.policy import Choice, Policy, SchedulingContext
 from tg_picker.core.policies.predicted_wait import PredictedWait
 
 
@@ -13,9 +13,9 @@ class RoundRobin:
     def __init__(self) -> None:
         self._turn = 0
 
-    def choose(self, situation: Situation) -> Choice:
+    def choose(self, context: SchedulingContext) -> Choice:
         """Choose the next one."""
-        server = situation.servers[self._turn % len(situation.servers)]
+        server = context.servers[self._turn % len(context.servers)]
         self._turn += 1
         return Choice(server, ("turn",))
 
@@ -26,12 +26,12 @@ requests_of = attrgetter("requests")
 class LeastRequest:
     """The server with the fewest requests in flight."""
 
-    def choose(self, situation: Situation) -> Choice:
+    def choose(self, context: SchedulingContext) -> Choice:
         """Choose by our own count, so that it works without a single metric."""
-        servers = situation.servers
+        servers = context.servers
         fewest = min(map(requests_of, servers))
         ties = [server for server in servers if server.requests == fewest]
-        return Choice(situation.random.choice(ties), (f"requests {fewest}",))
+        return Choice(context.random.choice(ties), (f"requests {fewest}",))
 
 
 POLICIES: dict[str, Callable[[], Policy]] = {

@@ -10,8 +10,8 @@ from tg_picker.core.interface import InstanceRequest
 from tg_picker.core.state import RejectionReason, ServerState
 
 
-class Situation(Struct, frozen=True, eq=False):
-    """What a policy decides on. The same situation and the same state of `random` give the same decision.
+class SchedulingContext(Struct, frozen=True, eq=False):
+    """What a policy decides on. The same context and the same state of `random` give the same decision.
 
     Attributes:
         request: what is to be placed.
@@ -53,12 +53,12 @@ class Refusal(NamedTuple):
 class Policy(Protocol):
     """A rule. Its own state, if any, is small and depends on what it was shown alone."""
 
-    def choose(self, situation: Situation) -> Choice | Refusal:
+    def choose(self, context: SchedulingContext) -> Choice | Refusal:
         """Choose a server, or refuse.
 
         A policy that takes the shortest line:
 
-            best = min(situation.servers, key=lambda server: server.requests)
+            best = min(context.servers, key=lambda server: server.requests)
             return Choice(best, (f"requests {best.requests}",))
         """
         ...

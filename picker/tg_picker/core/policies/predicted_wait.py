@@ -1,4 +1,4 @@
-"""Situation -> server: the least predicted wait for a first token, by our own count of what each server has to do.
+"""Context -> server: the least predicted wait for a first token, by our own count of what each server has to do.
 
 Scraped metrics are a scrape old, and many requests are placed between two of them. So this policy counts what it placed
 itself, and reads reports for what it cannot know: slots, the size of the cache, what others placed.
@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 
 from tg_picker.core.interface import BLOCK_TOKENS, Fingerprint
 from tg_picker.core.policies.admission import MAX_KV_USAGE
-from tg_picker.core.policies.policy import Choice, Refusal, Situation
+from tg_picker.core.policies.policy import Choice, Refusal, SchedulingContext
 from tg_picker.core.state import LOAD_SECONDS, MAX_FALLBACKS, ServerState
 
 OTHERS_WEIGHT = 0.1
@@ -50,10 +50,10 @@ _RANK = itemgetter(0, 1)
 class PredictedWait:
     """The server that is predicted to answer first, with what the request costs the others there counted in."""
 
-    def choose(self, situation: Situation) -> Choice | Refusal:
+    def choose(self, context: SchedulingContext) -> Choice | Refusal:
         """Choose among the servers that have the adapter or the prompt's beginning, and the least loaded ones."""
-        request, random = situation.request, situation.random
-        candidates = _candidates(situation)
+        request, random = context.request, context.random
+        candidates = _candidates(context)
         if request.priority < 0:
             # It waits in no server's queue, nor fills a cache, so that nothing has to wait behind it there.
             candidates = [each for each in candidates if not each.queue and each.kv_usage <= MAX_KV_USAGE]
@@ -63,7 +63,7 @@ class PredictedWait:
         draw = random.random
         ranked = []
         for server in candidates:
-            cost, wait, matched = _cost(server, situation, is_used)
+            cost, wait, matched = _cost(server, context, is_used)
             ranked.append((cost, draw(), wait, matched, server))
         ranked.sort(key=_RANK)
         cost, _, wait, matched, chosen = ranked[0]
@@ -71,17 +71,17 @@ class PredictedWait:
             objective = request.objective
             bound = None if objective is None else objective.first_token
             # Do not refuse because an idle server is slow: the request would never be admitted.
-            alone = _alone_seconds(chosen, situation)
+            alone = _alone_seconds(chosen, context)
             if wait > max(SHED_SHARE * (bound or DEFAULT_OBJECTIVE_SECONDS), BUSY_FACTOR * alone):
                 return Refusal("objective-out-of-reach")
         others = [each[4] for each in ranked[: MAX_FALLBACKS + 1]]
         reasons = _reasons(chosen, request.adapter, matched, cost)
-        return Choice(chosen, reasons, others, matched, situation.expected_tokens)
+        return Choice(chosen, reasons, others, matched, context.expected_tokens)
 
 
-def predict_first_token(server: ServerState, situation: Situation) -> float:
+def predict_first_token(server: ServerState, context: SchedulingContext) -> float:
     """Seconds until the first token of the request's answer on one server."""
-    return _cost(server, situation, True)[1]
+    return _cost(server, context, True)[1]
 
 
 def _is_used(prefix: Fingerprint, servers: Iterable[ServerState]) -> bool:
@@ -94,8 +94,8 @@ def _is_used(prefix: Fingerprint, servers: Iterable[ServerState]) -> bool:
     return False
 
 
-def _candidates(situation: Situation) -> Sequence[ServerState]:
-    servers, request = situation.servers, situation.request
+def _candidates(context: SchedulingContext) -> Sequence[ServerState]:
+    servers, request = context.servers, context.request
     if len(servers) <= SMALL_POOL_SERVERS:
         return servers
     by_load = sorted(servers, key=_load_of)
@@ -110,17 +110,17 @@ def _candidates(situation: Situation) -> Sequence[ServerState]:
     return list(dict.fromkeys(found))
 
 
-def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[float, float, int]:
+def _cost(server: ServerState, context: SchedulingContext, is_used: bool) -> tuple[float, float, int]:
     """The cost, the predicted seconds until the first token, and how many of the prompt's blocks are cached.
 
     The cost also counts what other requests lose.
 
     Args:
         server: the server to consider.
-        situation: the request and the servers.
+        context: the request and the servers.
         is_used: whether the prompt's first block is in use on any of the servers.
     """
-    request, speed, beside = situation.request, server.speed, server.requests
+    request, speed, beside = context.request, server.speed, server.requests
     matched = server.prefixes.match(request.prefix)
     own = max(request.prompt_tokens - BLOCK_TOKENS * matched, 1)
     seconds, fixed = speed.prompt_token_seconds, speed.fixed_seconds
@@ -130,20 +130,20 @@ def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[flo
     adapter, capacity = request.adapter, server.cache_tokens
     pace = speed.predict_pace(beside)
     # The answers beside it stand still while its prompt is computed, and are slower by each token of its own answer.
-    lost = beside * (work + fixed) + situation.expected_tokens * (pace + speed.crowd_seconds * beside)
+    lost = beside * (work + fixed) + context.expected_tokens * (pace + speed.crowd_seconds * beside)
     if adapter is None and not capacity and not server.ready_at:
         # Of most servers of base models nothing more is known.
         return wait + work + OTHERS_WEIGHT * lost, wait + work, matched
-    residence = max(situation.expected_tokens * pace, LENGTH_BY_AGE * situation.mean_age)
+    residence = max(context.expected_tokens * pace, LENGTH_BY_AGE * context.mean_age)
     extra = 0.0
     if adapter is not None:
         if adapter not in server.adapter_requests:
-            extra = _slot_cost(server, situation, residence)
+            extra = _slot_cost(server, context, residence)
         if adapter not in server.adapters.used_at:
             wait += LOAD_SECONDS
             lost += beside * LOAD_SECONDS
     if server.ready_at:
-        wait += _loading_seconds(server, adapter, situation.now)
+        wait += _loading_seconds(server, adapter, context.now)
     if capacity:
         shared, users = server.active.shared_blocks(request.prefix, matched) if matched and is_used else (0, 0)
         shared *= BLOCK_TOKENS
@@ -160,9 +160,9 @@ def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[flo
     return wait + work + extra + OTHERS_WEIGHT * lost, wait + work, matched
 
 
-def _alone_seconds(server: ServerState, situation: Situation) -> float:
+def _alone_seconds(server: ServerState, context: SchedulingContext) -> float:
     """Until the first token of the request's answer, if the server had nothing else to do."""
-    request, speed = situation.request, server.speed
+    request, speed = context.request, server.speed
     own = max(request.prompt_tokens - BLOCK_TOKENS * server.prefixes.match(request.prefix), 1)
     return speed.fixed_seconds + speed.prompt_token_seconds * own
 
@@ -185,20 +185,20 @@ def _loading_seconds(server: ServerState, adapter: str | None, now: float) -> fl
     return max(ready_at - now, 0.0)
 
 
-def _slot_cost(server: ServerState, situation: Situation, residence: float) -> float:
+def _slot_cost(server: ServerState, context: SchedulingContext, residence: float) -> float:
     """What it costs to use one more slot, and to unload what may be there."""
     slots = server.adapters.slots
     if not slots:
         return 0.0
     busy = len(server.adapter_requests)
     if busy >= slots:
-        return DRAIN_SECONDS * (busy - slots + 1) + DRAIN_WEIGHT * server.drain_seconds(residence, situation.now)
+        return DRAIN_SECONDS * (busy - slots + 1) + DRAIN_WEIGHT * server.drain_seconds(residence, context.now)
     cost = SLOT_WEIGHT * residence * (busy + 1) / slots
     adapters = server.adapters
-    if situation.request.adapter not in adapters.used_at and len(adapters.used_at) >= slots:
+    if context.request.adapter not in adapters.used_at and len(adapters.used_at) >= slots:
         victim = adapters.victim(server.adapter_requests)
         if victim is not None:
-            idle = situation.now - adapters.used_at[victim]
+            idle = context.now - adapters.used_at[victim]
             cost += EVICTION_WEIGHT * LOAD_SECONDS * exp(-idle / EVICTION_DECAY_SECONDS)
     return cost
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, InstanceRequest, LoadReport
 from tg_picker.core.policies.admission import ADMISSIONS, Admission
 from tg_picker.core.policies.policies import DEFAULT_POLICY, POLICIES, requests_of
-from tg_picker.core.policies.policy import Choice, Policy, Refusal, Situation
+from tg_picker.core.policies.policy import Choice, Policy, Refusal, SchedulingContext
 from tg_picker.core.policies.predicted_wait import predict_first_token
 from tg_picker.core.state import (
     MAX_FALLBACKS,
@@ -20,8 +20,8 @@ from tg_picker.core.state import (
     PlacementFollower,
     PlacementListener,
     Rejection,
+    ReportedAdapters,
     ServerState,
-    ToldAdapters,
 )
 
 STALE_SECONDS = 2.0
@@ -68,7 +68,7 @@ class Scheduler:
         self.listener: PlacementListener | None = None
         self.follower: SchedulerFollower | None = None
         self.missing = MissingAdapters()
-        self.told = ToldAdapters()
+        self.told = ReportedAdapters()
         self._servers: dict[str, ServerState] = {}
         self._estimates = OutputEstimates()
         self._engines: dict[tuple[str, ...], EngineSpeed] = {}
@@ -225,10 +225,10 @@ class Scheduler:
         if self.follower is not None:
             self.follower.changed()
 
-    def _situation(self, request: InstanceRequest, servers: Sequence[ServerState], now: float) -> Situation:
+    def _situation(self, request: InstanceRequest, servers: Sequence[ServerState], now: float) -> SchedulingContext:
         estimates = self._estimates
         age = estimates.mean_age(request.model, now)
-        return Situation(request, servers, estimates.expect(request), now, self._random, age)
+        return SchedulingContext(request, servers, estimates.expect(request), now, self._random, age)
 
     def _eligible(self, model: str, endpoints: Sequence[Endpoint]) -> list[ServerState]:
         # The same tuple comes with nearly every request. It cannot change, so neither can what was found for it.

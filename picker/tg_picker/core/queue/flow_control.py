@@ -5,10 +5,10 @@ from functools import partial
 
 from tg_picker.core.interface import Endpoint, InstanceRequest, InstanceUsage
 from tg_picker.core.policies import NO_ENDPOINTS_RETRY_SECONDS, SATURATED_RETRY_SECONDS, Scheduler
-from tg_picker.core.queue.attainment import Attainment, SlidingWindow
+from tg_picker.core.queue.capacity import Capacity, has_short_queue
 from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.queue.request_queue import RequestQueue
-from tg_picker.core.queue.room import Room, has_short_queue
+from tg_picker.core.queue.slo_attainment import SlidingWindow, SloAttainment
 from tg_picker.core.queue.waiting import Lane, Waiting
 from tg_picker.core.state import Pick, Placement, Rejection, RejectionReason
 
@@ -17,7 +17,7 @@ ASSUMED_OUTPUT_TOKENS = 128
 
 
 class FlowControl:
-    """Places requests while a server has room (see `Room`), and lets them wait in bands while none has.
+    """Places requests while a server has room (see `Capacity`), and lets them wait in bands while none has.
 
     It belongs to one event loop and has no clock: `submit` and `serve` are given the time. It follows its scheduler.
 
@@ -27,7 +27,7 @@ class FlowControl:
 
     Attributes:
         attainment: of the routes' promises.
-        on_room: is called when a request that waits may find room: call `serve`, now or later.
+        on_capacity: is called when a request that waits may find room: call `serve`, now or later.
     """
 
     def __init__(self, scheduler: Scheduler, limits: QueueLimits) -> None:
@@ -35,8 +35,8 @@ class FlowControl:
         self._limits = limits
         self._queues: dict[str, RequestQueue] = {}
         self._served = SlidingWindow()
-        self.attainment = Attainment()
-        self.on_room: Callable[[], None] = _nothing
+        self.attainment = SloAttainment()
+        self.on_capacity: Callable[[], None] = _nothing
         scheduler.follower = self
 
     @property
@@ -173,7 +173,7 @@ class FlowControl:
     def changed(self) -> None:
         """Follow the scheduler: a server told its load, or the servers changed."""
         if self._queues:
-            self.on_room()
+            self.on_capacity()
 
     def began(self, placement: Placement, now: float) -> None:
         """Follow the scheduler: an answer began."""
@@ -263,13 +263,13 @@ class FlowControl:
             is_short = choice.server.queue < self._limits.max_queued
             has_room = is_short or has_short_queue(servers, self._limits)
             return self._scheduler.place(request, choice, now) if has_room else None
-        room = Room(self._scheduler, self.attainment, self._limits, request, arrived_at=arrived_at, now=now)
-        found = room.find(choice, servers)
+        capacity = Capacity(self._scheduler, self.attainment, self._limits, request, arrived_at=arrived_at, now=now)
+        found = capacity.find(choice, servers)
         if found is None:
             return None
         if request.objective is None:
             return self._scheduler.place(request, found, now)
-        first, output = room.predict(found.server), found.server.speed.predict_pace(found.server.requests)
+        first, output = capacity.predict(found.server), found.server.speed.predict_pace(found.server.requests)
         pick = self._scheduler.place(request, found, now)
         self.attainment.watch(pick.placement, request, arrived_at, first, output)
         return pick

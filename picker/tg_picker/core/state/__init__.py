@@ -4,15 +4,21 @@ from tg_picker.core.state.kv_blocks import KvBlocks
 from tg_picker.core.state.missing_adapters import MissingAdapters
 from tg_picker.core.state.output_estimates import OutputEstimates
 from tg_picker.core.state.pick import MAX_FALLBACKS, Pick, Rejection, RejectionReason
-from tg_picker.core.state.placement import MAX_OUTPUT_TOKENS, Lesson, Placement, PlacementFollower, PlacementListener
+from tg_picker.core.state.placement import (
+    MAX_OUTPUT_TOKENS,
+    LatencySample,
+    Placement,
+    PlacementFollower,
+    PlacementListener,
+)
 from tg_picker.core.state.prefix_owners import MAX_BLOCKS
+from tg_picker.core.state.reported_adapters import ReportedAdapters
 from tg_picker.core.state.resident_adapters import MAX_ADAPTERS
 from tg_picker.core.state.server_speed import EngineSpeed
 from tg_picker.core.state.server_state import LOAD_SECONDS, ServerState
-from tg_picker.core.state.told_adapters import ToldAdapters
 
 __all__ = [
     "LOAD_SECONDS", "MAX_ADAPTERS", "MAX_BLOCKS", "MAX_FALLBACKS", "MAX_OUTPUT_TOKENS", "EngineSpeed", "KvBlocks",
-    "Lesson", "MissingAdapters", "OutputEstimates", "Pick", "Placement", "PlacementFollower", "PlacementListener",
-    "Rejection", "RejectionReason", "ServerState", "ToldAdapters",
+    "LatencySample", "MissingAdapters", "OutputEstimates", "Pick", "Placement", "PlacementFollower",
+    "PlacementListener", "Rejection", "RejectionReason", "ReportedAdapters", "ServerState",
 ]  # fmt: skip

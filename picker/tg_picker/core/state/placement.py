@@ -12,7 +12,7 @@ MAX_OUTPUT_TOKENS = 1_000_000
 """A longer answer is a lie, from which nothing is learnt: one would spoil what is expected of all others."""
 
 
-class Lesson(NamedTuple):
+class LatencySample(NamedTuple):
     """What one request taught: a number of tokens, and the seconds that they took."""
 
     tokens: int
@@ -25,10 +25,10 @@ class PlacementListener(Protocol):
     def placed(self, placement: "Placement", prefix: Fingerprint, matched: int) -> None:
         """A request was placed on a server that is believed to have had `matched` blocks of its prompt."""
 
-    def started(self, placement: "Placement", lesson: Lesson | None) -> None:
+    def started(self, placement: "Placement", sample: LatencySample | None) -> None:
         """Its answer began; and what was learnt of the time until then."""
 
-    def ended(self, placement: "Placement", lesson: Lesson | None) -> None:
+    def ended(self, placement: "Placement", sample: LatencySample | None) -> None:
         """It ended, whether its answer had begun or not; and what was learnt of its answer."""
 
     def lacked(self, address: str, adapter: str) -> None:
@@ -143,7 +143,7 @@ class Placement:
         """Whether `finish` was called."""
         return self._server is None
 
-    def first_token(self, now: float, learnt: Lesson | None = None) -> None:
+    def first_token(self, now: float, learnt: LatencySample | None = None) -> None:
         """Tell that the answer began: the prompt is computed. After `finish`, and of whole answers, it says nothing.
 
         Args:
@@ -159,16 +159,16 @@ class Placement:
         server.start(self.adapter, self.uncached_tokens, self.room)
         self._beside = server.running
         # The server's speed is learnt from prompts that wait for nothing else.
-        own = Lesson(self._tokens_ahead + self.uncached_tokens, now - self.picked_at)
-        lesson = learnt if self._is_held_up else own
+        own = LatencySample(self._tokens_ahead + self.uncached_tokens, now - self.picked_at)
+        sample = learnt if self._is_held_up else own
         if self.listener is not None:
-            self.listener.started(self, lesson)
+            self.listener.started(self, sample)
         if self.follower is not None:
             self.follower.began(self, now)
-        if lesson is not None:
-            server.speed.learn_first_token(*lesson, is_behind=self._is_behind)
+        if sample is not None:
+            server.speed.learn_first_token(*sample, is_behind=self._is_behind)
 
-    def finish(self, usage: InstanceUsage | None, now: float, learnt: Lesson | None = None) -> None:
+    def finish(self, usage: InstanceUsage | None, now: float, learnt: LatencySample | None = None) -> None:
         """Tell that the request ended: answered, failed or left.
 
         Args:
@@ -183,22 +183,22 @@ class Placement:
             server.start(self.adapter, self.uncached_tokens, self.room)
         else:
             self._estimates.end(self._model, self.first_at)
-        lesson = learnt or self._lesson(usage, now, server)
+        sample = learnt or self._sample(usage, now, server)
         server.release(
             self.adapter,
             self.prompt_tokens,
             self.uncached_tokens,
             self.expected_tokens,
             self._marks,
-            answered=0 if lesson is None else lesson.tokens,
+            answered=0 if sample is None else sample.tokens,
         )
-        if lesson is not None:
+        if sample is not None:
             self._note_adapter(now)
         if self.listener is not None:
-            self.listener.ended(self, lesson)
-        if lesson is not None:
-            server.speed.learn_output(*lesson, (self._beside + server.running) / 2)
-            self._estimates.learn(self.adapter, lesson.tokens)
+            self.listener.ended(self, sample)
+        if sample is not None:
+            server.speed.learn_output(*sample, (self._beside + server.running) / 2)
+            self._estimates.learn(self.adapter, sample.tokens)
         if self.follower is not None:
             self.follower.finished(self, usage, now)
 
@@ -207,15 +207,15 @@ class Placement:
         if self.adapter is not None and self.missing is not None:
             self.missing.find(self.address, (self.adapter,), now)
 
-    def _lesson(self, usage: InstanceUsage | None, now: float, server: ServerState) -> Lesson | None:
+    def _sample(self, usage: InstanceUsage | None, now: float, server: ServerState) -> LatencySample | None:
         tokens = None if usage is None else usage.output_tokens
         if tokens is None or not 0 < tokens <= MAX_OUTPUT_TOKENS:
             return None
         if self.first_at is not None:
-            return Lesson(tokens, now - self.first_at)
+            return LatencySample(tokens, now - self.first_at)
         if self.streamed:
             return None
         # What the prompt probably took is not the answer's. If it waited, only its length can be learnt.
         ahead = self._tokens_ahead + self.uncached_tokens
         prompt = server.speed.predict_first_token(ahead, is_behind=self._is_behind)
-        return Lesson(tokens, 0.0 if self._is_held_up else max(now - self.picked_at - prompt, 0.0))
+        return LatencySample(tokens, 0.0 if self._is_held_up else max(now - self.picked_at - prompt, 0.0))

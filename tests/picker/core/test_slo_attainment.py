@@ -16,9 +16,9 @@ from tg_picker.core import (
     Pick,
     QueueLimits,
 )
-from tg_picker.core.queue.attainment import MIN_SAMPLES, WINDOW_SECONDS, SlidingWindow
 from tg_picker.core.queue.prediction_errors import PredictionErrors
-from tg_picker.pools import Promise, find_goal
+from tg_picker.core.queue.slo_attainment import MIN_SAMPLES, WINDOW_SECONDS, SlidingWindow
+from tg_picker.pools import Slo, find_goal
 
 
 def test_lower_bands_wait_while_a_higher_route_misses_its_promise() -> None:
@@ -63,7 +63,7 @@ def test_a_pace_is_watched_too() -> None:
 def test_each_latency_has_a_share_of_its_own(first: float, output: float, is_behind: bool) -> None:
     """All first tokens are in time, and half of the answers."""
     world = World(QueueLimits())
-    goal = find_goal((Promise("TimeToFirstToken", 1.0, first), Promise("OutputTokenLatency", 0.1, output)))
+    goal = find_goal((Slo("TimeToFirstToken", 1.0, first), Slo("OutputTokenLatency", 0.1, output)))
     assert goal is not None
     for at in range(MIN_SAMPLES):
         made = world.control.submit("p", InstanceRequest(objective=goal, route="r"), lambda: POOL, world.now).made

@@ -64,7 +64,7 @@ BEHIND_SECONDS = 0.25
 """Seconds between two looks at which routes are behind."""
 
 
-class RouteAttainment(NamedTuple):
+class RouteSlo(NamedTuple):
     """How a route met its objective in the last minute.
 
     Attributes:
@@ -119,7 +119,7 @@ class _Watched(NamedTuple):
     output_token: float
 
 
-class Attainment:
+class SloAttainment:
     """Counts how often routes meet their objectives, and learns how reliable predictions are."""
 
     def __init__(self) -> None:
@@ -127,15 +127,13 @@ class Attainment:
         self._watched: dict[Placement, _Watched] = {}
         self._first_errors = PredictionErrors()
         self._output_errors = PredictionErrors()
-        self._behind: list[RouteAttainment] = []
+        self._behind: list[RouteSlo] = []
         self._looked_at = float("-inf")
 
-    def read(self, now: float) -> dict[str, RouteAttainment]:
+    def read(self, now: float) -> dict[str, RouteSlo]:
         """The attainment of each route with objectives; "" = requests without a route."""
         return {
-            name: RouteAttainment(
-                route.objective, route.priority, route.first_token.read(now), route.output_token.read(now)
-            )
+            name: RouteSlo(route.objective, route.priority, route.first_token.read(now), route.output_token.read(now))
             for name, route in self._routes.items()
         }
 
@@ -144,7 +142,7 @@ class Attainment:
         """Whether a request had an objective."""
         return bool(self._routes)
 
-    def behind(self, priority: int, now: float) -> list[RouteAttainment]:
+    def behind(self, priority: int, now: float) -> list[RouteSlo]:
         """The routes above this priority that miss their objective now."""
         if now - self._looked_at > BEHIND_SECONDS:
             self._looked_at = now

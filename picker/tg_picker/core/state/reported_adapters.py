@@ -8,7 +8,7 @@ MAX_ADAPTERS = 1_024
 """Names that are remembered; the one that was told longest ago makes room."""
 
 
-class ToldAdapters:
+class ReportedAdapters:
     """What servers told of their adapters. An idle one that vLLM no longer tells of is known until it answers 404."""
 
     def __init__(self) -> None:

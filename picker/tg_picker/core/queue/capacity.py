@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from tg_picker.core.interface import InstanceRequest, Objective
 from tg_picker.core.policies import SHED_SHARE, Choice, Scheduler
-from tg_picker.core.queue.attainment import Attainment, RouteAttainment
 from tg_picker.core.queue.queue_limits import QueueLimits
+from tg_picker.core.queue.slo_attainment import RouteSlo, SloAttainment
 from tg_picker.core.state import ServerState
 
 ALONE_FACTOR = 1.5
@@ -16,7 +16,7 @@ FAIR_SHARE = 0.5
 """A promise that is kept with less than this probability is rather missed."""
 
 
-class Room:
+class Capacity:
     """Judges a pool for one request at one moment.
 
     A request whose objective is predicted to be kept goes at once; one of a priority above 0 to the next best server,
@@ -29,7 +29,7 @@ class Room:
     def __init__(
         self,
         scheduler: Scheduler,
-        attainment: Attainment,
+        attainment: SloAttainment,
         limits: QueueLimits,
         request: InstanceRequest,
         *,
@@ -100,7 +100,7 @@ class Room:
             output = attainment.output_token_share(pace, objective.output_token)
         return first, output
 
-    def _keeps_first_token(self, server: ServerState, route: RouteAttainment) -> bool:
+    def _keeps_first_token(self, server: ServerState, route: RouteSlo) -> bool:
         if not route.misses_first_token:
             return True
         bound, alone = route.objective.first_token or 0.0, server.speed.predict_first_token(self._request.prompt_tokens)
@@ -109,7 +109,7 @@ class Room:
         # A promise that most miss, as an idle server would, must not stop everybody else: users mistype.
         return alone > bound and route.first_token.share < FAIR_SHARE
 
-    def _keeps_pace(self, server: ServerState, route: RouteAttainment) -> bool:
+    def _keeps_pace(self, server: ServerState, route: RouteSlo) -> bool:
         if not route.misses_output_token:
             return True
         bound, share = route.objective.output_token or 0.0, self._attainment.output_token_share

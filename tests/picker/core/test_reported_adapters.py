@@ -2,13 +2,13 @@
 
 from tests.picker.core.cases import endpoint, told
 from tg_picker.core import Scheduler
-from tg_picker.core.state.told_adapters import MAX_ADAPTERS, ToldAdapters
+from tg_picker.core.state.reported_adapters import MAX_ADAPTERS, ReportedAdapters
 
 SERVERS = (endpoint("a"), endpoint("b"))
 
 
 def test_names_that_are_told_again_outlast_those_that_were_told_once() -> None:
-    adapters = ToldAdapters()
+    adapters = ReportedAdapters()
     for number in range(3 * MAX_ADAPTERS):
         adapters.note("a:8000", ("busy", f"x{number}"))
         assert adapters.has("busy", SERVERS)
