@@ -1,12 +1,13 @@
 """The fields of a model's answer besides its text, shared by a provider's chunk and a record on the bus."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from operator import attrgetter
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
 from tg_schema.conversation import ToolCallDelta, whole_calls
-from tg_schema.deltas import Count, add_counts
+from tg_schema.deltas import Count, add_count, add_counts
 
 NO_TOKEN_ID = -1
 """The id of a token whose provider tells no ids."""
@@ -39,23 +40,46 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     special: bool = False
 
 
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens of a request; None = unknown, 0 = counted as zero. On the wire its fields are those of `Completion`.
+
+    Attributes:
+        in_token: tokens of the prompt.
+        out_token: tokens of the answer.
+        cached_token: the part of `in_token` from the provider's cache.
+        reasoning_token: the part of `out_token` spent on thinking.
+        cache_write_token: the part of `in_token` that the provider wrote into its cache.
+    """
+
+    in_token: int | None = None
+    out_token: int | None = None
+    cached_token: int | None = None
+    reasoning_token: int | None = None
+    cache_write_token: int | None = None
+
+    @classmethod
+    def total(cls, pieces: Iterable["Completion"]) -> Self:
+        """What the pieces count together."""
+        return cls(*map(add_counts, zip(*map(counts_of, pieces), strict=True)))
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(*map(add_count, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
+
+
 class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A piece of an answer. Each derived record declares the text under its own name.
 
     Within one piece the thinking comes first, then its signature, the text, and the tool calls.
 
     Attributes:
-        in_token: prompt tokens not counted before; None = unknown, 0 = counted as zero.
-        out_token: answer tokens not counted before; None = unknown.
         model: the name of the model that answers.
         finish_reason: "stop", "length", "tool_calls" or "content_filter"; set once, at the end of the answer, and with
             several answers at the end of each.
         reasoning: new thinking text, if the provider separates it from the answer.
         tokens: ids and log-probabilities of the tokens in the new text, if requested and known.
         tool_calls: new pieces of the model's tool calls.
-        cached_token: the part of `in_token` from the provider's cache; None = unknown.
-        reasoning_token: the part of `out_token` spent on thinking; None = unknown.
-        cache_write_token: the part of `in_token` that the provider wrote into its cache; None = unknown.
+        in_token, out_token, cached_token, reasoning_token, cache_write_token: as in `Usage`, of what no piece before
+            has counted.
         index: which of the request's `n` answers this belongs to.
         signature: ends a piece of thinking; opaque. Thinking that follows it is another piece.
         stopped_by: the stop string or the token id that ended the answer, if the provider says which.
@@ -80,9 +104,21 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seed: int | None = None
     prompt_tokens: tuple[Token, ...] = ()
 
+    @property
+    def usage(self) -> Usage:
+        """What this piece counts."""
+        return Usage(*counts_of(self))
 
-COUNTS: Final = ("in_token", "out_token", "cached_token", "reasoning_token", "cache_write_token")
-"""The fields that are counts of tokens."""
+    def with_usage(self, usage: Usage) -> Self:
+        """The same piece, with these counts in place of its own."""
+        return msgspec.structs.replace(self, **msgspec.structs.asdict(usage))
+
+
+COUNTS: Final = Usage.__struct_fields__
+"""The fields of a piece that are counts of tokens."""
+counts_of: Final[Callable[[Completion], tuple[int | None, ...]]] = attrgetter(*COUNTS)
+"""The counts of a piece. To compare them with `UNCOUNTED` costs less than to make a `Usage`: nearly no piece counts."""
+UNCOUNTED: Final[tuple[int | None, ...]] = (None,) * len(COUNTS)
 
 _BESIDES_TEXT: Final = tuple(name for name in Completion.__struct_fields__ if name not in {"model", "index"})
 
@@ -172,11 +208,6 @@ _JOINS: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
 """How the values of a field become one, where the last does not win."""
 
 
-def add_usage(pieces: Sequence[Completion]) -> dict[str, int | None]:
-    """Each field of `COUNTS`, added up."""
-    return {name: add_counts(getattr(piece, name) for piece in pieces) for name in COUNTS}
-
-
 def _last(values: Iterable[Value | None]) -> Value | None:
     """The last that is set."""
     last = None
@@ -188,15 +219,11 @@ def _last(values: Iterable[Value | None]) -> Value | None:
 def _is_plain(piece: Completion) -> bool:
     """Whether it has nothing but text and its tokens."""
     return (
-        piece.in_token is None
-        and piece.out_token is None
+        counts_of(piece) == UNCOUNTED
         and piece.reasoning is None
         and piece.finish_reason is None
         and piece.signature is None
         and not piece.tool_calls
-        and piece.cached_token is None
-        and piece.reasoning_token is None
-        and piece.cache_write_token is None
         and piece.stopped_by is None
         and piece.seed is None
         and not piece.prompt_tokens

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self, cast
 
 import msgspec
 
-from tg_schema.completion import COUNTS, Completion, add_usage, group_completions, join_completions
+from tg_schema.completion import Completion, Usage, group_completions, join_completions
 from tg_schema.conversation import (
     ForeignPart,
     ImagePart,
@@ -254,22 +254,22 @@ class TextCompletionResponse(StreamRecord, Completion, frozen=True, omit_default
         first = [record for record in records if record.index == lowest]
         whole = cls._join(first)
         return msgspec.structs.replace(
-            whole,
+            whole.with_usage(Usage.total(records)),
             signature=whole.signature if len(cls.join(first)) == 1 else None,
             end_of_stream=records[-1].end_of_stream,
             model=records[-1].model or whole.model,
-            **add_usage(records),
         )
 
     @classmethod
     def arrange(cls, records: Sequence[Self]) -> Sequence[Self]:
         """A whole answer in one record for each answer and piece of thinking, answer by answer; the usage is last."""
         bare = [
-            msgspec.structs.replace(record, **dict.fromkeys(COUNTS), end_of_stream=False)
+            msgspec.structs.replace(record.with_usage(Usage()), end_of_stream=False)
             for record in sorted(records, key=lambda record: record.index)
         ]
         *parts, last = cls.join(bare)
-        return (*parts, msgspec.structs.replace(last, end_of_stream=records[-1].end_of_stream, **add_usage(records)))
+        last = msgspec.structs.replace(last, end_of_stream=records[-1].end_of_stream)
+        return (*parts, last.with_usage(Usage.total(records)))
 
     @classmethod
     def _join(cls, records: Sequence[Self]) -> Self:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from tg_schema import (
@@ -23,9 +24,11 @@ from tg_schema import (
     Tool,
     ToolCall,
     ToolCallDelta,
+    Usage,
     decode,
     encode,
 )
+from tg_schema.completion import COUNTS
 from tg_schema.conversation import ForeignPart, ReasoningPart
 from tg_schema.errors import BadRequest
 from tg_schema.text_completion import Foreign, Reasoning
@@ -261,3 +264,24 @@ def test_a_long_word_of_the_client_is_not_repeated() -> None:
 
 def test_a_repeated_field_counts_once_and_the_last_time() -> None:
     assert decode(TextCompletionRequest, b'{"prompt": "a", "prompt": "b"}').prompt == "b"
+
+
+def test_a_piece_has_every_count_of_a_usage_on_the_wire_under_its_name() -> None:
+    counts = Usage(*range(1, len(COUNTS) + 1))
+    piece = TextCompletionResponse(response="x").with_usage(counts)
+    assert decode(TextCompletionResponse, encode(piece)).usage == counts
+    assert json.loads(encode(piece)).items() >= msgspec.structs.asdict(counts).items()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "total"),
+    [
+        ([], Usage()),
+        ([Usage(), Usage()], Usage()),
+        ([Usage(3), Usage(), Usage(4, 1)], Usage(7, 1)),
+        ([Usage(cached_token=0), Usage(reasoning_token=2)], Usage(cached_token=0, reasoning_token=2)),
+    ],
+)
+def test_an_unknown_count_stays_unknown_and_a_zero_is_counted(pieces: list[Usage], total: Usage) -> None:
+    assert Usage.total(TextCompletionResponse().with_usage(piece) for piece in pieces) == total
+    assert sum(pieces, Usage()) == total

@@ -14,7 +14,7 @@ from tg_base.llm.embedding_list import embedding_list
 from tg_base.llm.options import Endpoint
 from tg_base.llm.http import (
     BROKEN, CONNECT_TIMEOUT_SECONDS, MAX_EVENT_BYTES, NO_FAILURES, SLOW, CapturedConnection, CapturingTransport,
-    Counts, ErrorDetail, EventDecoder, Failures, HttpAnswer, JsonLines, Method, PreparedConnection, SdkRequest,
+    ErrorDetail, EventDecoder, Failures, HttpAnswer, JsonLines, Method, PreparedConnection, SdkRequest,
     UsageDeltas, event_chunks, open_body, open_pool, share_tls, unreachable,
 )
 from tg_base.llm.keyed_connection import KeyedConnection
@@ -29,7 +29,7 @@ from tg_base.llm.service import LlmService, Preset
 
 __all__ = [
     "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW",
-    "AddressOptions", "AnswerText", "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport", "Counts",
+    "AddressOptions", "AnswerText", "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport",
     "Detokenized", "EmbeddingCall", "Embeddings", "Endpoint", "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer",
     "JsonLines", "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PassOn",
     "PreparedConnection", "Preset", "ProviderOptions", "RemoteOptions", "RouteCall", "RoutedConnection", "Scores",

@@ -12,8 +12,9 @@ from tg_base.llm.ranking import Ranking
 from tg_base.llm.request_plan import GenerationPlan
 from tg_base.runtime import WorkerPool
 from tg_base.telemetry import find_token_counter
-from tg_schema import TextCompletionRequest, TextCompletionResponse
+from tg_schema import TextCompletionRequest, TextCompletionResponse, Usage
 from tg_schema.answer_collector import AnswerCollector
+from tg_schema.completion import UNCOUNTED, counts_of
 
 
 class SingleCall:
@@ -212,16 +213,13 @@ class Totals:
 
     Attributes:
         asked: the name of the adapter or model in the request.
+        counts: those of `Usage`, in its order.
         endings: how each answer ended, by its `index`.
         last: the answer that ended last.
     """
 
     asked: str | None
-    in_token: int | None = None
-    out_token: int | None = None
-    cached_token: int | None = None
-    cache_write_token: int | None = None
-    reasoning_token: int | None = None
+    counts: list[int | None] = field(default_factory=[*UNCOUNTED].copy)
     model: str | None = None
     endings: dict[int, Ending] = field(default_factory=dict)
     last: int = 0
@@ -229,16 +227,11 @@ class Totals:
     def add(self, chunk: LlmChunk) -> None:
         """Add a chunk."""
         # None is unknown and 0 is counted: a count that was never reported stays unknown.
-        if chunk.in_token is not None:
-            self.in_token = (self.in_token or 0) + chunk.in_token
-        if chunk.out_token is not None:
-            self.out_token = (self.out_token or 0) + chunk.out_token
-        if chunk.cached_token is not None:
-            self.cached_token = (self.cached_token or 0) + chunk.cached_token
-        if chunk.reasoning_token is not None:
-            self.reasoning_token = (self.reasoning_token or 0) + chunk.reasoning_token
-        if chunk.cache_write_token is not None:
-            self.cache_write_token = (self.cache_write_token or 0) + chunk.cache_write_token
+        if (counts := counts_of(chunk)) != UNCOUNTED:
+            # Local models count each chunk: a `Usage` for each would cost more than all else here.
+            for place, count in enumerate(counts):
+                if count is not None:
+                    self.counts[place] = (self.counts[place] or 0) + count
         self.model = chunk.model or self.model
         if chunk.finish_reason is not None or chunk.stopped_by is not None or chunk.seed is not None:
             self._end(chunk)
@@ -273,13 +266,9 @@ class Totals:
             final: whether the stream ends with it; then the record has the usage of all answers.
         """
         ending = self.endings.get(piece.index, Ending()) if ends else Ending()
+        record = self.make_record(piece)
         return msgspec.structs.replace(
-            self.make_record(piece),
-            cached_token=self.cached_token if final else None,
-            cache_write_token=self.cache_write_token if final else None,
-            reasoning_token=self.reasoning_token if final else None,
-            in_token=self.in_token if final else None,
-            out_token=self.out_token if final else None,
+            record.with_usage(Usage(*self.counts)) if final else record,
             stopped_by=ending.stopped_by,
             seed=ending.seed,
             model=self.model or self.asked,
@@ -289,8 +278,9 @@ class Totals:
 
     def report(self, model: str) -> None:
         """Add the known usage to the metrics, including that of cancelled streams."""
-        find_token_counter(model, "in").inc(self.in_token or 0)
-        find_token_counter(model, "out").inc(self.out_token or 0)
+        usage = Usage(*self.counts)
+        find_token_counter(model, "in").inc(usage.in_token or 0)
+        find_token_counter(model, "out").inc(usage.out_token or 0)
 
 
 def _in_turn(edits: Sequence[Edit]) -> Edit | None:

@@ -17,6 +17,7 @@ import structlog
 from tg_base.llm.core import LlmChunk, PassOn
 from tg_base.runtime import TIMER_SECONDS
 from tg_schema import TgError
+from tg_schema.completion import COUNTS, UNCOUNTED, counts_of
 from tg_schema.conversation import MAX_CALL_INDEX
 from tg_schema.deltas import MAX_COUNT
 from tg_schema.errors import BadRequest, IncompleteStream, ProtocolError, Timeout
@@ -29,7 +30,6 @@ TOO_DEEP = "the request is nested too deep for this provider"
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 _NO_ANSWERS: Final[frozenset[int]] = frozenset()
 """Replaced at the end of an answer: an empty set for each stream would take 216 bytes."""
-_COUNTS = ("in_token", "out_token", "cached_token", "reasoning_token", "cache_write_token")
 
 
 class Clocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,7 +110,7 @@ class _Guard:
     def admit(self, chunk: LlmChunk) -> LlmChunk:
         """The chunk as it is forwarded. Raises ProtocolError as `guard_stream`."""
         if self._ended and (self.finished or chunk.index in self._ended):
-            chunk = chunk.usage
+            chunk = LlmChunk().with_usage(chunk.usage)
         elif chunk.text or chunk.has_content:
             self._watch.saw_content = True
         if chunk.index and not 0 < chunk.index < self._answers:
@@ -144,15 +144,9 @@ def check_numbers(chunk: LlmChunk) -> LlmChunk:
     for token in chunk.tokens:
         if not -1 <= token.id < 2**63 or (token.top and any(not -1 <= top[0] < 2**63 for top in token.top)):
             raise ProtocolError("the provider sent a token whose id is no 64-bit number")
-    if (
-        chunk.in_token is None
-        and chunk.out_token is None
-        and chunk.cached_token is None
-        and chunk.reasoning_token is None
-        and chunk.cache_write_token is None
-    ):
+    if (counts := counts_of(chunk)) == UNCOUNTED:
         return chunk
-    wrong = [name for name in _COUNTS if not 0 <= (getattr(chunk, name) or 0) <= MAX_COUNT]
+    wrong = [name for name, count in zip(COUNTS, counts, strict=True) if not 0 <= (count or 0) <= MAX_COUNT]
     if not wrong:
         return chunk
     log.warning("provider.wrong_count", counts=wrong)

@@ -122,8 +122,8 @@ class MeteredBodyWriter(OrderWriter):
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
         best = read_answers(records, self.order).best
         # Of all answers: those that are not shown are paid for too.
-        used = add_usage(records)
-        inputs, outputs = used["in_token"], used["out_token"]
+        used = Usage.total(records)
+        inputs, outputs = used.in_token, used.out_token
         reason = _WORDS.get(best.finish_reason, "stop")
         body = GenerationBody(self.order.prefix + best.text, inputs, best.generated_tokens, reason)
         return encode(Metered(body, Metering(inputs, best.generated_tokens if outputs is None else outputs)))

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from tg_doors.tgi.answer_shapes import BestOfSequence, Details, Token, name_ending
 from tg_doors.tgi.generation_parameters import unsign_seed
 from tg_doors.tgi.token_texts import make_alternatives, make_prefill, make_tokens
-from tg_schema import TextCompletionResponse
+from tg_schema import TextCompletionResponse, Usage
 from tg_schema import Token as RecordToken
-from tg_schema.completion import add_usage
 from tg_schema.deltas import join_text
 
 
@@ -80,10 +79,10 @@ class GeneratedAnswers:
         Raises:
             ContentFilter: as `name_ending`.
         """
-        usage = add_usage(records)
+        usage = Usage.total(records)
         indexes = sorted({record.index for record in records})
         if len(indexes) == 1:
-            return cls(_join(records, stops, usage["out_token"]), (), usage["in_token"])
+            return cls(_join(records, stops, usage.out_token), (), usage.in_token)
         # No count of tokens: the provider's is of all answers together.
         answers = [_join([each for each in records if each.index == index], stops, None) for index in indexes]
         # Python's sort is stable: answers of one mean keep their order, in every run.

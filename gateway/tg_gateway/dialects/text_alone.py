@@ -1,6 +1,7 @@
 """Record of an answer -> whether a writer may take its fast path: nearly all records have text and nothing else."""
 
 from tg_schema import TextCompletionResponse
+from tg_schema.completion import UNCOUNTED, counts_of
 
 
 def is_text_alone(record: TextCompletionResponse) -> bool:
@@ -15,11 +16,7 @@ def is_text_alone(record: TextCompletionResponse) -> bool:
         and record.reasoning is None
         and not record.tool_calls
         and record.finish_reason is None
-        and record.in_token is None
-        and record.out_token is None
+        and counts_of(record) == UNCOUNTED
         and record.signature is None
-        and record.cached_token is None
-        and record.cache_write_token is None
-        and record.reasoning_token is None
         and record.stopped_by is None
     )

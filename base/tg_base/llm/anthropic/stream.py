@@ -10,7 +10,7 @@ import msgspec
 from tg_base.llm import ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
 from tg_base.llm.anthropic.blocks import REDACTED_THINKING, THINKING
 from tg_base.llm.anthropic.request import ANSWER_TOOL
-from tg_schema import ModelInfo, ToolCallDelta
+from tg_schema import ModelInfo, ToolCallDelta, Usage
 from tg_schema.deltas import Count
 
 _FINISH = {
@@ -227,11 +227,13 @@ class StreamDecoder:
         parts = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens)
         details = usage.output_tokens_details
         return self._counts.chunk(
-            None if usage.input_tokens is None else sum(part or 0 for part in parts),
-            usage.output_tokens,
-            usage.cache_read_input_tokens,
-            details.thinking_tokens if details else None,
-            usage.cache_creation_input_tokens,
+            Usage(
+                in_token=None if usage.input_tokens is None else sum(part or 0 for part in parts),
+                out_token=usage.output_tokens,
+                cached_token=usage.cache_read_input_tokens,
+                reasoning_token=details.thinking_tokens if details else None,
+                cache_write_token=usage.cache_creation_input_tokens,
+            )
         )
 
 

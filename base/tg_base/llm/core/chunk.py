@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from tg_schema.completion import Completion, add_usage, group_completions, join_completions
+from tg_schema import Usage
+from tg_schema.completion import Completion, group_completions, join_completions
 
 
 class LlmChunk(Completion, frozen=True):
@@ -18,17 +19,6 @@ class LlmChunk(Completion, frozen=True):
     """
 
     text: str = ""
-
-    @property
-    def usage(self) -> "LlmChunk":
-        """A chunk with the token counts only."""
-        return LlmChunk(
-            in_token=self.in_token,
-            out_token=self.out_token,
-            cached_token=self.cached_token,
-            reasoning_token=self.reasoning_token,
-            cache_write_token=self.cache_write_token,
-        )
 
     @property
     def has_content(self) -> bool:
@@ -79,22 +69,13 @@ def _join_texts(chunks: Sequence[LlmChunk]) -> LlmChunk | None:
     joined = LlmChunk("".join(texts), model=model, index=index, finish_reason=finish_reason)
     if len(counted) == 1:
         return msgspec.structs.replace(counted[0], text=joined.text, model=model, finish_reason=finish_reason)
-    return msgspec.structs.replace(joined, **add_usage(counted)) if counted else joined
+    return joined.with_usage(Usage.total(counted)) if counted else joined
 
 
 def _with_counts(chunk: LlmChunk, index: int) -> LlmChunk:
     """The chunk with its text, the end of the answer `index`, and its counts alone."""
-    return LlmChunk(
-        chunk.text,
-        model=chunk.model,
-        index=index,
-        finish_reason=chunk.finish_reason,
-        in_token=chunk.in_token,
-        out_token=chunk.out_token,
-        cached_token=chunk.cached_token,
-        reasoning_token=chunk.reasoning_token,
-        cache_write_token=chunk.cache_write_token,
-    )
+    ended = LlmChunk(chunk.text, model=chunk.model, index=index, finish_reason=chunk.finish_reason)
+    return ended.with_usage(chunk.usage)
 
 
 def _without_rest(chunks: Sequence[LlmChunk]) -> list[LlmChunk]:
@@ -102,7 +83,7 @@ def _without_rest(chunks: Sequence[LlmChunk]) -> list[LlmChunk]:
     ended: set[int] = set()
     kept: list[LlmChunk] = []
     for chunk in chunks:
-        kept.append(msgspec.structs.replace(chunk.usage, index=chunk.index) if chunk.index in ended else chunk)
+        kept.append(LlmChunk(index=chunk.index).with_usage(chunk.usage) if chunk.index in ended else chunk)
         if chunk.finish_reason is not None:
             ended.add(chunk.index)
     return kept

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from tg_base.llm import Counts, Embeddings, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
+from tg_base.llm import Embeddings, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
 from tg_base.llm.gemini.request import ORIGIN, OWN_CALL_PREFIX
-from tg_schema import ModelInfo, Token, ToolCallDelta
+from tg_schema import ModelInfo, Token, ToolCallDelta, Usage
 from tg_schema.deltas import Count
 from tg_schema.errors import IncompleteStream, ProtocolError
 
@@ -28,7 +28,7 @@ _FINISH = {
     "MODEL_ARMOR": "content_filter",
 }
 _NO_ID = -1
-_UNKNOWN: Counts = (None, None, None, None, None)
+_UNKNOWN = Usage()
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -205,7 +205,7 @@ class StreamDecoder:
             return None
         return self._convert_candidate(candidate, counts, event.model_version)
 
-    def _convert_candidate(self, candidate: _Candidate, counts: Counts, model: str | None) -> LlmChunk:
+    def _convert_candidate(self, candidate: _Candidate, counts: Usage, model: str | None) -> LlmChunk:
         parts = candidate.content.parts if candidate.content else ()
         reason = candidate.finish_reason
         text = reasoning = ""
@@ -220,19 +220,16 @@ class StreamDecoder:
                 reasoning += part.text or ""
             else:
                 text += part.text or ""
-        return LlmChunk(
+        chunk = LlmChunk(
             text,
-            in_token=counts[0],
-            out_token=counts[1],
             model=model,
             finish_reason=self._finish(reason, counted=counts is not _UNKNOWN) if reason else None,
             reasoning=reasoning or None,
             tokens=_tokens(candidate.logprobs_result) if candidate.logprobs_result else (),
             tool_calls=calls,
-            cached_token=counts[2],
-            reasoning_token=counts[3],
             signature=signature,
         )
+        return chunk if counts is _UNKNOWN else chunk.with_usage(counts)
 
     def _call(self, call: _Call, signature: str | None) -> ToolCallDelta:
         """Calls are never split. Not every model sends an id; one is generated if it is missing."""
@@ -253,16 +250,18 @@ class StreamDecoder:
         # Gemini has no finish reason of its own for tool calls.
         return "tool_calls" if finish == "stop" and self._calls else finish
 
-    def _convert_usage(self, usage: _Usage | None) -> Counts:
+    def _convert_usage(self, usage: _Usage | None) -> Usage:
         """Convert totals to deltas. Gemini counts thinking beside the answer, we include it; absent fields mean 0."""
         if usage is None or usage.prompt_token_count is None:
             return _UNKNOWN
         thoughts = usage.thoughts_token_count
         return self._counts.add_totals(
-            usage.prompt_token_count + usage.tool_use_prompt_token_count,
-            usage.candidates_token_count + thoughts,
-            usage.cached_content_token_count,
-            thoughts,
+            Usage(
+                in_token=usage.prompt_token_count + usage.tool_use_prompt_token_count,
+                out_token=usage.candidates_token_count + thoughts,
+                cached_token=usage.cached_content_token_count,
+                reasoning_token=thoughts,
+            )
         )
 
 

@@ -16,12 +16,12 @@ from tg_base.llm.http.stream_reader import (
     MAX_EVENT_BYTES, UNREADABLE, USAGE_TIMEOUT_SECONDS, EventDecoder, Frames, Read, Take, body_chunks,
     event_chunks,
 )
-from tg_base.llm.http.usage_deltas import Counts, UsageDeltas
+from tg_base.llm.http.usage_deltas import UsageDeltas
 
 __all__ = [
     "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW", "UNREADABLE",
     "USAGE_TIMEOUT_SECONDS",
-    "CapturedConnection", "CapturingTransport", "Counts", "ErrorDetail", "EventDecoder", "Failures", "Frames",
+    "CapturedConnection", "CapturingTransport", "ErrorDetail", "EventDecoder", "Failures", "Frames",
     "HttpAnswer", "JsonLines", "Method", "OpenBody", "PreparedConnection", "Read", "SdkRequest", "Take", "UsageDeltas",
     "body_chunks", "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body", "share_tls", "unreachable",
 ]

@@ -215,7 +215,7 @@ class _Stream:
             for data in self._events.feed(received):
                 chunk = self.decoder.chunk(data)
                 if chunk is not None:
-                    chunks.append(chunk.usage if self.finished else chunk)
+                    chunks.append(LlmChunk().with_usage(chunk.usage) if self.finished else chunk)
                     if chunk.finish_reason is not None:
                         self._ended |= {chunk.index}
                         self.finished = len(self._ended) >= self._answers

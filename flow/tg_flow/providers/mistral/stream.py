@@ -6,7 +6,7 @@ import msgspec
 
 from tg_base.llm import CallNumbers, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
 from tg_flow.providers.mistral.request import ORIGIN
-from tg_schema import ToolCallDelta
+from tg_schema import ToolCallDelta, Usage
 from tg_schema.errors import ProtocolError
 
 _FINISH = {"stop": "stop", "length": "length", "model_length": "length", "tool_calls": "tool_calls"}
@@ -110,7 +110,7 @@ class StreamDecoder:
             raise _fault(event)
         choice = next((choice for choice in event.choices if choice.index == 0), None)
         if choice is None:
-            return self._usage(event.usage) if event.usage else None
+            return LlmChunk().with_usage(self._count(event.usage)) if event.usage else None
         chunk = self._convert_delta(choice.delta, event.model)
         if choice.finish_reason is None and event.usage is None:
             return chunk
@@ -147,20 +147,16 @@ class StreamDecoder:
     def _last(self, chunk: LlmChunk, reason: str | None, usage: _Usage | None) -> LlmChunk:
         if reason == "error":
             raise event_error(None)
-        counts = self._usage(usage) if usage else LlmChunk()
         return msgspec.structs.replace(
-            chunk,
+            chunk.with_usage(self._count(usage)) if usage else chunk,
             signature=chunk.signature or (self._sign() if reason else None),
-            in_token=counts.in_token,
-            out_token=counts.out_token,
-            cached_token=counts.cached_token,
             finish_reason=_FINISH.get(reason, "stop") if reason else None,
         )
 
-    def _usage(self, usage: _Usage) -> LlmChunk:
+    def _count(self, usage: _Usage) -> Usage:
         details = usage.prompt_tokens_details
         cached = usage.num_cached_tokens if details is None else details.cached_tokens
-        return self._counts.chunk(usage.prompt_tokens, usage.completion_tokens, cached)
+        return self._counts.add_totals(Usage(usage.prompt_tokens, usage.completion_tokens, cached))
 
 
 def _thought(piece: _Piece) -> str:

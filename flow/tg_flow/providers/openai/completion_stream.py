@@ -6,7 +6,7 @@ from itertools import zip_longest
 import msgspec
 
 from tg_base.llm import LlmChunk, UsageDeltas, event_error
-from tg_flow.providers.openai.stream import FINISH_REASONS, NO_TOKEN_ID, Fault, Usage
+from tg_flow.providers.openai.stream import FINISH_REASONS, NO_TOKEN_ID, Counts, Fault
 from tg_schema import Token
 
 
@@ -35,7 +35,7 @@ class _Choice(msgspec.Struct, frozen=True):
 class _Event(msgspec.Struct, frozen=True):
     choices: tuple[_Choice, ...] | None = None
     model: str | None = None
-    usage: Usage | None = None
+    usage: Counts | None = None
     error: Fault | str | None = None
 
 
@@ -69,20 +69,16 @@ class CompletionDecoder:
         choice = event.choices[0] if event.choices else _Choice()
         if choice.finish_reason == "error":
             raise event_error(None, None)
-        counts = (None,) * 5 if event.usage is None else self._counts.add_totals(*event.usage.counts)
-        in_token, out_token, cached_token, _, _ = counts
         reason = choice.finish_reason
-        return LlmChunk(
+        chunk = LlmChunk(
             choice.text,
             index=choice.index,
             model=event.model,
-            in_token=in_token,
-            out_token=out_token,
-            cached_token=cached_token,
             finish_reason=None if reason is None else FINISH_REASONS.get(reason, "stop"),
             stopped_by=choice.stop_reason,
             tokens=self._tokens(choice),
         )
+        return chunk if event.usage is None else chunk.with_usage(self._counts.add_totals(event.usage.totals))
 
     def _tokens(self, choice: _Choice) -> tuple[Token, ...]:
         logprobs = choice.logprobs

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tg_base.llm import CallNumbers, Counts, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
+from tg_base.llm import CallNumbers, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
 from tg_flow.providers.openai.messages import GOOGLE, ThinkingField
 from tg_flow.providers.openai.thinking import OpenThinking
-from tg_schema import ModelInfo, Token, ToolCallDelta
+from tg_schema import ModelInfo, Token, ToolCallDelta, Usage
 from tg_schema.deltas import Count
 from tg_schema.errors import ContentFilter
 
@@ -100,7 +100,7 @@ class _CompletionDetails(msgspec.Struct, frozen=True, gc=False):
     reasoning_tokens: int | None = None
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Counts(msgspec.Struct, frozen=True):
     """The totals so far."""
 
     prompt_tokens: int | None = None
@@ -109,15 +109,15 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens_details: _CompletionDetails | None = None
 
     @property
-    def counts(self) -> Counts:
-        """Tokens in, out, cached, reasoning and written into the cache."""
+    def totals(self) -> Usage:
+        """The same in our words."""
         prompt, completion = self.prompt_tokens_details, self.completion_tokens_details
-        return (
-            self.prompt_tokens,
-            self.completion_tokens,
-            None if prompt is None else prompt.cached_tokens,
-            None if completion is None else completion.reasoning_tokens,
-            None if prompt is None else prompt.cache_write_tokens,
+        return Usage(
+            in_token=self.prompt_tokens,
+            out_token=self.completion_tokens,
+            cached_token=None if prompt is None else prompt.cached_tokens,
+            reasoning_token=None if completion is None else completion.reasoning_tokens,
+            cache_write_token=None if prompt is None else prompt.cache_write_tokens,
         )
 
 
@@ -139,7 +139,7 @@ class ChatEvent(msgspec.Struct, frozen=True):
 
     choices: tuple[_Choice, ...] | None = None
     model: str | None = None
-    usage: Usage | None = None
+    usage: Counts | None = None
     error: Fault | str | None = None
 
 
@@ -236,26 +236,15 @@ class StreamDecoder:
         if choice.finish_reason == "error":
             raise event_error(None, None)
         chunk = self._convert_delta(choice, event.model) or LlmChunk(model=event.model, index=choice.index)
-        in_token, out_token, cached_token, reasoning_token, cache_write_token = self._convert_usage(event.usage)
-        chunk = msgspec.structs.replace(
-            chunk,
-            in_token=in_token,
-            out_token=out_token,
-            cached_token=cached_token,
-            reasoning_token=reasoning_token,
-            cache_write_token=cache_write_token,
-            finish_reason=self._finish(choice),
-            tokens=_tokens(choice.logprobs),
-        )
+        chunk = msgspec.structs.replace(chunk, finish_reason=self._finish(choice), tokens=_tokens(choice.logprobs))
+        if event.usage is not None:
+            # Some servers repeat the running totals in each event.
+            chunk = chunk.with_usage(self._counts.add_totals(event.usage.totals))
         return None if chunk == LlmChunk(model=event.model, index=choice.index) else chunk
 
-    def _make_usage(self, usage: Usage, model: str | None) -> LlmChunk | None:
-        chunk = msgspec.structs.replace(self._counts.chunk(*usage.counts), model=model)
+    def _make_usage(self, usage: Counts, model: str | None) -> LlmChunk | None:
+        chunk = msgspec.structs.replace(self._counts.chunk(usage.totals), model=model)
         return None if chunk == LlmChunk(model=model) else chunk
-
-    def _convert_usage(self, usage: Usage | None) -> Counts:
-        """The increase of the usage since the last event; some servers repeat the running totals in each event."""
-        return (None,) * 5 if usage is None else self._counts.add_totals(*usage.counts)
 
     def _finish(self, choice: _Choice) -> str | None:
         """Our finish reason. By the reference, an answer to a request that forces a tool ends with "stop"."""

@@ -6,7 +6,8 @@
 import msgspec
 
 from tg_schema import TextCompletionResponse
-from tg_schema.deltas import add_count
+from tg_schema import Usage as Tokens
+from tg_schema.completion import UNCOUNTED, counts_of
 
 
 class OutputDetails(msgspec.Struct, frozen=True):
@@ -36,10 +37,7 @@ class Tally:
     def __init__(self) -> None:
         self.model = ""
         self.called = False
-        self._in = self._out = 0
-        self._cached: int | None = None
-        self._written: int | None = None
-        self._thinking: int | None = None
+        self._total = Tokens()
         self._finish_reason: str | None = None
         self._stopped_by: str | int | None = None
 
@@ -47,11 +45,8 @@ class Tally:
         """Add a record; its counts are deltas."""
         self.model = record.model or self.model
         self.called = self.called or bool(record.tool_calls)
-        self._in += record.in_token or 0
-        self._out += record.out_token or 0
-        self._cached = add_count(self._cached, record.cached_token)
-        self._written = add_count(self._written, record.cache_write_token)
-        self._thinking = add_count(self._thinking, record.reasoning_token)
+        if counts_of(record) != UNCOUNTED:
+            self._total += record.usage
         self._finish_reason = record.finish_reason or self._finish_reason
         self._stopped_by = record.stopped_by if record.stopped_by is not None else self._stopped_by
 
@@ -59,9 +54,10 @@ class Tally:
     def usage(self) -> Usage:
         """All tokens so far."""
         # Counts of providers need not agree with each other, and no count is negative.
-        fresh = max(0, self._in - (self._cached or 0) - (self._written or 0))
-        details = None if self._thinking is None else OutputDetails(self._thinking)
-        return Usage(fresh, self._out, self._written, self._cached, details)
+        total = self._total
+        fresh = max(0, (total.in_token or 0) - (total.cached_token or 0) - (total.cache_write_token or 0))
+        details = None if total.reasoning_token is None else OutputDetails(total.reasoning_token)
+        return Usage(fresh, total.out_token or 0, total.cache_write_token, total.cached_token, details)
 
     @property
     def stop_sequence(self) -> str | None:

@@ -2,8 +2,10 @@
 
 import msgspec
 
-from tg_schema import TextCompletionResponse
-from tg_schema.deltas import add_count
+from tg_schema import TextCompletionResponse, Usage
+from tg_schema.completion import UNCOUNTED, counts_of
+
+_NOTHING = Usage()
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,33 +34,27 @@ class CompletionUsage(msgspec.Struct, frozen=True, omit_defaults=True):
 class UsageTotals:
     """Adds up what records count."""
 
-    __slots__ = ("_cache_write", "_cached", "_in", "_out", "_reasoning")
+    __slots__ = ("_total",)
 
     def __init__(self) -> None:
-        self._in: int | None = None
-        self._out: int | None = None
-        self._cached: int | None = None
-        self._cache_write: int | None = None
-        self._reasoning: int | None = None
+        self._total = _NOTHING
 
     def add(self, record: TextCompletionResponse) -> None:
         """Add a record's counts, which are deltas."""
-        self._in = add_count(self._in, record.in_token)
-        self._out = add_count(self._out, record.out_token)
-        self._cached = add_count(self._cached, record.cached_token)
-        self._cache_write = add_count(self._cache_write, record.cache_write_token)
-        self._reasoning = add_count(self._reasoning, record.reasoning_token)
+        if counts_of(record) != UNCOUNTED:
+            self._total += record.usage
 
     def usage(self) -> CompletionUsage | None:
         """The sums; None if the provider has told none."""
-        if self._in is None and self._out is None:
+        total = self._total
+        if total.in_token is None and total.out_token is None:
             return None
-        prompt, completion = self._in or 0, self._out or 0
-        has_details = self._cached is not None or self._cache_write is not None
+        prompt, completion = total.in_token or 0, total.out_token or 0
+        has_details = total.cached_token is not None or total.cache_write_token is not None
         return CompletionUsage(
             prompt,
             completion,
             prompt + completion,
-            PromptTokensDetails(self._cached, self._cache_write) if has_details else None,
-            CompletionTokensDetails(self._reasoning) if self._reasoning is not None else None,
+            PromptTokensDetails(total.cached_token, total.cache_write_token) if has_details else None,
+            CompletionTokensDetails(total.reasoning_token) if total.reasoning_token is not None else None,
         )
