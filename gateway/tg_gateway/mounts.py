@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Final
 
 import structlog
 
-from tg_base.runtime import translate_defects
+from tg_base.runtime import find_entry_points, translate_defects
 from tg_gateway.dialects import Mount
 from tg_gateway.keyed_dialect import KeyedDialect
 from tg_schema.errors import Unavailable
@@ -24,7 +24,7 @@ def load_mounts() -> tuple[Mount, ...]:
     Raises:
         Unavailable: as `join_doors`, or no door is installed.
     """
-    mounts = join_doors(entry_points(group=DOORS))
+    mounts = join_doors(find_entry_points(DOORS))
     if not mounts:
         raise Unavailable("no door is installed: install tokengrid-gateway anew (in a checkout: make .venv/ready)")
     return mounts

@@ -224,7 +224,7 @@ KEYLESS = ["--model", "m", "--provider", "openai", "-o", "key_variable="]
         (["--workers", "0"], 2, "0 is not in the range 1<=x<=256"),
         (["--workers", "2", "--only", "gateway"], 1, "each worker would be alone: with --workers, give --bus pulsar:"),
         (["--workers", "2", "--bus", "pulsar://localhost"], 1, "multiplies the gateway alone: add --only gateway"),
-        (["--bus", "kafka://x"], 1, "no such bus: write memory://, pulsar://host:port"),
+        (["--bus", "kafka://x"], 1, 'there is no bus "kafka"; known are memory, pulsar; write'),
         (["--model", "nope"], 1, 'there is no model "nope" (known: tinydemo)'),
         (["--config", "nowhere.toml"], 1, "nowhere.toml is not there"),
         ([*KEYLESS, "--host", "0.0.0.0"], 1, "without any key"),

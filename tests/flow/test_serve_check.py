@@ -68,7 +68,7 @@ CASES = [
     Case("tool-flow", '[tools.t]\nkind = "prompt"\ndescription = "d"\noptions.flow = "g"', 4, 'flow "g" has no prompt'),
     Case("tool-topic", '[tools.t]\nkind = "service"\noptions.request = "x"', 3, "write a topic"),
     Case("mcp", '[tools.t]\nkind = "mcp"\noptions.command = ["/no/such/program"]', 3, "the MCP server"),
-    Case("bus", '[bus]\nurl = "kafka://x"', 2, "no such bus"),
+    Case("bus", '[bus]\nurl = "kafka://x"', 2, 'there is no bus "kafka"; known are memory, pulsar'),
     Case("open-door", "", 3, "without any key", "port = 0", 'host = "0.0.0.0"'),
     Case("field", "", 3, 'unknown field "prot"', "port", "prot"),
     Case("reference", "", 8, 'there is no model "n"', 'model = "m"', 'model = "n"'),

@@ -153,7 +153,7 @@ def test_a_package_of_somebody_brings_formatters(server: Installation, tmp_path:
     assert (found.code, found.out, found.err) == (0, "house_formats.read_question\n", "")
 
 
-def test_a_package_of_somebody_brings_a_provider_a_tool_and_a_pattern(
+def test_a_package_of_somebody_brings_a_part_of_each_kind(
     road: Installation, client: Installation, tmp_path: Path
 ) -> None:
     """docs/extending.md's, installed beside the server."""
@@ -167,10 +167,11 @@ def test_a_package_of_somebody_brings_a_provider_a_tool_and_a_pattern(
         assert (llm.code, llm.out, llm.err) == (0, "Who are you?\n", "")
         agent = client.run("tg-invoke-agent", "-u", url, "Who are you?")
         assert (agent.code, agent.out, agent.err) == (0, "Question: Who are you?\n", "")
-    wrong = config.replace('"parrot"', '"parot"').replace('"brief"', '"breif"')
+    wrong = config.replace('"slow:', '"slwo:').replace('"brief"', '"breif"')
     (road.home / "tokengrid.toml").write_text(wrong, "utf-8")
     checked = road.run("tg-serve", "--check", "--config", "tokengrid.toml")
     assert checked.code == 1
+    assert 'there is no bus "slwo"; known are memory, pulsar, slow; write' in checked.err
     assert 'there is no pattern "breif"; known are brief, plan-then-execute, react, supervisor, and any' in checked.err
 
 

@@ -28,7 +28,7 @@ LAUNCHERS = frozenset({"tg_serve.launcher", "tg_serve.pick_process"})
 """The file that knows them all, and that of the endpoint picker, which is a process of its own."""
 PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_base": set(),
-    "tg_base.bus": {"tg_base.bus.core", "tg_base.bus.pulsar"},
+    "tg_base.bus": {"tg_base.bus.core", "tg_base.runtime"},
     "tg_base.bus.core": {"tg_base.runtime"},
     "tg_base.bus.pulsar": {"tg_base.bus.core"},
     "tg_base.client": {"tg_base.bus", "tg_base.protocol", "tg_base.runtime", "tg_base.telemetry"},

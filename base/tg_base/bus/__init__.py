@@ -1,7 +1,7 @@
 """Publisher -> subscriber: the bus, chosen by URL. Others import from here; drivers and core are inside."""
 
 from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, BusOptions, Delivery, Entry, Handoff, LogWriter
-from tg_base.bus.open import open_bus
+from tg_base.bus.open import find_bus, open_bus
 
 __all__ = [
     "MAX_MESSAGE_BYTES",
@@ -11,5 +11,6 @@ __all__ = [
     "Entry",
     "Handoff",
     "LogWriter",
+    "find_bus",
     "open_bus",
 ]

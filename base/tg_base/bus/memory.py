@@ -14,6 +14,7 @@ from typing_extensions import override
 from tg_base.bus.core import (
     MAX_MESSAGE_BYTES,
     Bus,
+    BusOptions,
     Delivery,
     Entry,
     LogWriter,
@@ -21,7 +22,7 @@ from tg_base.bus.core import (
     is_persistent,
 )
 from tg_base.bus.memory_log import MemoryLog
-from tg_schema.errors import BusError, TooLarge
+from tg_schema.errors import BadRequest, BusError, TooLarge
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 """Bytes of body buffered for a group or a reader before publishers wait; a single message may exceed it."""
@@ -154,6 +155,17 @@ class MemoryBus(Bus):
     def _check_open(self) -> None:
         if self._closed:
             raise BusError("the bus is closed")
+
+
+def open_memory_bus(url: str, _options: BusOptions) -> Bus:
+    """A new bus for each call.
+
+    Raises:
+        BadRequest: the URL says more than `memory://`: two processes that give the same URL share nothing.
+    """
+    if url != "memory://":
+        raise BadRequest("the bus in memory has no address: write memory://").at("url")
+    return MemoryBus()
 
 
 def _check_size(body: bytes) -> None:

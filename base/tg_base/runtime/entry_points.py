@@ -15,14 +15,14 @@ _PLACE = re.compile(f"{_NAMES}:{_NAMES}")
 
 
 @lru_cache
-def _offered(group: str, _path: tuple[str, ...]) -> EntryPoints:
-    """Kept for each `sys.path`: it takes some 10 ms to read the files of all packages."""
-    return entry_points(group=group)
+def _read_packages(_path: tuple[str, ...]) -> Callable[..., EntryPoints]:
+    """Kept for each `sys.path`: it takes some 10 ms to read the files of all packages, for one group as for all."""
+    return entry_points().select
 
 
 def find_entry_points(group: str) -> EntryPoints:
     """All that installed packages offer in the group; one that is installed later is not among them."""
-    return _offered(group, tuple(sys.path))
+    return _read_packages(tuple(sys.path))(group=group)
 
 
 def find_entry_point(group: str, name: str, what: str, place: str, others: Iterable[str] = ()) -> EntryPoint:
@@ -32,7 +32,7 @@ def find_entry_point(group: str, name: str, what: str, place: str, others: Itera
         group: of entry points, as packages declare them.
         name: of an entry point, or a place that needs none: "module:name".
         what: what it is, for the error.
-        place: how its place is written, for the error: "module:Class".
+        place: how its place is written, for the error: "module:Class"; "" = only packages offer it.
         others: names that are known, and that no installed package offers.
 
     Raises:
@@ -46,7 +46,8 @@ def find_entry_point(group: str, name: str, what: str, place: str, others: Itera
         packages = ", ".join(sorted(point.dist.name for point in found if point.dist))
         raise NotFound(f'several packages have a {what} "{name}": {packages}; uninstall all but one')
     if not found:
-        known = ", ".join([*sorted({*points.names, *others}), f'and any {what} of yours as "{place}"'])
+        yours = [f'and any {what} of yours as "{place}"'] if place else []
+        known = ", ".join([*sorted({*points.names, *others}), *yours])
         raise NotFound(f'there is no {what} "{name}"; known are {known}')
     return found[0]
 

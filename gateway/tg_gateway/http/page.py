@@ -1,10 +1,11 @@
 """Installed packages -> further pages beside `/metrics`, by the entry points of the group `tokengrid.pages`."""
 
 from abc import ABC, abstractmethod
-from importlib.metadata import entry_points
 from typing import Any, ClassVar
 
 from aiohttp import web
+
+from tg_base.runtime import find_entry_points
 
 
 class Page(ABC):
@@ -29,4 +30,4 @@ class Page(ABC):
 
 def find_pages() -> tuple[type[Page], ...]:
     """The pages of all packages that are installed; each is imported."""
-    return tuple(point.load() for point in entry_points(group="tokengrid.pages"))
+    return tuple(point.load() for point in find_entry_points("tokengrid.pages"))

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from tg_base.bus import find_bus
 from tg_base.config import BusConfig, advise, read_table
 from tg_picker.core import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
 from tg_picker.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both, split_address
@@ -96,10 +97,8 @@ class PickConfig(Struct, frozen=True):
             # Port 0 is any free one.
             if address and split_address(address) is None and not address.endswith(":0"):
                 raise BadRequest(f"{field} must be host:port, for instance {example}").at(field)
-        if self.bus is not None and not self.bus.url.startswith(("pulsar://", "pulsar+ssl://")):
-            raise BadRequest("a bus that other pickers reach is pulsar://host:port or pulsar+ssl://host:port").at(
-                "bus", "url"
-            )
+        if self.bus is not None and find_bus(self.bus.url, "bus", "url").name == "memory":
+            raise BadRequest("memory:// reaches no other picker: write pulsar://host:port").at("bus", "url")
         self.waiting.check("waiting")
         self.scrape.check()
         check_source(self.adapter_source)

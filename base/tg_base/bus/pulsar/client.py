@@ -26,6 +26,7 @@ T = TypeVar("T")
 Action = Literal["produce", "consume"]
 """What the broker grants to a role on a topic or namespace."""
 
+_NO_BROKER = "this names no broker: write pulsar://host:port or pulsar+ssl://host:port"
 _FULL = "the topic's backlog is full; try again later, or an operator must raise its quota or add processors"
 _SENTENCES = {
     "AlreadyClosed": "the bus is closed",
@@ -59,7 +60,7 @@ class Broker:
         options: how to connect.
 
     Raises:
-        BadRequest: a secret or file that the options name is missing.
+        BadRequest: the URL is none of a broker, or a secret or file that the options name is missing.
     """
 
     def __init__(self, url: str, options: BusOptions) -> None:
@@ -69,9 +70,14 @@ class Broker:
                 f"the file {options.trust_certs} does not exist; it must hold the broker's certificate authorities"
             )
         self._url = url
-        parts = urlsplit(url)
-        self._tls = parts.scheme == "pulsar+ssl"
-        self._place = (parts.hostname or "", parts.port or (6651 if self._tls else 6650))
+        try:
+            parts = urlsplit(url)
+            self._tls = parts.scheme == "pulsar+ssl"
+            self._place = (parts.hostname or "", parts.port or (6651 if self._tls else 6650))
+        except ValueError:
+            raise BadRequest(_NO_BROKER).at("url") from None
+        if parts.scheme not in {"pulsar", "pulsar+ssl"} or not parts.hostname:
+            raise BadRequest(_NO_BROKER).at("url")
         self._address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._options = options
         self._token = _TokenFile(options) if named else None
