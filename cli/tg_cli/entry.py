@@ -129,7 +129,7 @@ def _suggest_listed(error: click.UsageError) -> click.UsageError:
 
 
 def describe_usage(error: click.UsageError) -> str:
-    """What to tell the user of wrong usage."""
+    """What the user is told after a usage error."""
     error = _suggest_listed(error)
     hint = f"\nTry '{error.ctx.command_path} --help' for help." if error.ctx is not None else ""
     usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""

@@ -49,7 +49,7 @@ class Counted(Protocol):
 
 
 def record_line(record: Any) -> bytes:
-    """The JSON of a record, a msgspec struct, without unknown fields, as the gateway writes it."""
+    """A record (a msgspec struct) as JSON, as the gateway writes it: without None, empty tuples and an index of 0."""
     fields: list[tuple[str, Any]] = [(name, getattr(record, name)) for name in record.__struct_fields__]
     return encode({name: value for name, value in fields if value not in (None, ()) and (name, value) != ("index", 0)})
 

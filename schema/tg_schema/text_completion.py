@@ -38,7 +38,7 @@ Purpose = Literal["query", "document"]
 
 
 _TOKENS: Final = frozenset({"tokenize", "detokenize", "count-tokens"})
-"""Operations that always work on raw text or ids, so that these need no feature."""
+"""Operations that work on raw text or ids anyway: in them, `raw` and `prompt_ids` need no feature."""
 
 
 class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -17,7 +17,7 @@ def resolve_topic(name: str) -> str:
     """The full topic name for one of TrustGraph's logical ids; a full name is returned as it is.
 
     Raises:
-        ValueError: neither of the two.
+        ValueError: `name` is neither a full topic name nor a logical id.
     """
     if "://" in name:
         return name

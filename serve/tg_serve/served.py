@@ -23,7 +23,7 @@ def describe_served(
         url: the gateway's; None = it is no part of this process.
         workers: gateway processes; None = it is this one.
         flows: those with a model.
-        rest: options of a process that runs what the configuration has and this process does not.
+        rest: the `tg-serve` options that start what the configuration needs and this process does not run.
     """
     served = ", ".join(services)
     if url is None:

@@ -75,7 +75,7 @@ class LinkSender:
 
     Attributes:
         name: its current name. A new epoch changes the name and restarts the numbers.
-        spacing: how far apart its messages are, unless the bus is within one process.
+        spacing: the least seconds between two messages under load; not used on a bus within one process.
         used: whether it has made a message since a reader of this attribute last set it to False.
     """
 

@@ -77,7 +77,10 @@ class HttpTransport:
             raise ProtocolError(f"{self._base} sent something that is not what was asked for") from None
 
     async def _post(self, url: str, body: bytes, opened: list[HttpResponse]) -> HttpResponse:
-        """Send the request. The response is also in `opened`: a task cancelled at its last step loses its result."""
+        """Send the request.
+
+        The response is also put into `opened`: a task that is cancelled just as it ends loses its return value.
+        """
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
         with connecting(self._base):
             opened.append(await self._connections.ask("POST", url, headers, body))

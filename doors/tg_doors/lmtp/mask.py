@@ -68,8 +68,11 @@ def cut_members(mask: bytes, size: int) -> Iterator[bytes]:
 MIN_PACKED_BYTES: Final = 16 * 1024
 """Size from which a JSON mask is packed; a smaller one is read in less than 0.1 ms."""
 PACKED_SLICE_BYTES: Final = 96 * 1024
-"""JSON bytes that are gone through within one turn of the event loop, about 0.2 ms. Their copies stay in the cache, and
-below the size for which the allocator asks the system for new memory each time."""
+"""JSON bytes that are read within one turn of the event loop, about 0.2 ms.
+
+The slice is so small that its copies fit the CPU's cache, and stay below the size for which the allocator asks the
+system for new memory.
+"""
 FLOAT_BYTES: Final = 4
 """Size of each token's number in a mask of floats."""
 _FIRST_ENTRY: Final = re.compile(rb'\{"\d+"(:\s?)-?[\d.eE+-]+(,\s?)"')

@@ -47,7 +47,7 @@ class TextCompletionKind(ServiceKind):
     def summarize(self, config: Config) -> str:
         """The bound models; one whose table an edit removed is omitted, although its flow stays bound.
 
-        Once it serves, those that could not be opened are told apart.
+        While it serves, models that could not be opened are listed apart.
         """
         models = {model: f"{model} of {binding.provider}" for model, binding in bind_models(config).items()}
         failed = [models.pop(model) for model in (self._models.failed if self._models else ()) if model in models]

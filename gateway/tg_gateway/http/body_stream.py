@@ -65,7 +65,7 @@ class BodyStream(web.StreamResponse, Sink):
         head: has the content type, and what to send in silence.
         headers: further headers; names and values are ours, free of line breaks.
         keep_alive: seconds of silence after which the head's `keep_alive` is sent; the first also sends the head.
-        patience: seconds for which the client may read nothing of the waiting bytes.
+        patience: seconds that waiting bytes may stay unread before the connection is cut.
         events_apart: whether each server-sent event is a chunk of its own, as far as bodies are chunked.
 
     Attributes:
@@ -203,8 +203,7 @@ class BodyStream(web.StreamResponse, Sink):
             door.call.body = b""
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         # A writer may repeat in a header what its client sent. With a line break, that client could write the rest of
-        # the
-        # head.
+        # the head.
         if not lines.count("\n") == lines.count("\r") == len(headers):
             raise ValueError("a header of the writer has a line break")
         return f"HTTP/1.1 200 OK\r\n{lines}{framing}{connection}\r\n".encode()

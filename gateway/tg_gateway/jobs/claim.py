@@ -1,7 +1,7 @@
-"""Flex queue -> log: one gateway's hold on an answer that waits, which it may lose until a model is asked.
+"""Flex queue -> log: a gateway's claim on a waiting answer; another may take it over until a model is asked.
 
-The order of the log decides. So of two gateways that have the same message one alone asks a model, also where one of
-them was taken for dead and was not.
+The order of the log decides. So only one of two gateways that have the same message asks a model, even if one of them
+was taken for dead and was not.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ from typing import Final, Self
 from tg_gateway.dialects.answers import KeptAnswer
 
 MAX_LIVE_BYTES: Final = 64 * 1024
-"""Of parts that the client has not taken yet. One that is further behind goes on with the log."""
+"""Bytes of parts that the client has not taken yet. A client further behind reads on in the log."""
 
 
 class LiveParts:

@@ -354,9 +354,10 @@ def _read_number(entry: Entry, name: str, otherwise: float) -> float:
 
 
 async def erase_remnant(bus: Bus, topic: str) -> None:
-    """Erase a log that begins with no first entry. Call it after an append behind one.
+    """Erase a log that has lost its first entry.
 
-    Either the erasure comes after that append, and covers it, or the log is found here without its first entry.
+    Call it after appending to a log that somebody may have erased meanwhile.
+    Either the other erasure came after the append, and covers it, or the log is found here without its first entry.
 
     Raises:
         BusError: the bus did not answer.

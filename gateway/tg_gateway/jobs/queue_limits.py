@@ -136,7 +136,7 @@ class ModelQueue:
 
     @contextmanager
     def count_paused(self, key: str | None, size: int) -> Iterator[None]:
-        """One of a key with a body of this size waits in this process inside the block."""
+        """Count one paused message of this key, whose body has this size, as long as the block runs."""
         size += PAUSED_TASK_BYTES
         self.paused += size
         self.paused_keys[key] += size

@@ -85,7 +85,7 @@ class BatchStream(AsyncIterator[Any]):
         return ended
 
     def refuse(self, number: int, error: TgError) -> None:
-        """One of independent requests could not be asked; that is its answer."""
+        """Record that one request of an independent batch could not be sent; the error is its answer."""
         self._refused.append((number, error))
         self._wake()
 

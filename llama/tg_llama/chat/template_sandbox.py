@@ -85,7 +85,7 @@ class SandboxedTemplate:
             raise TemplateFailed from None
 
     def render(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] = ()) -> str:
-        """The text of a conversation, with the beginning of the answer; call it `within` a time.
+        """The rendered conversation, up to where the answer begins. Call it through `within()`, which bounds its time.
 
         Raises:
             TemplateFailed: the template cannot express it.

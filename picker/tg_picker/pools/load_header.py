@@ -47,7 +47,7 @@ def read_load_header(value: str, now: float) -> LoadReport | None:
         now: the report's `read_at`.
 
     Returns:
-        None: it tells nothing of the load, or a number that cannot be.
+        None: the header tells no load, or an impossible number.
     """
     form, _, rest = value.strip().partition(" ")
     metrics = _read_json(rest) if form.upper() == "JSON" else _read_text(rest) if form.upper() == "TEXT" else iter(())

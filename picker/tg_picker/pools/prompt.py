@@ -20,11 +20,11 @@ from tg_picker.core import (
 from tg_schema.codec import decode_json
 
 MAX_PREFIX_CHARACTERS: Final = 512 * 1024
-"""Of a prompt by which a server is found: 131,072 tokens. The hashes of 32 MiB would hold the event loop for half a
-second."""
+"""Characters of a prompt that are hashed to find a server: 131,072 tokens. Hashing 32 MiB would hold the event loop for
+half a second."""
 
 MAX_PREFIX_TOKENS: Final = MAX_PREFIX_CHARACTERS // CHARACTERS_PER_TOKEN
-"""The same, of a prompt in token ids."""
+"""The same limit, in tokens, for a prompt of token ids."""
 
 MAX_PARSED_BYTES: Final = 4 * 1024 * 1024
 """Of a field, and of a turn. A larger one is taken as it was written."""
@@ -65,7 +65,7 @@ _PART, _SPOKEN, _IMAGE = "\x1e", "\x1f", "\x1d"
 
 
 class PromptFields(Struct):
-    """The fields of a body that make its prompt, as they were written, and the one that says whose it is."""
+    """The raw JSON fields that make up the prompt, and `cache_salt`, which says whose cache it may share."""
 
     tools: Raw = _ABSENT
     system: Raw = _ABSENT

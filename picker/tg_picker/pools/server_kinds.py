@@ -41,8 +41,8 @@ class ServerKind(Struct, frozen=True):
         running: requests in the batch; added as well.
         kv_usage: share of the KV cache in use; the mean of the series counts.
         cache_info: a metric with the size and number of the blocks in its labels.
-        block_tokens: a gauge of the same; of several models or engines the first one counts.
-        blocks: a gauge of the same.
+        block_tokens: a gauge with the tokens of a block; if several models or engines report one, the first counts.
+        blocks: a gauge with the number of the blocks; if several report one, the first counts.
         lora_info: vLLM's series for each state, of which the newest counts: its value is a time.
         lora_loaded: a series for each loaded adapter, with its level.
         lora_requests: the requests that wait, by adapter.

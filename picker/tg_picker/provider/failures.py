@@ -27,7 +27,7 @@ def choose_failure(before: TgError | None, error: TgError, pick: Pick | None) ->
         pick: that server; None = something of its answer was shown.
 
     Raises:
-        TgError: `error`, if no other server may do better; a wrong request is wrong everywhere.
+        TgError: `error` itself, if every other server would fail too, as with a wrong request, or if output was shown.
     """
     if pick is None or not (error.retryable or isinstance(error, NotFound | ProtocolError)):
         raise error

@@ -34,8 +34,8 @@ class Order(Struct, eq=False):
         body: what servers are sent.
         arrived_at: on the scheduler's clock.
         tried: the addresses of the servers that were asked, and are not asked again.
-        loaded: the addresses of those that were said to have its adapter when they were asked.
-        lost: of these, those that answered 404 nevertheless. Where no other server is left they load it anew, once.
+        loaded: addresses of the servers that were believed to have the adapter when they were asked.
+        lost: addresses of those among them that answered 404. If no other server is left, they load it anew, once.
         is_second_round: whether servers that lost its adapter are asked again.
         left: the servers that were not asked yet, when it was looked last; the one picked then is among them.
         unreachable: servers that were left out, since nobody can reach them.

@@ -1,4 +1,4 @@
-"""Name of a model or adapter -> where its requests go: kept while the pools stay, unless chance decides it."""
+"""Name of a model or adapter -> where its requests go: remembered until the pools change, unless weights draw anew."""
 
 from random import Random
 from typing import Final

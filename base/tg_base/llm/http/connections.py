@@ -24,10 +24,10 @@ MAX_HEAD_BYTES = 64 * 1024
 """Maximum bytes of an answer's headers, including those of all interim responses (1xx)."""
 
 READ_BYTES = 16 * 1024
-"""Bytes of one read."""
+"""The most bytes of one read."""
 
 MAX_UNREAD_READS = 2
-"""Reads that wait for their reader before no more is read."""
+"""Reads that are buffered for a reader before the socket is paused."""
 
 MAX_OFFERED_BYTES = 4 * 1024
 """The largest read that is offered to a body's listener: after one of `READ_BYTES` the loop may read again at once."""

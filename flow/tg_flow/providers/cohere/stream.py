@@ -122,7 +122,10 @@ class StreamDecoder:
         return self._sign(chunk) if chunk is not None and chunk.reasoning is None else chunk
 
     def _sign(self, chunk: LlmChunk) -> LlmChunk:
-        """End the thinking before this, so that it comes back; a plan of calls comes back as the turn's text."""
+        """Sign this chunk if thinking came before it: the signature ends the thinking, and the client can send it back.
+
+        A plan of calls is sent back as the turn's text.
+        """
         thinks, self._thinks = self._thinks, False
         return msgspec.structs.replace(chunk, signature=write_signature(ORIGIN, "")) if thinks else chunk
 

@@ -41,7 +41,7 @@ class ForeignFields:
 
         Args:
             sent: all fields of the request.
-            whole: further fields to pass on unchanged, since our records cannot express all of them.
+            whole: further fields to pass on unchanged, because our records can express them only in part.
             tools: foreign ones.
         """
         named = {*self.values, *whole, *(name.partition(".")[0] for name in self.nested)}

@@ -11,7 +11,7 @@ from tg_schema.features import describe_missing
 PLACEHOLDERS: Final = frozenset({"tgi", "dummy"})
 """What TGI's clients (`text-generation`, `huggingface_hub`) send as the model of a chat, since their server has one.
 
-Unless a model has such a name, it stands for the default flow's model.
+Each stands for the default flow's model, unless a model has that name.
 """
 
 

@@ -29,7 +29,7 @@ from tg_schema import (
 
 @dataclass(frozen=True, slots=True)
 class NativeService:
-    """How one service is asked and answered; functions of values.
+    """How one service's requests are parsed and its answers encoded, by pure functions.
 
     Attributes:
         spec: the service.

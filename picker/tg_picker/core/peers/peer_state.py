@@ -40,7 +40,7 @@ class PeerState:
         self._announced = max(self._announced, seq)
 
     def apply(self, batch: Batch, now: float) -> bool:
-        """Take a batch if it is the next one; else False. Twice the same counts once."""
+        """Apply the batch and return True if it is the next one; else return False. A repeated batch is not applied."""
         self.hear(batch.seq + 1)
         if batch.seq != self._next:
             return False

@@ -35,9 +35,9 @@ DRAIN_WEIGHT = 0.3
 SHED_SHARE = 0.5
 """A sheddable request is refused if its predicted wait is above this share of its objective."""
 BUSY_FACTOR = 2.0
-"""And only if others make it wait: if the wait is above this many times what the request takes alone."""
+"""It is refused only if others make it wait: if the wait is above this many times what the request takes alone."""
 DEFAULT_OBJECTIVE_SECONDS = 2.0
-"""Of a sheddable request without one."""
+"""The objective assumed for a sheddable request that has none."""
 SMALL_POOL_SERVERS = 16
 """Servers of which all are looked at."""
 MAX_CANDIDATES = 4

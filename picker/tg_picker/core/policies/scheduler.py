@@ -185,7 +185,9 @@ class Scheduler:
         return known
 
     def forget_adapter(self, endpoint: Endpoint, adapter: str, now: float, *, by_peer: bool = False) -> None:
-        """Note that a server does not have an adapter, since it answered 404. Of one that left, nothing is noted.
+        """Note that a server does not have an adapter, since it answered 404.
+
+        Ignored for a server that has left the pool.
 
         Args:
             endpoint: who answered.

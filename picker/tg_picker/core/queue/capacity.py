@@ -19,11 +19,12 @@ FAIR_SHARE = 0.5
 class Capacity:
     """Judges a pool for one request at one moment.
 
-    A request whose objective is predicted to be kept goes at once; one of a priority above 0 to the next best server,
-    if it is kept there and rather missed at the best. Another one goes while a server of the pool has a short queue,
-    to whichever server the policy likes best: to send it where the queue is short would cost adapters and caches.
-    While a route of a higher priority misses its promise, a request goes only where that promise would be kept as well.
-    A server that tells nothing of its queue has none.
+    A request goes at once if the best server will probably meet its objective. If that server will rather miss it, a
+    request of a priority above 0 goes to the next best server that will probably meet it. Any other request of a
+    priority of at least 0 goes while some server of the pool has a short queue, and then to the server that the policy
+    likes best: sending it where the queue is short would cost adapters and caches. While a route of a higher priority
+    misses its promise, a request goes only where that promise would be kept as well. A server that reports no queue
+    counts as one with an empty queue.
     """
 
     def __init__(
@@ -59,12 +60,12 @@ class Capacity:
             if self._is_kept(choice.server):
                 return choice
             if self._request.priority > 0 and min(self._shares(choice.server)) < FAIR_SHARE:
-                # The policy counts what a server costs the others. Who goes before them may take it all the same.
+                # The policy counts what a server costs the others. A request that goes before them may take it all the same.
                 kept = next(filter(self._is_kept, choice.others), None)
                 if kept is not None:
                     return choice._replace(server=kept, reasons=(ELSEWHERE,), matched=None)
             if self._request.priority < 0:
-                # Who may be shed is not served late at the cost of others.
+                # A request that may be shed is not served late at the cost of others.
                 return choice if min(self._shares(choice.server)) >= FAIR_SHARE else None
         return choice if has_short_queue(servers, self._limits) else None
 

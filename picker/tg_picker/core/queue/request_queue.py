@@ -152,12 +152,12 @@ class RequestQueue:
         return min(free, key=_paid).head() if free else None
 
     def take(self, head: Waiting) -> None:
-        """Take out a `head`, which goes to a server: its flow pays."""
+        """Take out a `head` that goes to a server: its flow pays for it."""
         self._bands[head.priority].lanes[head.lane].take()
         self._forget(head)
 
     def remove(self, waiting: Waiting) -> None:
-        """Take out a request that is there, which goes nowhere."""
+        """Take out a queued request that will go to no server."""
         self._bands[waiting.priority].lanes[waiting.lane].remove(waiting)
         self._forget(waiting)
 

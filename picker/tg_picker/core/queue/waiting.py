@@ -8,7 +8,7 @@ from tg_picker.core.interface import Endpoint, InstanceRequest
 from tg_picker.core.state import Pick, Rejection
 
 MAX_FLOW_CHARACTERS = 256
-"""By which flows are told apart."""
+"""Characters of a flow's name that count; longer names are cut."""
 
 Lane = frozenset[str]
 """The addresses that a request may go to. Requests of other lanes do not wait behind it."""

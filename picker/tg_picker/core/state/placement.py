@@ -135,7 +135,7 @@ class Placement:
 
     @property
     def last_mark(self) -> int | None:
-        """A block near the end of the prompt, by which its beginning is known; None = nothing is."""
+        """The last marked block of the prompt, which stands for everything before it; None = no block is marked."""
         return self._marks[-1] if self._marks else None
 
     @property

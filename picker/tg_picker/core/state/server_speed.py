@@ -14,9 +14,9 @@ ASSUMED_OUTPUT_TOKEN_SECONDS = 0.03
 FORGETTING = 0.97
 """Weight of all that is known when one more sample comes: about the last 33 count."""
 FADE_SECONDS = 20.0
-"""After which what a server showed of its own counts for 1 / e."""
+"""Seconds after which what a server showed of its own counts for 1 / e."""
 OUTLIER_FACTOR = 4.0
-"""A time that is more than this many times the predicted one counts as so much: it may be a cold start, or a stall."""
+"""A time above this many times the predicted one counts as exactly that much: it may be a cold start, or a stall."""
 DOUBT = 0.5
 """How much one sample's logarithm may be off by chance; the mean of n by 1 / sqrt(n) of that."""
 _PRIOR_WEIGHT = 2.0
