@@ -22,12 +22,14 @@ from tg_base.telemetry import MODEL_LOADS
 from tg_gateway.access import Authenticator, Limits, Origins, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
 from tg_gateway.http import (
+    MAX_HEAD_LINE_BYTES,
+    MAX_HEADERS,
     Health,
     HttpHandlers,
     LoadHeaders,
     Middleware,
     Router,
-    Unreadable,
+    UnreadableHead,
     defer_expectation,
     find_pages,
 )
@@ -154,6 +156,9 @@ class Gateway:
                 # A client that leaves cancels its handler, and so everything below, down to the provider.
                 handler_cancellation=True,
                 keepalive_timeout=self._limits.head,
+                max_line_size=MAX_HEAD_LINE_BYTES,
+                max_field_size=MAX_HEAD_LINE_BYTES,
+                max_headers=MAX_HEADERS,
                 lingering_time=self._limits.linger,
                 access_log=None,
                 logger=_SERVER_LOG,
@@ -201,7 +206,7 @@ class Gateway:
         await self._relay.until_idle(max(0.0, self._config.drain - (time.monotonic() - started)), all_read=True)
         return max(0.0, self._config.drain - (time.monotonic() - started))
 
-    def _application(self) -> tuple[web.Application, Callable[[Unreadable], web.Response]]:
+    def _application(self) -> tuple[web.Application, Callable[[UnreadableHead], web.Response]]:
         config, limits, relay = self._config, self._limits, self._relay
         catalogue = Catalogue(self._routes, self._requestor.presence.serving, config.aliases)
         router = Router(self._mounts, catalogue)

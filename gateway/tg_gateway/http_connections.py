@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from typing_extensions import override
 
-from tg_gateway.http import MAX_LINE_BYTES, Unreadable, begins_request
+from tg_gateway.http import MAX_PATH_BYTES, UnreadableHead, begins_request
 
 LOOK_SECONDS: Final = 0.5
 """Between two looks for clients that have left."""
@@ -32,7 +32,7 @@ class ConnectionEvents(NamedTuple):
 
     opened: OnTransport
     closed: OnTransport
-    refuse: Callable[[Unreadable], web.Response] | None = None
+    refuse: Callable[[UnreadableHead], web.Response] | None = None
 
 
 class ConnectionRunner(web.AppRunner):
@@ -111,10 +111,10 @@ class Connection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
-        if b"\n" not in self._begin and len(self._begin) < MAX_LINE_BYTES:
-            self._begin += data[:MAX_LINE_BYTES]
+        if b"\n" not in self._begin and len(self._begin) < MAX_PATH_BYTES:
+            self._begin += data[:MAX_PATH_BYTES]
         elif begins_request(data):
-            self._begin = data[:MAX_LINE_BYTES]
+            self._begin = data[:MAX_PATH_BYTES]
         super().data_received(data)
 
     @override
@@ -130,7 +130,7 @@ class Connection(web.RequestHandler):
         self._refused = True
         # Counted there, and never logged as an error: anybody can send it.
         self.logger.debug("no request", exc_info=exc)
-        refusal = Unreadable.of(exc, self._begin, (self.max_line_size, self.max_headers))
+        refusal = UnreadableHead.of(exc, self._begin)
         response = self._events.refuse(refusal)
         return _Lingering(response, self._lingering) if refusal.goes_on else response
 

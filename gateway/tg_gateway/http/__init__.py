@@ -6,12 +6,20 @@ from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import ENTRY, Middleware
 from tg_gateway.http.page import Page, find_pages
 from tg_gateway.http.router import DOOR, Handler, Router, defer_expectation
-from tg_gateway.http.unreadable_head import MAX_LINE_BYTES, Unreadable, begins_request
+from tg_gateway.http.unreadable_head import (
+    MAX_HEAD_LINE_BYTES,
+    MAX_HEADERS,
+    MAX_PATH_BYTES,
+    UnreadableHead,
+    begins_request,
+)
 
 __all__ = [
     "DOOR",
     "ENTRY",
-    "MAX_LINE_BYTES",
+    "MAX_HEADERS",
+    "MAX_HEAD_LINE_BYTES",
+    "MAX_PATH_BYTES",
     "Alive",
     "Handler",
     "Health",
@@ -21,7 +29,7 @@ __all__ = [
     "Page",
     "Ready",
     "Router",
-    "Unreadable",
+    "UnreadableHead",
     "answer_health",
     "begins_request",
     "defer_expectation",

@@ -27,7 +27,7 @@ from tg_gateway.dialects.output import MAX_WRITE_BYTES
 from tg_gateway.http.body_stream import CLOSES
 from tg_gateway.http.router import DOOR, Door, Handler, Router
 from tg_gateway.http.sliced_body import SlicedBody
-from tg_gateway.http.unreadable_head import Unreadable
+from tg_gateway.http.unreadable_head import UnreadableHead
 from tg_gateway.relay import DEFECT_MESSAGE
 from tg_gateway.telemetry import AccessLogEntry, write_in_time
 from tg_schema import TgError
@@ -132,7 +132,7 @@ class Middleware:
             entry.write()
         return response
 
-    def refuse_unreadable(self, head: Unreadable) -> web.Response:
+    def refuse_unreadable(self, head: UnreadableHead) -> web.Response:
         """Without a line of the access log: anybody can send such bytes, and they are counted already."""
         request_id = new_id()
         response = _refuse_http(self._router.find_nearest(head.path, request_id), head.refusal, "")

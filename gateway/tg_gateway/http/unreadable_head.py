@@ -6,8 +6,12 @@ from typing import Final, NamedTuple, Self
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
 
-MAX_LINE_BYTES: Final = 256
-"""Of a request's first line, to find its path."""
+MAX_HEAD_LINE_BYTES: Final = 8190
+"""The most bytes of a request's first line, and of each of its headers."""
+MAX_HEADERS: Final = 128
+"""The most headers of a request."""
+MAX_PATH_BYTES: Final = 256
+"""Bytes of a request's first line that are kept, to find its path if the head cannot be read."""
 # Empty lines before a request are allowed (RFC 9112, section 2.2).
 _LINE: Final = re.compile(rb"[\r\n]*(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH) (/[\w./:-]*)", re.ASCII)
 _TLS: Final = b"\x16\x03"
@@ -16,7 +20,7 @@ begins_request: Final = _LINE.match
 """Whether bytes begin as a request does."""
 
 
-class Unreadable(NamedTuple):
+class UnreadableHead(NamedTuple):
     """A request whose head could not be read.
 
     Attributes:
@@ -30,30 +34,28 @@ class Unreadable(NamedTuple):
     goes_on: bool
 
     @classmethod
-    def of(cls, error: HttpProcessingError, begin: bytes, limits: tuple[int, int]) -> Self:
+    def of(cls, error: HttpProcessingError, begin: bytes) -> Self:
         """Why a head could not be read.
 
         Args:
             error: the parser's.
-            begin: the request's first `MAX_LINE_BYTES`.
-            limits: the most bytes of the first line and of a header, and the most headers.
+            begin: the request's first `MAX_PATH_BYTES`.
         """
         found = _LINE.match(begin)
         path = found[1].decode() if found else "/"
-        return cls(path, _find_refusal(error, begin, limits), isinstance(error, LineTooLong))
+        return cls(path, _find_refusal(error, begin), isinstance(error, LineTooLong))
 
 
-def _find_refusal(error: HttpProcessingError, begin: bytes, limits: tuple[int, int]) -> web.HTTPException:
-    most_bytes, most_headers = limits
+def _find_refusal(error: HttpProcessingError, begin: bytes) -> web.HTTPException:
     if isinstance(error, LineTooLong):
         # aiohttp tells the first bytes of what was too long.
         if error.args[0].removesuffix(b"...") in begin.lstrip().partition(b"\n")[0]:
-            text = f"the URL is too long: it may have {most_bytes} bytes; send less in it"
+            text = f"the URL is too long: it may have {MAX_HEAD_LINE_BYTES} bytes; send less in it"
             return web.HTTPRequestURITooLong(text=text)
-        text = f"a header is too long: each may have {most_bytes} bytes; send less in it"
+        text = f"a header is too long: each may have {MAX_HEAD_LINE_BYTES} bytes; send less in it"
         return web.HTTPRequestHeaderFieldsTooLarge(text=text)
     if "Too many headers" in error.message:
-        text = f"the request has too many headers: {most_headers} are read; send fewer"
+        text = f"the request has too many headers: {MAX_HEADERS} are read; send fewer"
         return web.HTTPRequestHeaderFieldsTooLarge(text=text)
     if isinstance(error, BadHttpMethod) and begin.startswith(_TLS):
         return web.HTTPBadRequest(text="this port speaks HTTP without TLS: ask it by http://")

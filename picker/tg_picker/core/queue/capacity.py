@@ -60,7 +60,7 @@ class Capacity:
             if self._is_kept(choice.server):
                 return choice
             if self._request.priority > 0 and min(self._shares(choice.server)) < FAIR_SHARE:
-                # The policy counts what a server costs the others. A request that goes before them may take it all the same.
+                # The policy counts what a server costs the others. A request that goes before them may take it anyway.
                 kept = next(filter(self._is_kept, choice.others), None)
                 if kept is not None:
                     return choice._replace(server=kept, reasons=(ELSEWHERE,), matched=None)
