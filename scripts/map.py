@@ -6,7 +6,7 @@ A reader comes with a subject. The rows by hand say which names decide it; a nam
 import re
 import sys
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -93,11 +93,13 @@ def write_page(page: str, modules: Modules) -> str:
     """The page with the files of its rows by hand, and with all modules.
 
     Raises:
-        ValueError: a row leads nowhere, or a module says nothing of itself.
+        ValueError: a row leads nowhere, two rows have one subject, or a module says nothing of itself.
     """
     by_hand, _, _ = page.partition(BEGIN)
     above, header, table = by_hand.partition(_SUBJECTS)
-    rows, faults = list[str](), list[str]()
+    subjects = Counter(line.split(" | ")[0].strip("| ") for line in table.splitlines() if line.startswith("| "))
+    faults = [f"{count} rows are of {subject!r}: make them one" for subject, count in subjects.items() if count > 1]
+    rows = list[str]()
     for line in table.splitlines():
         try:
             rows.append(_fill_in(line, modules) if line.startswith("| ") else line)
@@ -118,4 +120,4 @@ if __name__ == "__main__":
     try:
         PAGE.write_text(write_page(PAGE.read_text("utf-8"), Modules(ROOT)), "utf-8")
     except ValueError as error:
-        sys.exit(f"{PAGE.name} has rows that lead nowhere:\n{error}")
+        sys.exit(f"{PAGE.name} has wrong rows:\n{error}")

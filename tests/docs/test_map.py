@@ -55,6 +55,13 @@ def test_a_row_that_leads_nowhere_is_found(repository: Path, name: str) -> None:
         write_page(f"{HEAD}| time | `{name}` | |\n{BEGIN}", Modules(repository))
 
 
+def test_a_subject_of_two_rows_is_found(repository: Path) -> None:
+    # A merge of two branches, each of which changed a row, may leave both.
+    page = f"{HEAD}| time | `Clock` | |\n| a tick | `Clock.tick` | |\n| time | `pick.SECONDS` | |\n{BEGIN}"
+    with pytest.raises(ValueError, match=r"^2 rows are of 'time': make them one$"):
+        write_page(page, Modules(repository))
+
+
 def test_a_name_that_many_files_define_is_found(repository: Path) -> None:
     for number in range(2):
         (repository / f"base/tg_base/clock_{number}.py").write_text('"""Clock."""\nSECONDS = 1\n')
