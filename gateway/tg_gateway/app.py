@@ -1,4 +1,4 @@
-"""People and programs -> gateway -> bus: the door, as one object."""
+"""People and programs -> gateway -> bus: the whole gateway, as one object."""
 
 import asyncio
 import logging
@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 HANDOVER_SECONDS: Final = 2.0
 """Seconds for which a gateway that hands over answers on connections that are kept open."""
-DRAIN_ERROR_SECONDS = 2.0
+LAST_WRITE_SECONDS = 2.0
 """Seconds that handlers get to write what they have, when everything else is over."""
 RESUMABLE: Final = "resumable "
 """The scope of answers that sockets have asked for: they have bounds of their own, beside those kept for HTTP."""
@@ -162,7 +162,7 @@ class Gateway:
                 lingering_time=self._limits.linger,
                 access_log=None,
                 logger=_SERVER_LOG,
-                shutdown_timeout=DRAIN_ERROR_SECONDS,
+                shutdown_timeout=LAST_WRITE_SECONDS,
                 timeout_ceil_threshold=TIMER_ROUNDING_SECONDS,
             )
             await runner.setup()
@@ -193,7 +193,7 @@ class Gateway:
             if self._flex_queue is not None:
                 await self._flex_queue.drain()
             await self._relay.drain(left)
-            await asyncio.gather(*(runs.close(DRAIN_ERROR_SECONDS) for runs in (self._background, self._resumable)))
+            await asyncio.gather(*(runs.close(LAST_WRITE_SECONDS) for runs in (self._background, self._resumable)))
             await self._sockets.close()
 
     async def _hand_over(self) -> float:

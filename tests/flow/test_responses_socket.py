@@ -18,7 +18,7 @@ from tests.flow.open_responses import MODEL, open_responses
 from tests.flow.responses_stream import ENDINGS, check_stream
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.llm import LlmChunk
-from tg_gateway.dialects.responses.last_response import MAX_KEPT_BYTES
+from tg_gateway.dialects.responses.last_response import MAX_CONVERSATION_BYTES
 from tg_schema import TextPart, ToolCall, ToolCallDelta
 from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import IncompleteStream
@@ -309,7 +309,7 @@ async def test_a_long_conversation_is_not_kept() -> None:
     async with connected() as (_, socket):
         previous: dict[str, str] = {}
         for _ in range(2):
-            await create(socket, input="1", metadata={"a": "x" * (MAX_KEPT_BYTES // 2)}, **previous)
+            await create(socket, input="1", metadata={"a": "x" * (MAX_CONVERSATION_BYTES // 2)}, **previous)
             previous = {"previous_response_id": check_stream(await until_end(socket))["id"]}
         await create(socket, input="1", **previous)
         assert (await receive(socket))["error"]["code"] == "previous_response_not_found"

@@ -47,7 +47,10 @@ from tg_schema.topics import Topics
 log = structlog.get_logger()
 
 MAX_ATTEMPTS = 3
-"""A stream fails when this many processors have lost it."""
+"""A request without output fails when this many processors have lost it.
+
+Silence alone never gets that far: the second silent processor ends the request (`Silencers`).
+"""
 PUBLISH_TIMEOUT_SECONDS = 4.5
 """Seconds that the bus has to accept a request."""
 

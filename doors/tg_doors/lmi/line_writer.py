@@ -12,8 +12,8 @@ from tg_doors.lmi.parameters import Order
 from tg_doors.lmi.whole_writer import OrderWriter, read_answers
 from tg_doors.tgi import LastStep, Step, TokenReader, make_prefill, make_token
 from tg_gateway.dialects import Writer, is_text_alone, json_line, server_sent_event
-from tg_schema import TextCompletionResponse, TgError, Token, encode
-from tg_schema.completion import NO_TOKEN_ID, add_usage
+from tg_schema import TextCompletionResponse, TgError, Token, Usage, encode
+from tg_schema.completion import NO_TOKEN_ID
 
 JSON_LINES: Final = "application/jsonlines"
 EVENTS: Final = "text/event-stream"

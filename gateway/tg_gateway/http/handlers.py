@@ -1,4 +1,4 @@
-"""HTTP door: one request in, read within the limits; one body or a stream of bytes out, in its mount's protocol."""
+"""HTTP transport: one request in, within the limits; one body or a stream of bytes out, in its mount's protocol."""
 
 import asyncio
 import zlib

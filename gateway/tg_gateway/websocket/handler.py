@@ -1,4 +1,4 @@
-"""WebSocket door: the handshake, incoming messages of any protocol, and the ways in which a socket can end."""
+"""WebSocket transport: the handshake, incoming messages of any protocol, and the ways in which a socket can end."""
 
 import asyncio
 from typing import Any, Literal

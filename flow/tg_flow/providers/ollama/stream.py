@@ -7,8 +7,8 @@ import msgspec
 
 from tg_base.llm import Embeddings, LlmChunk, event_error, write_signature
 from tg_flow.providers.ollama.request import ORIGIN
-from tg_flow.providers.openai import NO_TOKEN_ID
 from tg_schema import ModelInfo, Token, ToolCallDelta
+from tg_schema.completion import NO_TOKEN_ID
 
 
 class _AskedFunction(msgspec.Struct, frozen=True):

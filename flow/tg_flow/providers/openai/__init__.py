@@ -6,12 +6,11 @@ from tg_flow.providers.openai.messages import have_text_alone
 from tg_flow.providers.openai.presets import UNCERTAIN
 from tg_flow.providers.openai.provider import ChatCompletions, OpenAi, OpenAiCompatible, OpenAiOptions
 from tg_flow.providers.openai.request import is_bare
-from tg_flow.providers.openai.stream import NO_TOKEN_ID, model_list
+from tg_flow.providers.openai.stream import model_list
 from tg_flow.providers.openai.tgi import Tgi
 from tg_flow.providers.openai.vllm import Vllm
 
 __all__ = [
-    "NO_TOKEN_ID",
     "UNCERTAIN",
     "AzureOpenAi",
     "ChatCompletions",

@@ -6,8 +6,9 @@ from itertools import zip_longest
 import msgspec
 
 from tg_base.llm import LlmChunk, UsageDeltas, event_error
-from tg_flow.providers.openai.stream import FINISH_REASONS, NO_TOKEN_ID, Counts, Fault
+from tg_flow.providers.openai.stream import FINISH_REASONS, Counts, Fault
 from tg_schema import Token
+from tg_schema.completion import NO_TOKEN_ID
 
 
 class _Logprobs(msgspec.Struct, frozen=True):

@@ -13,11 +13,9 @@ from tg_base.llm import CallNumbers, ErrorDetail, LlmChunk, UsageDeltas, event_e
 from tg_flow.providers.openai.messages import GOOGLE, ThinkingField
 from tg_flow.providers.openai.thinking import OpenThinking
 from tg_schema import ModelInfo, Token, ToolCallDelta, Usage
+from tg_schema.completion import NO_TOKEN_ID
 from tg_schema.deltas import Count
 from tg_schema.errors import ContentFilter
-
-NO_TOKEN_ID = -1
-"""A token's id if the provider reports the token's text only, as OpenAI's API does."""
 
 FINISH_REASONS = {
     "stop": "stop",

@@ -11,8 +11,8 @@ from tg_gateway.dialects.responses.request_body import InputItem
 from tg_gateway.dialects.responses.response_object import OutputItem
 from tg_schema import decode, encode
 
-MAX_KEPT_BYTES = 1024 * 1024
-"""Of a conversation, as JSON; the response of a longer one is not kept."""
+MAX_CONVERSATION_BYTES = 1024 * 1024
+"""Bytes of a conversation, as JSON, that a socket keeps; the response of a longer one is not kept."""
 
 
 class LastResponse:
@@ -35,7 +35,7 @@ class LastResponse:
         """
         if response_id != self._id:
             raise InvalidParameter(
-                f"a socket keeps its last response alone, up to {MAX_KEPT_BYTES} bytes of conversation: "
+                f"a socket keeps its last response alone, up to {MAX_CONVERSATION_BYTES} bytes of conversation: "
                 "send the earlier items in input",
                 "previous_response_id",
                 NOT_FOUND,
@@ -60,5 +60,5 @@ class LastResponse:
         encoded = encode(output)
         # Also where this one is too large to be kept: the one before is the last no more.
         self._clear()
-        if size + len(encoded) <= MAX_KEPT_BYTES:
+        if size + len(encoded) <= MAX_CONVERSATION_BYTES:
             self._id, self._input, self._output, self.size = response_id, items, encoded, size + len(encoded)
