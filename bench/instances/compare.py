@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
+from bench.instances.baselines.policies import make_policy
 from bench.instances.run import rule_of
 from bench.instances.simulation import Outcome, Simulation
 from bench.instances.worlds import REQUESTS, draw_world
-from tg_picker.core import POLICIES, Choice, Objective, Policy, Refusal, SchedulingContext
+from tg_picker.core import Choice, Objective, Policy, Refusal, SchedulingContext
 
 WARM_UP_SHARE = 0.25
 MAX_LOST_SHARE = 0.01
@@ -69,7 +70,7 @@ def score_world(number: int, policy: str, requests: int = REQUESTS, ties: int = 
     world = draw_world(number, requests)
     load = world.load()
     name, admission, waits = rule_of(policy)
-    watched = _Watched(POLICIES[name]())
+    watched = _Watched(make_policy(name))
     outcome = Simulation(load, watched, admission, number + 1_000_000 * ties, 0.0, waits=waits).run()
     # Where adapters and prompts are kept, or servers differ, one that is busy may be better than an idle one.
     is_plain = world.is_equal and not world.adapters and not world.prefixes

@@ -7,6 +7,8 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
+from msgspec.structs import replace
+
 from bench.instances.baselines.policies import make_policy
 from bench.instances.informed import Informed
 from bench.instances.job import Job
@@ -164,7 +166,8 @@ class Simulation:
     def _scrape(self) -> None:
         for endpoint, server in zip(self._endpoints, self.servers, strict=True):
             if server.is_up:
-                tell = partial(self.scheduler.observe, endpoint, server.report(self.now))
+                report = replace(server.report(self.now), interval=self._load.scrape_seconds)
+                tell = partial(self.scheduler.observe, endpoint, report)
                 self.at(self.now + self._load.scrape_age, tell)
         self.at(self.now + self._load.scrape_seconds, self._scrape)
 

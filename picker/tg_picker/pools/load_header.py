@@ -80,6 +80,7 @@ def merge_reports(last: LoadReport | None, update: LoadReport) -> LoadReport:
         _first(update.adapters, last.adapters if fresh else None),
         _first(update.queued_by_adapter, last.queued_by_adapter if fresh else None),
         _first(update.started_at, last.started_at),
+        interval=max(update.interval, last.interval),
         kept_at=kept_at if fresh else update.read_at,
     )
 

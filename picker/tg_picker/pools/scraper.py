@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import structlog
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 from typing_extensions import override
 
 from tg_base.llm import open_pool
@@ -235,7 +236,7 @@ class Scraper(Entered):
             report = await asyncio.to_thread(read_page, page, options.kind, now)
         if report is None:
             raise ProtocolError(f"the page tells no load of a server of the kind {options.kind} that can be believed")
-        return report
+        return replace(report, interval=self._interval(len(self._targets)))
 
     async def _fetch(self, url: str) -> bytes:
         answer = await self._pool.ask("GET", url, (), None)

@@ -2,6 +2,8 @@
 
 from random import Random
 
+from msgspec.structs import replace
+
 from bench.instances.baselines.policies import make_policy
 from tests.picker.core.cases import endpoint, request, server, told
 from tg_picker.core import (
@@ -24,6 +26,18 @@ def test_saturation_is_the_mean_of_the_fuller_one() -> None:
     assert fullness(0.0, told(1, 0.4), told(0, 0.0)) == 0.25
     assert fullness(0.21, told(0, 0.0), told(0, 0.0)) == 1.0
     assert fullness(9.0, None) == 0.0
+    # A server that is looked at once in a second is as fresh after 4 s as another one after 0.2 s.
+    slow = [replace(told(0, 0.0), interval=1.0)] * 2
+    assert fullness(3.9, *slow) == 0.0
+    assert fullness(4.1, *slow) == 1.0
+
+
+def test_a_report_stays_as_long_as_its_server_s_looks_take() -> None:
+    place, scheduler = endpoint("a"), Scheduler("least-request")
+    for interval, kept in ((0.05, False), (1.0, True)):
+        scheduler.observe(place, replace(told(3, 0.0), interval=interval))
+        scheduler.expire(3.0)
+        assert (scheduler.server(place).report is not None) is kept
 
 
 def admitted(admission: str, queued: int, priority: int, times: int = 200) -> int:

@@ -56,6 +56,7 @@ class LoadReport(Struct, frozen=True):
         adapters: None = the server tells nothing of adapters.
         queued_by_adapter: requests that wait, by adapter; None = not told.
         started_at: when the server's process began, on the server's own clock; None = not told.
+        interval: seconds from one look at the server to the next.
         kept_at: the `read_at` of the oldest part, if the report was merged of several; None = all is of `read_at`.
     """
 
@@ -68,4 +69,5 @@ class LoadReport(Struct, frozen=True):
     adapters: AdapterReport | None = None
     queued_by_adapter: dict[str, int] | None = None
     started_at: float | None = None
+    interval: float = 0.05
     kept_at: float | None = None

@@ -10,8 +10,8 @@ from tg_picker.core.state import ServerState
 MAX_QUEUE = 5
 """Queued requests at which a server counts as saturated."""
 MAX_KV_USAGE = 0.8
-FRESH_SECONDS = 0.2
-"""A server whose report is older counts as saturated."""
+FRESH_LOOKS = 4
+"""A server whose report is older than so many looks take counts as saturated."""
 PROBABILITY_FACTOR = 300.0
 PROBABILITY_POWER = 5
 
@@ -61,7 +61,7 @@ def saturation(servers: Sequence[ServerState], now: float) -> float:
 
 def _fullness(server: ServerState, now: float) -> float:
     report = server.report
-    if server.is_stale or (report is not None and now - report.read_at > FRESH_SECONDS):
+    if server.is_stale or (report is not None and now - report.read_at > FRESH_LOOKS * report.interval):
         return 1.0
     return max(server.queued / MAX_QUEUE, server.kv_usage / MAX_KV_USAGE)
 

@@ -6,7 +6,7 @@ from random import Random
 from typing import Protocol
 
 from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, InstanceRequest, LoadReport
-from tg_picker.core.policies.admission import ADMISSIONS, Admission
+from tg_picker.core.policies.admission import ADMISSIONS, FRESH_LOOKS, Admission
 from tg_picker.core.policies.policies import DEFAULT_POLICY, POLICIES, requests_of
 from tg_picker.core.policies.policy import Choice, Policy, Refusal, SchedulingContext
 from tg_picker.core.policies.predicted_wait import predict_first_token
@@ -25,7 +25,7 @@ from tg_picker.core.state import (
 )
 
 STALE_SECONDS = 2.0
-"""A report older than this is as good as none."""
+"""A report older than this is as good as none, unless servers are looked at less often."""
 _SWEEP_SECONDS = 0.2
 """How often reports are looked through for stale ones."""
 NO_ENDPOINTS_RETRY_SECONDS = 1.0
@@ -165,7 +165,8 @@ class Scheduler:
         self.missing.expire(now)
         for server in self._servers.values():
             server.speed.fade(now)
-            if server.report is not None and now - server.report.read_at > STALE_SECONDS:
+            report = server.report
+            if report is not None and now - report.read_at > max(STALE_SECONDS, FRESH_LOOKS * report.interval):
                 server.expire()
 
     @property

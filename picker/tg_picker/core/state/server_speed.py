@@ -17,8 +17,6 @@ FADE_SECONDS = 20.0
 """Seconds after which what a server showed of its own counts for 1 / e."""
 OUTLIER_FACTOR = 4.0
 """A time above this many times the predicted one counts as exactly that much: it may be a cold start, or a stall."""
-DOUBT = 0.5
-"""How much one sample's logarithm may be off by chance; the mean of n by 1 / sqrt(n) of that."""
 _PRIOR_WEIGHT = 2.0
 _PRIOR_PROMPT_TOKENS = 4_096.0
 _PRIOR_RUNNING = 64.0
@@ -76,7 +74,8 @@ class _Factor:
 
     @property
     def value(self) -> float:
-        shown = max(abs(self._sum) - DOUBT * sqrt(self._weight), 0.0) / (self._weight + _PRIOR_WEIGHT)
+        # One sample may be off by all that a sample may show, the mean of n by 1 / sqrt(n) of that.
+        shown = max(abs(self._sum) - log(OUTLIER_FACTOR) * sqrt(self._weight), 0.0) / (self._weight + _PRIOR_WEIGHT)
         return exp(shown if self._sum > 0 else -shown)
 
     def scale(self, kept: float) -> None:
