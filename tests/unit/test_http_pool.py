@@ -11,13 +11,15 @@ import termios
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import uvloop
+from typing_extensions import override
 from yarl import URL
 
 from tests.fakes.threaded_server import receive, saying, serving
+from tests.until import until
 from tg_base.llm import Method
 from tg_base.llm.http.connections import READ_BYTES
 from tg_base.llm.http.pool import HttpPool
@@ -312,3 +314,40 @@ def test_a_broken_chunk_is_told_at_once(run: Runner) -> None:
         server.close()
 
     run(ask())
+
+
+class _Helloing(asyncio.Protocol):
+    """Answers each request; `there` are the connections that are open."""
+
+    there: ClassVar[set[object]] = set()
+
+    @override
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self.there.add(self)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._transport.write(HELLO)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.there.discard(self)
+
+
+def test_a_connection_is_kept_for_the_next_one_when_its_asker_has_the_answer(run: Runner) -> None:
+    async def ask_many(pool: HttpPool, url: str) -> None:
+        for _ in range(50):
+            assert await (await pool.ask("POST", url, (), b"{}")).read() == b"hello"
+
+    async def ask_side_by_side() -> None:
+        pool = HttpPool()
+        async with await asyncio.get_running_loop().create_server(_Helloing, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            try:
+                await asyncio.wait_for(asyncio.gather(*(ask_many(pool, url) for _ in range(5))), 10)
+            finally:
+                await pool.aclose()
+                await until(lambda: not _Helloing.there)
+
+    run(ask_side_by_side())

@@ -202,6 +202,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._head = None
             if writing is not None:
                 writing.cancel()
+            if self._answer is not None and self._answer.ended:
+                self._release()
 
     async def _write(self, head: bytes, body: memoryview) -> None:
         self.transport.write(head)
@@ -248,7 +250,9 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         if self._answer is not None and self._answer.ended:
             self._parts.clear()
-            self._release()
+            # Who asked may not have had its turn yet: it would end or abort what the next one asks.
+            if self._head is None:
+                self._release()
             return
         if self._parts:
             self._put()
