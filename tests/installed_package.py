@@ -7,7 +7,8 @@ import pytest
 
 def install_package(site: Path, monkeypatch: pytest.MonkeyPatch, name: str, entry_points: str) -> None:
     """Put it on the path, in a folder of its own; what it offers is text in the form of `entry_points.txt`."""
-    metadata = site / f"{name}-1.dist-info"
+    # As pip spells it: what stands before the first hyphen is the name, by which packages are told apart.
+    metadata = site / f"{name.replace('-', '_')}-1.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
     (metadata / "entry_points.txt").write_text(entry_points)

@@ -190,7 +190,7 @@ async def _announce(order: ServeOptions, listener: SharedListener | None = None)
 
 
 def add_services(order: ServeOptions) -> ServeOptions:
-    """The options with the services of the file. Raises as `add_kinds`."""
+    """The options with all services that flows may bind. Raises as `add_kinds`."""
     return replace(order, services=add_kinds(order.services, order.file, GATEWAY, order.only))
 
 

@@ -5,14 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-SERVICES: Mapping[str, str] = {
-    "text-completion": "tg_flow.providers:TextCompletionKind",
-    "prompt": "tg_flow.prompt:PromptKind",
-    "agent": "tg_flow.agent:AgentKind",
-}
-"""The kind of each service by name, as "module:Class"; only a process that runs it imports it."""
 GATEWAY = "gateway"
-PARTS = (*SERVICES, GATEWAY)
+PARTS = ("text-completion", "prompt", "agent", GATEWAY)
+"""Those of ours."""
 LOOPBACK = "127.0.0.1"
 LogForm = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -25,7 +20,8 @@ class ServeOptions:
     Attributes:
         file: the configuration; None = the built-in one.
         only: the parts that this process runs; none = all.
-        services: the services that a flow may bind, as `SERVICES`; the file may add some.
+        services: the kinds of the services that a flow may bind, by name, as "module:Class"; `add_services` adds ours,
+            and those of the file and of installed packages.
         options: the provider's options for `model`.
         host: the address on which gateway and metrics listen.
         drain: seconds that running streams get to finish on shutdown.
@@ -40,7 +36,7 @@ class ServeOptions:
 
     file: Path | None = None
     only: tuple[str, ...] = ()
-    services: Mapping[str, str] = field(default_factory=lambda: SERVICES)
+    services: Mapping[str, str] = field(default_factory=dict)
     bus: str | None = None
     host: str | None = None
     port: int | None = None

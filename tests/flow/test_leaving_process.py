@@ -19,7 +19,7 @@ from tg_base.server import Opened, ServeContext
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import Unavailable
 from tg_serve.launcher import launch
-from tg_serve.options import SERVICES, ServeOptions
+from tg_serve.options import ServeOptions
 
 GRACE = 5.0
 HERE = "tests.flow.test_leaving_process"
@@ -32,7 +32,7 @@ a.echo = {{}}
 b.echo = {{}}
 b.text-completion.model = "endless"
 """
-WITH_ECHO = {"text-completion": SERVICES["text-completion"], "echo": f"{HERE}:EndlessKind"}
+WITH_ECHO = {"echo": f"{HERE}:EndlessKind"}
 
 
 class EndlessModel(LlmService):

@@ -14,6 +14,7 @@ import pytest
 
 from tests.fakes.echo_service import ECHO, EchoConfig, EchoKind, EchoRequest
 from tests.flow.command import ran, started
+from tests.installed_package import install_package
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
@@ -22,11 +23,11 @@ from tg_client import TgClient
 from tg_schema import TgError, decode
 from tg_schema.errors import BadRequest
 from tg_serve.launcher import add_services, inspect, launch
-from tg_serve.options import SERVICES, ServeOptions
+from tg_serve.options import PARTS, ServeOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-service.md"
 CODE = Path(__file__).parents[1] / "fakes" / "echo_service.py"
-WITH_ECHO = {**SERVICES, "echo": "tests.fakes.echo_service:EchoKind"}
+WITH_ECHO = {"echo": "tests.fakes.echo_service:EchoKind"}
 FILE = """[gateway]
 port = 0
 [flows.default]
@@ -202,6 +203,70 @@ async def test_a_service_of_the_page_asks_another_one(page: Path) -> None:
     assert findings == [f'{file}, line 8: flow "default" has no text-completion to digest with; add it']
 
 
+@pytest.fixture
+def installed(page: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The page's echo as a package has it, and three that cannot be used."""
+    (page / "needs_an_sdk.py").write_text("import an_sdk_that_nobody_has\n")
+    (page / "broken.py").write_text("1 / 0\n")
+    points = "echo = echo_service:EchoKind\nneedy = needs_an_sdk:Kind [sdk]\nbroken = broken:Kind\nodd = json:loads\n"
+    install_package(page / "site", monkeypatch, "tokengrid-zoo", f"[tokengrid.services]\n{points}")
+    file = page / "tg.toml"
+    file.write_text("[gateway]\nport = 0\n[flows.default]\necho = {}\n")
+    return file
+
+
+async def test_a_service_of_an_installed_package(installed: Path) -> None:
+    """A flow's table is all: only what is bound or named is imported, so the three others are no obstacle."""
+    assert add_services(ServeOptions()).parts == PARTS
+    assert "echo_service" not in sys.modules
+    async with (
+        launch(ServeOptions(file=installed)) as (_, url),
+        TgClient(str(url)) as client,
+        client.flow("default").records(ECHO, EchoRequest("a b", streaming=True)) as records,
+    ):
+        assert "".join([record.text or "" async for record in records]) == "a b "
+    assert "needs_an_sdk" not in sys.modules
+    order = add_services(ServeOptions(file=installed, only=("echo",), bus="pulsar://127.0.0.1:9"))
+    assert (order.parts, add_services(order)) == (("echo",), order)
+
+
+def rewrite(file: Path, old: str, new: str) -> None:
+    file.write_text(file.read_text().replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("service", "words"),
+    [
+        ("ecko", 'there is no service "ecko"; did you mean "echo"?'),
+        ("needy", 'the service "needy" needs a package that is not installed; run: pip install "tokengrid-zoo[sdk]"'),
+        ("broken", '"broken:Kind" cannot be imported: the log says why'),
+        ("odd", '"json:loads" is no "module:Class" of a subclass of tg_base.server.ServiceKind'),
+    ],
+)
+async def test_an_installed_service_that_cannot_be_used_is_named(installed: Path, service: str, words: str) -> None:
+    file = ServeOptions(file=installed)
+    rewrite(installed, "echo", service)
+    _, findings = await inspect(file)
+    assert findings[0] == f"{installed}, line 4: {words}"
+    with pytest.raises(TgError) as refused:
+        async with launch(file):
+            pass
+    assert refused.value.message == findings[0]
+
+
+async def test_a_service_that_two_packages_offer_is_refused(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = "[tokengrid.services]\necho = echo_service:EchoKind\n"
+    install_package(installed.parent / "other", monkeypatch, "tokengrid-barn", points)
+    with pytest.raises(BadRequest, match='line 4: several packages have a service "echo": tokengrid-barn, tokengrid-z'):
+        add_services(ServeOptions(file=installed))
+
+
+def test_an_edit_that_binds_another_service_asks_for_a_restart(installed: Path) -> None:
+    """Only a start imports it."""
+    with pytest.raises(BadRequest, match='line 4: the process was started without the service "echo"; restart it'):
+        ConfigWatcher(installed)
+
+
 async def test_a_part_of_it_alone(page: Path) -> None:
     order = ServeOptions(file=page / "echo.toml", only=("echo",), bus="pulsar://127.0.0.1:9")
     assert add_services(order).parts == ("echo",)
@@ -212,10 +277,16 @@ async def test_a_part_of_it_alone(page: Path) -> None:
 @pytest.mark.parametrize(
     ("services", "words"),
     [
-        ('echo = "echo_servic:EchoKind"', "cannot be imported: the module echo_servic is missing; install it"),
+        (
+            'echo = "echo_servic:EchoKind"',
+            'the distribution that has the module "echo_servic", or put its folder on PYTHONPATH',
+        ),
         ('echo = "broken:Kind"', "cannot be imported: the log says why"),
         ('echo = "echo_service:EchoKinds"', 'is no "module:Class" of a subclass of tg_base.server.ServiceKind'),
-        ('echo = "echo_service"', 'is no "module:Class"'),
+        (
+            'echo = "echo_service"',
+            'there is no service "echo_service"; known are agent, prompt, text-completion, and any',
+        ),
         ('ecco = "echo_service:EchoKind"', 'the service of echo_service:EchoKind is called "echo"; give it that name'),
         ('agent = "echo_service:EchoKind"', "agent is a part of ours; give the service another name"),
         ("echo = 3", "services.echo must be text, not a whole number"),
@@ -236,7 +307,7 @@ async def test_a_wrong_line_is_named_by_a_check_and_by_a_start(page: Path, servi
 
 def test_the_tables_that_the_page_names_are_there() -> None:
     rows = re.findall(r"^\| `(\w+)` in `([\w/.]+)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert len(rows) == 4
+    assert len(rows) == 3
     for table, file in rows:
         assert re.search(rf"^{table}\b", (PAGE.parents[1] / file).read_text("utf-8"), re.MULTILINE), file
 

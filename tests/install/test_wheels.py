@@ -167,11 +167,14 @@ def test_a_package_of_somebody_brings_a_part_of_each_kind(
         assert (llm.code, llm.out, llm.err) == (0, "Who are you?\n", "")
         agent = client.run("tg-invoke-agent", "-u", url, "Who are you?")
         assert (agent.code, agent.out, agent.err) == (0, "Question: Who are you?\n", "")
-    wrong = config.replace('"slow:', '"slwo:').replace('"brief"', '"breif"')
+        asked = {"prompt": "Who are you?"}
+        assert ask(url, "api/v1/flow/default/service/repeat", asked)[1]["response"] == "Who are you?"
+    wrong = config.replace('"slow:', '"slwo:').replace("repeat", "repaet").replace('"brief"', '"breif"')
     (road.home / "tokengrid.toml").write_text(wrong, "utf-8")
     checked = road.run("tg-serve", "--check", "--config", "tokengrid.toml")
     assert checked.code == 1
     assert 'there is no bus "slwo"; known are memory, pulsar, slow; write' in checked.err
+    assert 'there is no service "repaet"; did you mean "repeat"?' in checked.err
     assert 'there is no pattern "breif"; known are brief, plan-then-execute, react, supervisor, and any' in checked.err
 
 

@@ -2,10 +2,10 @@
 
 from importlib.metadata import entry_points
 
-from tg_base.config import SERVICES, TOOL_KINDS, AgentConfig
+from tg_base.config import SERVICE_KINDS, SERVICES, TOOL_KINDS, AgentConfig
 from tg_flow.agent.core import AgentTool
 from tg_flow.agent.service import load_patterns
-from tg_serve import options
+from tg_serve.options import GATEWAY, PARTS
 
 
 def test_each_pattern_is_there() -> None:
@@ -21,4 +21,6 @@ def test_each_kind_of_tool_is_there() -> None:
 
 
 def test_each_service_that_a_flow_can_bind_can_be_run() -> None:
-    assert tuple(options.SERVICES) == tuple(table.spec.name for table in SERVICES if table.spec is not None)
+    tables = {table.spec.name: table for table in SERVICES if table.spec is not None}
+    assert {point.name: point.load().table for point in entry_points(group=SERVICE_KINDS)} == tables
+    assert (*tables, GATEWAY) == PARTS

@@ -194,6 +194,8 @@ class PromptsConfig(Section, frozen=True):
 
 TOOL_KINDS = "tokengrid.tool_kinds"
 """The group of entry points with which packages offer kinds of tools, ours and others' alike."""
+SERVICE_KINDS = "tokengrid.services"
+"""The same for services: the name is that of the kind's `ServiceSpec`."""
 
 
 class ToolConfig(Section, frozen=True):

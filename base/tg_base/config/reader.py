@@ -50,16 +50,19 @@ def parse_config(text: str, file: Path, services: Services = SERVICES, completed
 
 
 def read_services(file: Path) -> Config:
-    """Read only the table `[services]` of a file: until it is known, nobody knows which services its flows may bind.
+    """Read only `[services]` of a file, and the names that its flows bind: these tell which services must be known.
 
-    What is wrong in the table is left out: reading the whole file tells it.
+    What is wrong there is left out: reading the whole file tells it.
 
     Raises:
         BadRequest: it cannot be read, or is not TOML.
     """
     text = read_text(file)
-    services = TableReader().read(parse_toml(text, file).get("services", {}), dict[str, str])
-    return Config(services=services or {}, source=Source(file, places_of(text.replace("\r\n", "\n"))))
+    data, reader = parse_toml(text, file), TableReader()
+    services = reader.read(data.get("services", {}), dict[str, str])
+    tables = reader.read(data.get("flows", {}), _Flows)
+    flows = {flow: dict.fromkeys(bound, ServiceConfig()) for flow, bound in (tables or {}).items()}
+    return Config(services=services or {}, flows=flows, source=Source(file, places_of(text.replace("\r\n", "\n"))))
 
 
 def inspect_config(

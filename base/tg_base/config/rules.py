@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tg_base.config.model import TOOL_KINDS, ApiKey, Config, ServiceConfig
+from tg_base.config.model import SERVICE_KINDS, TOOL_KINDS, ApiKey, Config, ServiceConfig
 from tg_base.config.text_completion_config import TextCompletionConfig
 from tg_base.config.wrong_value import advise
+from tg_base.runtime import find_entry_points
 from tg_schema.agent import DEFAULT_GROUP
 from tg_schema.errors import BadRequest
 from tg_schema.topics import resolve_topic
@@ -102,8 +103,10 @@ def _faults_of_names(config: Config) -> Iterator[BadRequest]:
 def _faults_of_service(config: Config, flow: str, service: str, bound: ServiceConfig) -> Iterator[BadRequest]:
     keys = ("flows", flow, service)
     if bound.spec is None:
-        advice = advise(service, sorted(_list_services(config)))
-        yield config.fault(f'there is no service "{service}"; {advice}', *keys)
+        installed = find_entry_points(SERVICE_KINDS).names
+        advice = advise(service, sorted({*_list_services(config), *installed}))
+        known = f'the process was started without the service "{service}"; restart it'
+        yield config.fault(known if service in installed else f'there is no service "{service}"; {advice}', *keys)
         return
     for field, topic in (("request", bound.request), ("response", bound.response)):
         yield from _faults_of_topic(config, (*keys, field), topic)

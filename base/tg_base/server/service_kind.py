@@ -25,7 +25,7 @@ class Opened:
 class ServiceKind(ABC):
     """One kind of service, declared once: its table in the configuration, and how its processors are made.
 
-    `tg_serve.options.SERVICES` lists the kinds that `tg-serve` runs.
+    `tg-serve` finds kinds by the entry points `tokengrid.services`, and by `[services]` of its configuration.
     """
 
     table: ClassVar[type[ServiceConfig]]
