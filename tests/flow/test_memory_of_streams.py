@@ -19,7 +19,8 @@ from tg_flow.providers.openai.provider import OpenAiOptions
 from tg_schema import encode
 
 MODEL = "bench"
-WARMING = 10
+WARMING = 100
+"""Streams that are open before it is measured: what the process allocates once for its first streams is there then."""
 STREAMS = 100
 KIB = 1024
 LONG_PROMPT = "What is a topic? " * 1000

@@ -70,7 +70,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_flow.providers.cohere": set(),
     "tg_flow.providers.gemini": set(),
     "tg_flow.providers.mistral": {"tg_flow.providers.openai"},
-    "tg_flow.providers.ollama": {"tg_flow.providers.openai"},
+    "tg_flow.providers.ollama": set(),
     "tg_flow.providers.openai": set(),
     "tg_gateway": {
         "tg_gateway.access",
