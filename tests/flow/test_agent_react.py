@@ -291,7 +291,7 @@ async def test_patterns_that_there_are_not(tmp_path: Path) -> None:
     async with pipeline(TurnsLlm(DONE), tmp_path) as it:
         told = await it.tell(pattern="guess")
         assert isinstance(told.error, BadRequest)
-        assert "known are react, plan-then-execute, supervisor" in told.error.message
+        assert "known are plan-then-execute, react, supervisor" in told.error.message
         assert isinstance((await it.tell(pattern="supervisor")).error, BadRequest)
 
 

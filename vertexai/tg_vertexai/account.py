@@ -1,7 +1,6 @@
 """Options, environment -> Google Cloud credentials, project and location, resolved once, when a provider is opened."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,24 +9,9 @@ from google.auth.credentials import Credentials
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.oauth2.service_account import Credentials as ServiceAccount
 
-from tg_base.llm import Endpoint, Failures
+from tg_base.llm import Failures
 from tg_schema.errors import ProviderAuth
-
-
-@dataclass(frozen=True, slots=True)
-class VertexEndpoint(Endpoint):
-    """An endpoint without a key; `tg_vertexai.account` supplies absent values.
-
-    Attributes:
-        project: the Google Cloud project that is billed.
-        location: a region, or "global".
-        credentials_file: a service account's key file.
-    """
-
-    project: str | None = None
-    location: str | None = None
-    credentials_file: str | None = None
-
+from tg_vertexai.endpoint import VertexEndpoint
 
 FAILURES = Failures(unreachable=(TransportError,), credentials=(GoogleAuthError,))
 """Exceptions of Google's library: the token server cannot be reached, and the credentials yield no token."""

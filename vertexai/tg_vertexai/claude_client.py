@@ -7,7 +7,8 @@ import httpx2
 
 from tg_base.llm import CapturedConnection, CapturingTransport, share_tls
 from tg_base.llm.anthropic import connect_client
-from tg_vertexai.account import FAILURES, VertexEndpoint, find_account
+from tg_vertexai.account import FAILURES, find_account
+from tg_vertexai.endpoint import VertexEndpoint
 
 
 def connect(endpoint: VertexEndpoint) -> CapturedConnection:

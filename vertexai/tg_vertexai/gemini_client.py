@@ -6,7 +6,8 @@ from google.genai.types import HttpOptions
 
 from tg_base.llm import RoutedConnection, SdkRequest, share_tls
 from tg_base.llm.gemini import connect_client
-from tg_vertexai.account import FAILURES, VertexEndpoint, find_account
+from tg_vertexai.account import FAILURES, find_account
+from tg_vertexai.endpoint import VertexEndpoint
 
 
 def connect(endpoint: VertexEndpoint) -> RoutedConnection:

@@ -5,7 +5,7 @@ from typing import Literal
 from typing_extensions import override
 
 from tg_base.llm import SdkWire, anthropic, gemini
-from tg_vertexai.account import VertexEndpoint
+from tg_vertexai.endpoint import VertexEndpoint
 
 
 class VertexClaudeOptions(anthropic.ClaudeOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
