@@ -19,6 +19,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.fakes import parley
+from tests.fakes.openai_transcript import done, event, finish_event
+from tests.fakes.threaded_server import saying
 from tests.install.installation import Installation, build_wheels
 from tests.uv_command import ROOT
 
@@ -131,6 +133,13 @@ def ask(url: str, path: str, body: object) -> tuple[int, Any]:
             return refused.code, json.load(refused)
 
 
+def chat(text: str) -> bytes:
+    """A model server's answer."""
+    body = event("fleet", {"content": text}) + finish_event("fleet", "stop") + done()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(body)
+    return head + body
+
+
 def test_a_package_of_somebody_brings_a_door(road: Installation, tmp_path: Path) -> None:
     """docs/adding-a-dialect.md's, installed beside the server. The doors of the extra are not there, and it says so."""
     page = (ROOT / "docs" / "adding-a-dialect.md").read_text("utf-8")
@@ -154,14 +163,20 @@ def test_a_package_of_somebody_brings_formatters(server: Installation, tmp_path:
 
 
 def test_a_package_of_somebody_brings_a_part_of_each_kind(
-    road: Installation, client: Installation, tmp_path: Path
+    road: Installation, client: Installation, wheels: dict[str, Path], tmp_path: Path
 ) -> None:
-    """docs/extending.md's, installed beside the server."""
+    """docs/extending.md's, installed beside the server and the picker."""
     page = (ROOT / "docs" / "extending.md").read_text("utf-8")
     code, project, config = re.findall(r"```(?:python|toml)\n(.*?)```", page, re.DOTALL)
     (tmp_path / "house_parts.py").write_text(code, "utf-8")
     (tmp_path / "pyproject.toml").write_text(project, "utf-8")
-    road.install(tmp_path)
+    road.install(wheels["tokengrid-picker"], tmp_path)
+    with saying(chat("first"), stays=True) as first, saying(chat("other"), stays=True) as second:
+        own = config.replace("127.0.0.1:8001", first.authority).replace("127.0.0.1:8002", second.authority)
+        with serving(road, own.replace('"fill-first"', '"fill-first", scraped = false')) as url:
+            for number in range(6):
+                status, answer = ask(url, "api/v1/flow/fleet/service/text-completion", {"prompt": f"What is {number}?"})
+                assert (status, answer.get("response")) == (200, "first"), answer
     with serving(road, config) as url:
         llm = client.run("tg-invoke-llm", "-u", url, "", "Who are you?")
         assert (llm.code, llm.out, llm.err) == (0, "Who are you?\n", "")
@@ -169,11 +184,13 @@ def test_a_package_of_somebody_brings_a_part_of_each_kind(
         assert (agent.code, agent.out, agent.err) == (0, "Question: Who are you?\n", "")
         asked = {"prompt": "Who are you?"}
         assert ask(url, "api/v1/flow/default/service/repeat", asked)[1]["response"] == "Who are you?"
-    wrong = config.replace('"slow:', '"slwo:').replace("repeat", "repaet").replace('"brief"', '"breif"')
+    wrong = config.replace('"slow:', '"slwo:').replace("repeat", "repaet")
+    wrong = wrong.replace('"fill-first"', '"fil-first"').replace('"brief"', '"breif"')
     (road.home / "tokengrid.toml").write_text(wrong, "utf-8")
     checked = road.run("tg-serve", "--check", "--config", "tokengrid.toml")
     assert checked.code == 1
     assert 'there is no bus "slwo"; known are memory, pulsar, slow; write' in checked.err
+    assert 'there is no policy "fil-first"; known are fill-first, least-request, predicted-wait, round-' in checked.err
     assert 'there is no service "repaet"; did you mean "repeat"?' in checked.err
     assert 'there is no pattern "breif"; known are brief, plan-then-execute, react, supervisor, and any' in checked.err
 

@@ -19,21 +19,22 @@ from tg_picker.core.peers import DEFAULT_TIMING, SharedState, SharingTiming
 from tg_picker.core.policies import (
     ADMISSIONS,
     DEFAULT_POLICY,
-    POLICIES,
     Choice,
     Policy,
     Refusal,
     Scheduler,
     SchedulingContext,
+    load_policy,
     saturation,
 )
 from tg_picker.core.queue import Attained, BandLimits, FlowControl, QueueLimits, RouteSlo, SloAttainment, Waiting
 from tg_picker.core.state import KvBlocks, Pick, Placement, Rejection, ServerState
 
 __all__ = [
-    "ADMISSIONS", "CHARACTERS_PER_TOKEN", "DEFAULT_POLICY", "DEFAULT_TIMING", "POLICIES", "AdapterReport", "Attained",
+    "ADMISSIONS", "CHARACTERS_PER_TOKEN", "DEFAULT_POLICY", "DEFAULT_TIMING", "AdapterReport", "Attained",
     "BandLimits", "Choice", "Endpoint", "Fingerprint", "FlowControl", "InstanceRequest", "InstanceUsage", "KvBlocks",
     "LoadReport", "Objective", "Pick", "Placement", "Policy", "QueueLimits", "Refusal", "Rejection", "Residency",
     "RouteSlo", "Scheduler", "SchedulingContext", "ServerState", "SharedState", "SharingTiming", "SloAttainment",
-    "Waiting", "fingerprint_prompt", "fingerprint_text", "fingerprint_tokens", "salt_tokens", "saturation",
+    "Waiting", "fingerprint_prompt", "fingerprint_text", "fingerprint_tokens", "load_policy", "salt_tokens",
+    "saturation",
 ]  # fmt: skip

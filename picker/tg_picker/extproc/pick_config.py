@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tg_base.bus import find_bus
 from tg_base.config import BusConfig, advise, read_table
-from tg_picker.core import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
+from tg_picker.core import ADMISSIONS, DEFAULT_POLICY, QueueLimits, load_policy
 from tg_picker.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both, split_address
 from tg_picker.pools.adapter_loader import check_source
 from tg_picker.pools.kv_subscriber import KvEventOptions
@@ -24,7 +24,7 @@ class PickConfig(Struct, frozen=True):
         listen: "host:port" of the gRPC service.
         http: "host:port" of the page of model servers, the metrics and the health; "" = none. It has no token.
         hosts: further `Host` names that requests there may have, as `hosts` of a gateway.
-        policy: who picks; a key of `POLICIES`.
+        policy: who picks; the name of an entry point of `tokengrid.policies`, or "module:Class".
         admission: who refuses; a key of `ADMISSIONS`.
         fallbacks: servers that are named beside the picked one; see `InstancePicker`.
         cluster: how Envoy's cluster of model servers finds the picked one: by its load balancing policy
@@ -90,9 +90,11 @@ class PickConfig(Struct, frozen=True):
         Raises:
             BadRequest: see `read_pick_config`.
         """
-        for field, name, known in (("policy", self.policy, POLICIES), ("admission", self.admission, ADMISSIONS)):
-            if name not in known:
-                raise BadRequest(f"unknown {field} {name!r}; {advise(name, list(known))}").at(field)
+        load_policy(self.policy)
+        if self.admission not in ADMISSIONS:
+            raise BadRequest(f"unknown admission {self.admission!r}; {advise(self.admission, ADMISSIONS)}").at(
+                "admission"
+            )
         for field, address, example in (("listen", self.listen, "0.0.0.0:9002"), ("http", self.http, "127.0.0.1:9090")):
             # Port 0 is any free one.
             if address and split_address(address) is None and not address.endswith(":0"):

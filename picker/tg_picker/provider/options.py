@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tg_base.llm import Endpoint
 from tg_flow.providers.openai import UNCERTAIN, OpenAiOptions
-from tg_picker.core import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
+from tg_picker.core import ADMISSIONS, DEFAULT_POLICY, QueueLimits, load_policy
 from tg_picker.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both
 from tg_picker.pools.adapter_loader import check_source
 from tg_picker.pools.kv_subscriber import KvEventOptions
@@ -78,9 +78,10 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             raise BadRequest("a pool has no base_url: name its servers in endpoints, endpoint_files or names").at(
                 "base_url"
             )
-        for option, value, known in (("policy", self.policy, POLICIES), ("admission", self.admission, ADMISSIONS)):
-            if value not in known:
-                raise BadRequest(f'{option}: there is no "{value}"; known are {", ".join(known)}').at(option)
+        load_policy(self.policy)
+        if self.admission not in ADMISSIONS:
+            known = ", ".join(ADMISSIONS)
+            raise BadRequest(f'admission: there is no "{self.admission}"; known are {known}').at("admission")
         self.waiting.check("waiting")
         self.scrape.check()
         check_path(self.api_path, "api_path")

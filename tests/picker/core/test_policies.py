@@ -1,22 +1,30 @@
 """Each policy's decisions, worked by hand. Servers are single letters; a result names all that a seed may choose."""
 
 from itertools import product
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from bench.instances.baselines.policies import ALL_POLICIES
+from tests.installed_package import install_package
 from tests.picker.core.cases import choices, choose, request, server, told
 from tg_picker.core import (
     AdapterReport,
+    Endpoint,
     Fingerprint,
     InstanceRequest,
     LoadReport,
+    Pick,
     Policy,
     Refusal,
+    Scheduler,
     SchedulingContext,
     ServerState,
+    load_policy,
 )
+from tg_schema import TgError
+from tg_schema.errors import BadRequest, Unavailable
 
 BASE, X, Y = request(), request("x"), request("y")
 
@@ -377,3 +385,51 @@ def test_any_subset_of_metrics_gives_a_pick(name: str) -> None:
             assert asked is LOW  # all three may tell of a queue
         else:
             assert made.server in servers
+
+
+LAST = """
+from tg_picker.core import Choice
+
+class Last:
+    def choose(self, context):
+        return Choice(context.servers[-1], ("last",))
+"""
+
+
+@pytest.fixture
+def _package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "last_policy.py").write_text(LAST)
+    (tmp_path / "needs_a_solver.py").write_text("import a_solver_that_nobody_has\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    points = "last = last_policy:Last\nneedy = needs_a_solver:Policy [solver]\nodd = builtins:dict\n"
+    install_package(tmp_path / "site", monkeypatch, "tokengrid-zoo", f"[tokengrid.policies]\n{points}")
+
+
+@pytest.mark.usefixtures("_package")
+@pytest.mark.parametrize("name", ["last", "last_policy:Last"])
+def test_a_policy_of_an_installed_package(name: str) -> None:
+    servers = [Endpoint(f"10.0.0.{each}:80", str(each)) for each in range(3)]
+    made = Scheduler(name).pick(request(), servers, 0.0)
+    assert isinstance(made, Pick)
+    assert (made.endpoint, made.reasons) == (servers[-1], ("last",))
+
+
+@pytest.mark.usefixtures("_package")
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        (
+            "lost",
+            BadRequest,
+            "known are last, least-request, needy, odd, predicted-wait, round-robin, and any",
+        ),
+        ("needy", Unavailable, 'the policy "needy" needs .*; run: pip install "tokengrid-zoo\\[solver\\]"'),
+        ("odd", BadRequest, "the policy builtins:dict is no class with a method `choose`"),
+        ("last_policy:Lost", BadRequest, "the policy last_policy:Lost is no class with a method `choose`"),
+        ("nowhere:Last", Unavailable, 'install the distribution that has the module "nowhere"'),
+    ],
+)
+def test_a_policy_that_cannot_be_used_is_refused(name: str, kind: type[TgError], words: str) -> None:
+    with pytest.raises(kind, match=words) as refused:
+        load_policy(name)
+    assert refused.value.option == ("policy",)

@@ -25,7 +25,7 @@ SERVER = 'endpoints = ["10.0.0.1:8000"]\n'
     [
         ("", 0, "set endpoints, names, endpoint_files or pools"),
         ("endpoints = 'x'", 1, "a list"),
-        (SERVER + "policy = 'sticky'", 2, "known are round-robin"),
+        (SERVER + "policy = 'sticky'", 2, "known are least-request, predicted-wait, round-robin, and any"),
         (SERVER + "admission = 'never'", 2, "always"),
         (SERVER + "listen = '0.0.0.0'", 2, "host:port"),
         (SERVER + "listen = 7", 2, "must be text"),

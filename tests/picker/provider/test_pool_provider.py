@@ -318,7 +318,10 @@ async def test_the_load_in_a_header_is_taken(servers: list[OpenAiServer], open_p
         ({"endpoints": []}, "a pool needs servers: name them in endpoints, endpoint_files, names or pools"),
         ({"endpoints": ["http://a:1"]}, 'endpoints: "http://a:1" must be HOST:PORT, without a scheme or path'),
         ({"endpoints": ["a:1", "b:1", "a:1"]}, 'endpoints: "a:1" is there twice; keep one'),
-        ({"policy": "best"}, 'policy: there is no "best"; known are '),
+        (
+            {"policy": "best"},
+            'there is no policy "best"; known are least-request, predicted-wait, round-robin, ',
+        ),
         ({"scrape": {"path": "metrics"}}, "scrape.path must begin with a slash, as /metrics"),
         ({"api_path": "v1"}, "api_path must begin with a slash, as /v1"),
         ({"admission": "some"}, 'admission: there is no "some"; known are always'),

@@ -1,10 +1,12 @@
 """Configuration -> scheduler: the policies by name."""
 
-from collections.abc import Callable
+from importlib import import_module
 from operator import attrgetter
+from typing import Final
 
+from tg_base.runtime import explaining_absence, find_entry_point
 from tg_picker.core.policies.policy import Choice, Policy, SchedulingContext
-from tg_picker.core.policies.predicted_wait import PredictedWait
+from tg_schema.errors import BadRequest, NotFound
 
 
 class RoundRobin:
@@ -34,10 +36,25 @@ class LeastRequest:
         return Choice(context.random.choice(ties), (f"requests {fewest}",))
 
 
-POLICIES: dict[str, Callable[[], Policy]] = {
-    "round-robin": RoundRobin,
-    "least-request": LeastRequest,
-    "predicted-wait": PredictedWait,
-}
-"""What makes a policy, by its name in the configuration."""
+POLICIES: Final = "tokengrid.policies"
+"""The group of entry points with which packages offer policies, ours and others' alike: what makes one is called."""
 DEFAULT_POLICY = "predicted-wait"
+
+
+def load_policy(name: str) -> Policy:
+    """A new policy: by the name of an entry point, or by "module:Class" of any class.
+
+    Raises:
+        BadRequest: no installed package offers it, or it is no policy. The message has all that are installed.
+        Unavailable: it needs a package that is not installed; the message has the command that installs it.
+    """
+    try:
+        point = find_entry_point(POLICIES, name, "policy", "module:Class")
+    except NotFound as error:
+        raise BadRequest(error.message).at("policy") from None
+    with explaining_absence(f'the policy "{name}"', point, "policy"):
+        make = getattr(import_module(point.module), point.attr, None)
+    if not callable(make) or not hasattr(made := make(), "choose"):
+        raise BadRequest(f"the policy {point.value} is no class with a method `choose`").at("policy")
+    policy: Policy = made
+    return policy

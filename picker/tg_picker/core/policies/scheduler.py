@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, InstanceRequest, LoadReport
 from tg_picker.core.policies.admission import ADMISSIONS, FRESH_LOOKS, Admission
-from tg_picker.core.policies.policies import DEFAULT_POLICY, POLICIES, requests_of
+from tg_picker.core.policies.policies import DEFAULT_POLICY, load_policy, requests_of
 from tg_picker.core.policies.policy import Choice, Policy, Refusal, SchedulingContext
 from tg_picker.core.policies.predicted_wait import predict_first_token
 from tg_picker.core.state import (
@@ -62,7 +62,7 @@ class Scheduler:
         *,
         random: Random | None = None,
     ) -> None:
-        self._policy = POLICIES[policy]() if isinstance(policy, str) else policy
+        self._policy = load_policy(policy) if isinstance(policy, str) else policy
         self._admission = ADMISSIONS[admission]() if isinstance(admission, str) else admission
         self._random = Random() if random is None else random  # noqa: S311 - it decides ties
         self.listener: PlacementListener | None = None
