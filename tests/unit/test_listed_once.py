@@ -1,6 +1,9 @@
 """Lists of names: what packages offer can be loaded, and what a configuration may name can be run."""
 
+import re
+import tomllib
 from importlib.metadata import entry_points
+from pathlib import Path
 
 from tg_base.config import SERVICE_KINDS, SERVICES, TOOL_KINDS, AgentConfig
 from tg_flow.agent.core import AgentTool
@@ -24,3 +27,15 @@ def test_each_service_that_a_flow_can_bind_can_be_run() -> None:
     tables = {table.spec.name: table for table in SERVICES if table.spec is not None}
     assert {point.name: point.load().table for point in entry_points(group=SERVICE_KINDS)} == tables
     assert (*tables, GATEWAY) == PARTS
+
+
+def test_each_group_of_entry_points_is_on_the_page_and_promised() -> None:
+    root = Path(__file__).parents[2]
+    page, support = ((root / file).read_text("utf-8") for file in ("docs/extending.md", "SUPPORT.md"))
+    rows = re.findall(r"^\| (`tokengrid\..*?) \|", page, re.MULTILINE)
+    listed = {group for row in rows for group in re.findall(r"tokengrid(\.\w+)", row)}
+    (promised,) = re.findall(r"the groups of entry points, .*?: (.*?) \|", support)
+    assert set(re.findall(r"(\.\w+)`", promised)) == listed
+    projects = [tomllib.loads(file.read_text("utf-8"))["project"] for file in root.glob("*/pyproject.toml")]
+    ours = {group.removeprefix("tokengrid") for project in projects for group in project.get("entry-points", {})}
+    assert ours - {".embedded"} <= listed
