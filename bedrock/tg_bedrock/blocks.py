@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     )
 
 ORIGIN = "bedrock"
-"""Of the signature of thinking."""
+"""The origin in the signatures of thinking that come from Bedrock."""
 
 REDACTED_ORIGIN = "bedrock-redacted"
-"""Of thinking that is encrypted as a whole; the signature's value is the base64 of its bytes."""
+"""The origin in signatures of thinking that is encrypted as a whole; their value is the base64 of its bytes."""
 
 _FORMATS: dict[str, "ImageFormatType"] = {
     "image/png": "png",

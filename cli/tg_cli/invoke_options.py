@@ -90,7 +90,7 @@ def ask_options(command: F) -> F:
 
 
 def ask_model_options(command: F) -> F:
-    """The same, and model, temperature, max_tokens; flow_id may be None."""
+    """Give a command the options of `ask_options`, and model, temperature, max_tokens; flow_id may be None."""
     return _add(command, *_MODEL, _URL, _MODELS_FLOW, *_CONNECTION, *_DISPLAY, _VERSION)
 
 

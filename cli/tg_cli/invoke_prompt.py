@@ -10,7 +10,7 @@ from tg_cli.entry import run
 from tg_cli.invoke_options import InvokeOptions, ask_options, find_url, read_pipe
 
 MAX_INTEGER_DIGITS = 4300
-"""As many as Python reads by default."""
+"""Digits of a whole number: as many as Python reads by default."""
 
 
 @click.command("tg-invoke-prompt", context_settings={"help_option_names": ["-h", "--help"]})

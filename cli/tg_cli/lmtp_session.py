@@ -96,7 +96,7 @@ async def _ask(reader: LineReader, socket: LmtpSocket, line: str, *, raw: bool) 
 
 
 def _make_fields(line: str, *, raw: bool) -> dict[str, Any]:
-    """Those of a GENERATE; a text for a model that takes none as it is becomes a turn of the user.
+    """The fields of a GENERATE. Unless `raw`, a text becomes a turn of the user.
 
     Raises:
         Failure: a parameter must be given in another way.

@@ -70,7 +70,7 @@ def _silence(terminal: int) -> list[Any]:
 
 
 _SPARE_LINES = 2
-"""Of the terminal's height, so that a growing block never scrolls."""
+"""Lines of the terminal that stay free, so that a growing block never scrolls."""
 
 
 class MarkdownScreen:

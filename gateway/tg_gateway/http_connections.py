@@ -67,7 +67,7 @@ class ConnectionRunner(web.AppRunner):
 
     @property
     def connections(self) -> list[web.RequestHandler]:
-        """Those that are open."""
+        """The open connections."""
         server = super().server
         return [] if server is None else server.connections
 

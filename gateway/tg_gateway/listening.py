@@ -14,7 +14,7 @@ ACCEPTS_PER_TURN: Final = 32
 streams that run wait for 32 set-ups at most, about 10 ms."""
 
 SHARED_ACCEPTS_PER_TURN: Final = 8
-"""The same of a socket that several processes accept on: who wakes first must not take all of a burst."""
+"""Connections in one turn of a shared socket: the process that wakes first must not take all of a burst."""
 
 
 async def listen(

@@ -19,7 +19,7 @@ from tg_gateway.telemetry import FreshAnswer, MetricsPage, write_in_time
 from tg_schema.errors import Unavailable
 
 MAX_CONNECTIONS = 32
-"""Beyond it the oldest connection is cut: a scrape is short, and who hangs may not keep others out."""
+"""Beyond it the oldest connection is cut: a scrape is short, and one that hangs may not keep others out."""
 HEAD_SECONDS = 10.0
 """Seconds in which a connection must have asked, and be asked again."""
 WRITE_SECONDS = 10.0
@@ -115,7 +115,7 @@ def _admitting(own: str, find_hosts: Callable[[], tuple[str, ...]]) -> Middlewar
 
 
 def _sending(make: _Maker) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """A handler that sends what `make` returns, and cuts off who does not read it."""
+    """A handler that sends what `make` returns, and cuts off a client that does not read it."""
 
     async def send(request: web.Request) -> web.StreamResponse:
         response = await make(request)
@@ -126,7 +126,7 @@ def _sending(make: _Maker) -> Callable[[web.Request], Awaitable[web.StreamRespon
 
 
 class _Connections:
-    """Those that are open, the oldest first."""
+    """The open connections, the oldest first."""
 
     def __init__(self) -> None:
         self._open: dict[asyncio.Transport, None] = {}

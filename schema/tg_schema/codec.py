@@ -23,7 +23,7 @@ _SIGNS: Final = b'"[]{}'
 _OTHERS: Final = bytes(byte for byte in range(256) if byte not in _SIGNS)
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _MAX_DEPTH_READ: Final = MAX_DEPTH + 20
-"""The same, with the levels that a door's fields, an envelope or a kept record add around the deepest request."""
+"""Maximum nesting with the levels that a door's fields, an envelope or a kept record add around a request."""
 _TOO_DEEP: Final = "nested too deep"
 
 T = TypeVar("T")

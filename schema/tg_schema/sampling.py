@@ -55,7 +55,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     """Divides the logits of tokens that have come before; 1 = none."""
     length_penalty: Annotated[float, msgspec.Meta(ge=-100, le=100)] | None = None
     logit_bias: dict[int, Annotated[float, msgspec.Meta(ge=-100, le=100)]] | None = None
-    """By token id: added to its logit, before log-probabilities are taken where the model is ours."""
+    """Token id -> what is added to its logit; in our own models before log-probabilities are taken."""
     min_tokens: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     """Tokens before which the answer may not end."""
     ignore_eos: bool = False

@@ -111,7 +111,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     adapter: str | None = None
     """The LoRA adapter to answer with; the one to load, or to unload."""
     user: str | None = None
-    """Whose request this is, at the provider. A hint, like the next two."""
+    """The end user for whom the provider counts the request. A hint, like the next two."""
     priority: int | None = None
     """For the provider's queue."""
     cache_key: str | None = None
@@ -124,7 +124,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     token_texts: bool = False
     """Whether the answer to "tokenize" and "detokenize" has each token with its text too, as `tokens`."""
     pooling: Pooling | None = None
-    """Of "embed"; None = the model's own, or else "mean"."""
+    """How "embed" makes one vector of a text; None = the model's own way, or else "mean"."""
     dimensions: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
     """Numbers in each vector of "embed", for models that can shorten theirs."""
     truncate: bool = False

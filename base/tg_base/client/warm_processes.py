@@ -27,7 +27,7 @@ MAX_KEYS = 10_000
 
 
 class WarmProcesses:
-    """Of one requestor.
+    """The processes that one requestor believes to have a cache key's prompt cached.
 
     Args:
         bus: carries the requests.

@@ -16,7 +16,7 @@ OVERRIDDEN_FLOW = "default"
 """The flow whose model `--model` sets."""
 _FILE_PROVIDER = "llama-cpp"
 _KEY_NAME = "command-line"
-"""Of the key that the command line gives, in logs."""
+"""The name, in logs, of the key that the command line gives."""
 
 
 @dataclass(frozen=True, slots=True)

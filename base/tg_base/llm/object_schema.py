@@ -24,7 +24,7 @@ MAX_CHECK_BYTES: Final = 1024**3
 QUICK_STEPS: Final = 1_000_000
 """Steps of a check that is made here: a few milliseconds."""
 QUICK_FAULT_STEPS: Final = 2000
-"""The same for a value that is invalid: a library that says why collects the reasons of all alternatives first."""
+"""Steps for an invalid value: a library that says why it is collects the reasons of all alternatives first."""
 _MAX_PATH_CHARACTERS = 200
 """Maximum length of a path in an error, in characters."""
 _TOO_MUCH: Final = "a check against this schema takes too much work; use fewer references, alternatives and patterns"

@@ -127,7 +127,7 @@ class Slot:
         self._lapse: asyncio.TimerHandle | None = None
 
     def reserve(self) -> None:
-        """Until it is taken, and at most for `RESERVE_SECONDS`, no other request is asked for in its place."""
+        """Ask for no other request in its place until it is taken, and at most for `RESERVE_SECONDS`."""
         self._slots.reserve(self, self._queue)
         self._lapse = asyncio.get_running_loop().call_later(RESERVE_SECONDS, self._slots.unreserve, self)
 

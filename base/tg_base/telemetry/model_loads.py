@@ -88,7 +88,7 @@ class ModelLoads(Collector):
         return self._loads().get(model)
 
     def _loads(self) -> dict[str, ModelLoad]:
-        """By model. One that is being replaced is open twice."""
+        """The load of each model, by its name. A model that is being replaced is open twice."""
         looks = [look() for look in tuple(self._models.values())]
         models = dict.fromkeys(load.model for load in looks)
         return {model: self._join([load for load in looks if load.model == model]) for model in models}

@@ -46,7 +46,7 @@ class Deadline:
         )
 
     async def soon(self, work: Awaitable[T]) -> T:
-        """The same, within the limit of silence too.
+        """Wait as `within` does, but for the limit of silence at most.
 
         Raises:
             Timeout: either time is over.

@@ -96,7 +96,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 _OTHERS: Final = tuple(OpenAi.descriptions[name] for name in ("chat-completion", "completion"))
-"""Whose bodies are answered here as at their own doors."""
+"""Operations of OpenAI's doors, whose bodies are answered here as there."""
 _FAILURES: Final = (FrontEndFailure, PayloadFailure, HandlerFailure, DescribedText, DescribedLine, OpenAi.failure)
 _FEW: Final[Mapping[str, Any]] = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 16}}
 _describe = partial(Description, group="Large Model Inference", failure=_FAILURES)

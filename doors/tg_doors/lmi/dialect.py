@@ -33,7 +33,7 @@ _DOORS: Final = {mount.path: mount for mount in OPENAI_MOUNTS}
 _OTHERS: Final[Mapping[str, Mount]] = MappingProxyType(
     {"messages": _DOORS["/v1/chat/completions"], "prompt": _DOORS["/v1/completions"]}
 )
-"""Whose request a body is that has one of these keys and no `inputs`."""
+"""Key of a body without `inputs` -> the door whose request the body is."""
 
 
 class _Named(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ TYPES: Final = MappingProxyType(
         503: "ServiceUnavailableException",
     }
 )
-"""By status; every other one is an `InternalServerException`."""
+"""Status -> the name of its error; any other status is an `InternalServerException`."""
 
 
 class FrontEndFailure(msgspec.Struct, frozen=True):

@@ -11,13 +11,13 @@ from tg_schema.sampling import TokenId
 BufferId = StreamId | str
 Content = tuple[TokenId, ...] | str
 MAX_BUFFERS = 64
-"""Of one socket."""
+"""The most buffers of one socket."""
 MAX_BUFFERED_UNITS: Final = 128 * 1024
 """Token ids and characters that all buffers of one socket have together."""
 
 
 class Buffers:
-    """Those of one socket."""
+    """The buffers of one socket."""
 
     def __init__(self) -> None:
         self._contents: dict[BufferId, Content] = {}
@@ -112,7 +112,7 @@ def join_contents(first: Content, more: Content) -> Content:
 
 
 def hash_content(content: Content) -> str:
-    """The same for the same content, on every socket and gateway."""
+    """A key of the content, which is equal on every socket and gateway."""
     # Not `hash`, which differs from process to process: providers find a cached beginning by this key.
     return hashlib.sha256(encode(content)).hexdigest()[:32]
 

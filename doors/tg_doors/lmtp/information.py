@@ -16,7 +16,7 @@ _ID_FEATURES: Final = frozenset({"prompt_ids", "logprobs", "end_token"})
 
 
 Status = Literal["unavailable", "loading", "ready"]
-"""Of a model: `loading` = the next request waits until it is loaded. LMQL's clients know only `unavailable`."""
+"""A model's status; `loading` = the next request waits until it is loaded. LMQL's clients know only `unavailable`."""
 
 
 class ModelInfoBody(msgspec.Struct, frozen=True):

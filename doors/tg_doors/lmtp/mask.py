@@ -37,7 +37,7 @@ def read_mask(mask: bytes) -> dict[int, Bias] | None:
 
 
 async def read_long_mask(mask: bytes) -> dict[int, Bias]:
-    """The same, with turns for others in between."""
+    """The bias of each token of a long mask, read in slices, between which the event loop has a turn."""
     found: dict[int, Bias] = {}
     for part in cut_members(mask, SLICE_BYTES):
         found |= decode(_Mask, b'{"logit_bias":%b}' % part).logit_bias or {}

@@ -12,7 +12,7 @@ from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest
 
 StreamId = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Of the client. JSON has larger numbers, which could not be written back."""
+"""The number that a client gives a stream. JSON has larger ones, which could not be written back."""
 RequestKey = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 """A client's name for one answer. The same name with another API key means another answer."""
 _STREAM_ID: Final = re.compile(rb'"stream_id"\s{0,9}:\s{0,9}(\d{1,18})\s{0,9}[,}]')

@@ -36,7 +36,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> Content:
-        """As a buffer has it.
+        """The prompt as a buffer has it.
 
         Raises:
             BadRequest: turns are no text.

@@ -20,7 +20,7 @@ from tg_schema.sampling import Fraction, Penalty, TokenId
 
 DEFAULT_MAX_TOKENS = 32
 DEFAULT_TOP_LOGPROBS = 1
-"""Those of LMQL's server, like the temperature 0."""
+"""Both defaults are those of LMQL's server, like the temperature 0."""
 
 
 _MASK: Final = {
@@ -72,11 +72,11 @@ class GenerateBody(StreamBody, frozen=True, kw_only=True):
     seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     stop: tuple[str, ...] = ()
     buffer_id: BufferId | None = None
-    """Of the buffer that the stream leaves at its end: its prompt and its answer."""
+    """The id of the buffer that the stream leaves at its end, with its prompt and its answer."""
 
 
 class _TextBody(GenerateBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same, of a client that is none of LMQL's."""
+    """A GENERATE of a client that is not LMQL's."""
 
 
 class ScoreBody(StreamBody, frozen=True, kw_only=True):

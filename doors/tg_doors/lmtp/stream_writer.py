@@ -15,7 +15,7 @@ from tg_schema.errors import ProtocolError
 MAX_ITEMS = 256
 """Approximate maximum of items in one message, which is then sent without waiting for more."""
 MAX_ENTRIES = 16 * 1024
-"""The same, of items and alternatives together: LMQL's clients close a socket with a message of more than 4 MiB."""
+"""The same maximum of items and alternatives together: LMQL's clients close a socket with a message above 4 MiB."""
 
 
 class TokenBatch:

@@ -38,12 +38,12 @@ class GeneratedAnswer:
 
     @property
     def generated_tokens(self) -> int:
-        """The same; 0 where nobody has told."""
+        """How many tokens were generated; 0 where nobody has told."""
         return self.counted_tokens or 0
 
     @property
     def mean_logprob(self) -> float:
-        """Of its tokens; what is not known ranks last."""
+        """The mean log-probability of its tokens. An answer without any known one ranks last."""
         known = [token.logprob for token in self.tokens if token.logprob is not None]
         return sum(known) / len(known) if known else float("-inf")
 

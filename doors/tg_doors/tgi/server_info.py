@@ -72,7 +72,7 @@ def describe_server(call: Call) -> Ask | Answer:
 
 
 def describe_limitless(call: Call) -> Answer:
-    """The same, where nobody tells the limits."""
+    """`GET /info` where no processor tells the model's limits."""
     return Answer(_encode(call.catalogue.find_model(None).model or "", 0))
 
 

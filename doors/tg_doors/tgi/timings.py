@@ -11,7 +11,7 @@ COMPUTE_TYPE: Final = "unknown"
 
 
 class Timings:
-    """Of one request, from when its body was read.
+    """The clocks of one request, from when its body was read.
 
     A processor does not say when it begins, but that it has worked for `ACCEPTED_AFTER_SECONDS`, or its first record.
     So the time in the queue is exact for long answers. For an answer that is quicker it may be short by these seconds,

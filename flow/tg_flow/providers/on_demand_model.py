@@ -160,6 +160,6 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
 
 
 def _note_failure(loading: "asyncio.Task[LlmService]") -> None:
-    """Those who wait are told; there may be nobody left."""
+    """Read a failed load's error, which the requests that wait for it are told; there may be none left."""
     if not loading.cancelled():
         loading.exception()

@@ -160,7 +160,7 @@ def _names_of(config: GatewayConfig) -> dict[str, str]:
 
 
 def _callers_of(names: Mapping[str, str]) -> dict[str, str]:
-    """By the keys' names, what tells nobody the name, and is the same in each gateway with these keys."""
+    """Name of a key -> an id that tells nobody the name, and is equal in each gateway with these keys."""
     # Of several tokens with one name, which are one customer, the one with the least digest.
     secrets = {name: bytes.fromhex(digest) for digest, name in sorted(names.items(), reverse=True)}
     return {

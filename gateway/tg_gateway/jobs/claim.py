@@ -50,7 +50,7 @@ class Claim:
 
     @property
     def position(self) -> str:
-        """Of the last entry that was read."""
+        """The position of the last entry that was read."""
         return self._log.position
 
     @property
@@ -59,7 +59,7 @@ class Claim:
         return self._log.part_count
 
     async def take(self, load: Callable[[], Awaitable[JobLog]]) -> None:
-        """Try to have it; `mine` says whether this gateway was the first, or its taker had not asked a model.
+        """Claim the answer; `mine` tells whether this gateway was the first, or the one before had not asked a model.
 
         Args:
             load: reads its log.

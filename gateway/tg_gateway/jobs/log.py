@@ -305,7 +305,7 @@ class JobLog:
             self._end, self.outcome = entry.body, "ended"
 
     def _pass_on(self, kind: str, entry: Entry, behind: str) -> None:
-        """Of several who take it at a time the first has it, and only that one asks or returns it."""
+        """If several gateways take the answer at a time, the first has it, and only that one asks or returns it."""
         properties, claim = entry.properties, entry.properties.get(_CLAIM, "")
         if kind == TAKEN and (not self.taker or (self._is_free and properties.get(_OVER) == self.taker)):
             self.again, self.lost, self.asked = self.lost or bool(self.taker), False, False

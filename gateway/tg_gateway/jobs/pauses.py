@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 LONGEST_SECONDS: Final = 60.0
-"""Of one pause: a server that restarts is back by then, and a wrong clock costs no more."""
+"""The longest pause: a server that restarts is back by then, and a wrong clock costs no more."""
 
 
 class AttemptPauses:

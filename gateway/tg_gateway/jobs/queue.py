@@ -33,9 +33,9 @@ log = structlog.get_logger()
 
 GROUP: Final = "tg-band"
 ROOM_CHECK_SECONDS: Final = 0.1
-"""Between two looks for room, unless an answer of the queue has ended: processors announce themselves once a second."""
+"""Seconds between two looks for room, unless an answer of the queue ends: processors tell of themselves each second."""
 KNOWN_SECONDS: Final = 2.0
-"""That a first processor has to announce itself, and so to tell the time; where none lives, our own clock tells it."""
+"""Seconds that a first processor has to announce itself, and so tell the time. If none lives, our own clock counts."""
 
 
 class QueuedJob(msgspec.Struct, frozen=True):

@@ -15,9 +15,9 @@ from tg_gateway.jobs.waiting import WaitingJobs
 from tg_schema.errors import RateLimited
 
 MIN_PAUSE_SECONDS: Final = 0.5
-"""After a first refusal, unless the provider asks for more in `retry_after`; it doubles with each."""
+"""Seconds after a first refusal, unless the provider asks for more in `retry_after`; they double with each refusal."""
 MAX_HELD_MESSAGES: Final = 64
-"""Of one model, whose keys are over their limits: beyond it nothing more is taken until one is let go."""
+"""Messages of one model whose keys are over their limits: beyond that no more is taken until one is let go."""
 MAX_KEY_SHARE: Final = 0.5
 """One key's share of the held messages, and of the paused bytes. Beyond it that key's next messages are returned to the
 flex queue for a while, so that those of other keys are taken."""
@@ -187,7 +187,7 @@ class QueueBounds:
         self._keys[key] += 1
 
     def forget(self, name: str) -> None:
-        """It waits no more."""
+        """Count an answer no longer: it has ceased to wait."""
         if name in self._waiting:
             key, _ = self._waiting.pop(name)
             self._keys -= Counter([key])

@@ -18,7 +18,7 @@ from tg_schema import TgError
 from tg_schema.errors import BusError, IncompleteStream, RateLimited, Timeout, Unavailable
 
 PERMIT_SECONDS: Final = 5.0
-"""That a log may take to show what was appended to it; after that a processor that asks to begin is told nothing."""
+"""Seconds that a log may take to show what was appended; after them a processor that asks to begin is told nothing."""
 
 
 @dataclass(slots=True)

@@ -28,9 +28,9 @@ from tg_schema.errors import BusError, Cancelled, Internal, RateLimited, Timeout
 log = structlog.get_logger()
 
 WATCH_AGAIN_SECONDS: Final = 1.0
-"""Before a log is watched again that could not be read."""
+"""Seconds before a log that could not be read is watched again."""
 END_SEEN_SECONDS: Final = 5.0
-"""That an end may take from the log to its own writer."""
+"""Seconds that an end may take from the log back to its own writer."""
 
 
 class AttemptLost(Unavailable):

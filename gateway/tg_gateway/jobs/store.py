@@ -130,7 +130,7 @@ class JobStore:
                 raise NameTaken
 
     async def _check_claim(self, name: str, claim: str) -> None:
-        """Of several who begin one log at a time, the broker's order says who has it."""
+        """If several gateways begin one log at a time, the broker's order says which of them has it."""
         if JobLog(await self.logs.bus.read(self.logs.topic(name))).claim != claim:
             self.logs.written.discard(name)
             raise NameTaken

@@ -12,7 +12,7 @@ from tg_schema.errors import NotFound
 
 
 class WaitingJobs:
-    """Those of one store.
+    """The waiting answers of one store.
 
     Args:
         logs: of the store.

@@ -19,13 +19,13 @@ log = structlog.get_logger()
 
 MAX_BATCH_BYTES: Final = 64 * 1024
 BATCH_SECONDS: Final = 0.1
-"""Between two entries: a persistent message costs the broker several times a transient one."""
+"""Seconds between two entries: a persistent message costs the broker several times a transient one."""
 MAX_WAITING_BYTES: Final = 512 * 1024
-"""Of parts that the bus has not taken yet; then the answer's records wait."""
+"""Bytes of parts that the bus has not taken yet; beyond them the answer's records wait."""
 MAX_PART_BYTES: Final = 8 * 1024 * 1024
-"""Of all parts of one answer. Of one with more, those behind are not kept."""
+"""Bytes of all parts of one answer. Parts beyond them are not kept."""
 END_PAUSES_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""After each attempt to append the end; a broker that restarts is back within that time."""
+"""Pauses after each attempt to append the end; a broker that restarts is back within their sum."""
 
 
 class JobWriter(Sink):

@@ -60,7 +60,7 @@ class WrittenLogs:
         self._names.setdefault(written.key, {})[name] = None
 
     def discard(self, name: str) -> None:
-        """It is erased."""
+        """Count an answer no longer: it is erased."""
         if (written := self._written.pop(name, None)) is not None:
             self._bytes -= written.size
             own = self._names[written.key]
@@ -69,13 +69,13 @@ class WrittenLogs:
                 del self._names[written.key]
 
     def grow(self, name: str, size: int) -> None:
-        """It has more bytes, unless it was erased."""
+        """Count more bytes of an answer, unless it was erased."""
         if (written := self._written.get(name)) is not None:
             self._written[name] = replace(written, size=written.size + size)
             self._bytes += size
 
     def mark(self, name: str, *, waits: bool) -> None:
-        """It waits for room, or no more; then it is new among those that make room for others."""
+        """Note whether an answer waits. A change makes it the newest of those that are erased to make room."""
         written = self._written.get(name)
         if written is not None and written.waits != waits:
             self.add(name, replace(written, waits=waits))

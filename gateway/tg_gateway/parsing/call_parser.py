@@ -30,7 +30,7 @@ class ServiceName(NamedTuple):
 
     @classmethod
     def of(cls, route: Route[Any, Any] | None) -> "ServiceName | None":
-        """That of a route."""
+        """The service name of a route."""
         return None if route is None else cls(route.flow, route.spec.name)
 
 

@@ -23,7 +23,7 @@ class FreshAnswer(Generic[T]):
         self._answer: T
 
     async def get(self) -> T:
-        """The answer; who comes while it is asked for gets the same."""
+        """The answer. Callers that come while it is asked for get the same one."""
         time = asyncio.get_running_loop().time
         async with self._asking:
             if time() - self._asked_at > self._seconds:

@@ -14,7 +14,7 @@ MIN_BESIDE_TOKENS = 8
 """The fewest prompt tokens of a step beside answers, however slow the model: half as many take nearly as long."""
 
 MIN_ALONE_TOKENS = 32
-"""The same while nothing is answered, and before anything was measured."""
+"""The fewest prompt tokens of a step without answers, or before anything was measured."""
 
 MAX_MIXED_STEPS = 32
 """Steps with prompts after which a step of the answers alone is measured again: it grows with their length."""

@@ -6,13 +6,13 @@ from typing import Any, Final
 from tg_llama.grammar.schema_keywords import KINDS, fits
 
 MAX_DEPTH: Final = 8
-"""Of schemas within each other, also where a $ref leads to a $ref."""
+"""Levels of schemas within each other; a $ref that leads to a $ref is one too."""
 
 MAX_SCHEMAS: Final = 1_000
 """Sub-schemas that are read for one value; beyond them every type is allowed."""
 
 MAX_VALUES: Final = 1_000
-"""Of an `enum` that is looked at."""
+"""Values of an `enum` that are looked at."""
 
 _ALL: Final = frozenset(KINDS)
 

@@ -20,7 +20,7 @@ AdapterName = Annotated[
 """A colon parts a model from its adapter, and vLLM's metrics part adapters by commas."""
 
 MAX_PATH_CHARACTERS = 1_024
-"""Of a load call's path."""
+"""The most characters of a load call's path."""
 
 
 class AdapterFile(NamedTuple):

@@ -22,7 +22,7 @@ MAX_NAMED = 20
 """Adapters that an error names."""
 
 MAX_NAME_CHARACTERS = 64
-"""Of a name that an error repeats."""
+"""The most characters of a name that an error repeats."""
 
 log = structlog.get_logger()
 

@@ -116,7 +116,7 @@ def _check_range(bias: np.ndarray[Any, Any]) -> None:
 
 
 def _keep_last(tokens: _Tokens, bias: np.ndarray[Any, Any]) -> tuple[_Tokens, np.ndarray[Any, Any]]:
-    """Of a token that comes twice the last bias, as in a mapping."""
+    """Keep the last bias of a token that comes twice, as a mapping would."""
     # By a table of all ids, which is much faster than sorting them. Of places that are assigned twice, NumPy keeps the
     # last value. The last place of the table is that of -1.
     entries = np.full(max(int(tokens.max()), 0) + 2, -1, dtype=np.int32)

@@ -10,7 +10,7 @@ from tg_base.runtime import Steps
 from tg_schema.errors import BadRequest
 
 SLICE_BYTES: Final = 64 * 1024
-"""Of a packed mask, read within one turn of the event loop: half a millisecond."""
+"""Bytes of a packed mask that are read within one turn of the event loop: half a millisecond."""
 _NO_PAIRS: Final = "sampling.logit_bias: the keys are token ids, and the values numbers from -100 to 100"
 
 _Pairs = tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.float64]]]

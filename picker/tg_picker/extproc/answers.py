@@ -50,7 +50,7 @@ MAX_RETRIES = "x-envoy-max-retries"
 METADATA_NAMESPACE = "envoy.lb"
 DROPPED_REASON = "x-llm-d-request-dropped-reason"
 MAX_PART_BYTES = 62_000
-"""Of one streamed piece of a body. Envoy refuses a gRPC message above 64 KiB in this direction."""
+"""The most bytes of one streamed piece of a body. Envoy refuses a gRPC message above 64 KiB in this direction."""
 MAX_KEPT = 4096
 """Destinations whose answers are kept: making one costs more than the pick."""
 

@@ -24,7 +24,7 @@ MAX_MESSAGE_BYTES = MAX_BODY_BYTES + 2 * 1024 * 1024
 """Envoy holds 33 MiB in the shipped configurations: a body between the two limits must arrive, so that its refusal is
 ours."""
 MAX_HELD_BYTES = 512 * 1024 * 1024
-"""Of bodies that all calls hold together: twice what may wait for a server, and sixteen of the largest."""
+"""The most bytes of bodies that all calls hold: twice what may wait for a server, and sixteen of the largest."""
 HANDSHAKE_SECONDS = 5
 """A connection that has not begun to speak HTTP/2 by then is closed, so that silent ones do not take all files."""
 IDLE_SECONDS = 300

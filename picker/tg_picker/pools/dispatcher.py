@@ -44,7 +44,7 @@ class Dispatcher:
 
     @property
     def attainment(self) -> SloAttainment:
-        """Of the routes' promises."""
+        """How the routes' promises are kept."""
         return self._flow_control.attainment
 
     @property

@@ -23,17 +23,17 @@ EVENTS_LABEL: Final = "kv-events-port"
 """The label of a server whose port is another one than the configured."""
 REPLAY_LABEL: Final = "kv-replay-port"
 REPLAY_SECONDS: Final = 2.0
-"""After which a server that does not go on answering is not asked any more."""
+"""Seconds after which a server that does not go on answering is not asked any more."""
 RECONNECT_SECONDS: Final = 1.0
-"""Until a server that went away is looked for again, and then until ZMQ finds it."""
+"""Seconds until a server that went away is looked for again, and then until ZMQ finds it."""
 MAX_MESSAGE_BYTES: Final = 1024 * 1024
 """ZMQ closes the connection of a server that sends a longer one, which then counts as missed."""
 MAX_UNREAD: Final = 100
 """Messages of a server that wait to be read. What it cannot send, it drops."""
 MAX_LOOP_SHARE: Final = 0.25
-"""Of the event loop's time that may go into what all servers tell, whatever they send."""
+"""The share of the event loop's time that may go into what all servers tell, whatever they send."""
 BURST_SECONDS: Final = 0.05
-"""Of their messages that are taken without a pause."""
+"""Seconds by which reading the servers' messages may exceed that share before it pauses."""
 MAX_REPLAYED: Final = 100_000
 """Messages of one replay; servers keep 10,000."""
 MAX_REPLAYS: Final = 100

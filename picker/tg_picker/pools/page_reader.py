@@ -16,7 +16,7 @@ MAX_ADAPTERS = 10_000
 """Adapters of one server; a page with more is a lie."""
 
 _STARTED: Final = Metric("process_start_time_seconds")
-"""Of Prometheus' client libraries, on the page of every kind of server."""
+"""The metric of Prometheus' client libraries that stands on the page of every kind of server."""
 
 
 class _LieError(Exception):

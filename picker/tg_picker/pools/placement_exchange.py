@@ -16,15 +16,15 @@ from tg_schema import TgError
 log = structlog.get_logger()
 
 FLUSH_SECONDS = 0.02
-"""Between two batches. What happens after a longer pause is told at once."""
+"""Seconds between two batches. What happens after a longer pause is told at once."""
 MAX_LOOP_SHARE = 0.25
-"""Of the event loop's time that may go into what others tell, whatever they send."""
+"""The share of the event loop's time that may go into what others tell, whatever they send."""
 BURST_SECONDS = 0.1
-"""Of others' messages that are taken without a pause, as at a start."""
+"""Seconds by which reading others' messages may exceed that share before it pauses, as at a start."""
 MAX_UNREAD = 100
 """Messages that wait to be read: 100 MiB at most."""
 PUBLISH_SECONDS = 1.0
-"""After which a message that the bus does not take is given up; the others notice the gap."""
+"""Seconds after which a message that the bus does not take is given up; the others notice the gap."""
 
 
 class PlacementExchange(Entered):

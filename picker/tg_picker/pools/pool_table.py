@@ -40,7 +40,7 @@ class PoolObjective(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def slos(self) -> tuple[Slo, ...]:
-        """The same, as routes say it."""
+        """The promises in the form that routes have them in."""
         limits: tuple[tuple[SloKind, float | None], ...]
         limits = (("TimeToFirstToken", self.first_token), ("OutputTokenLatency", self.output_token))
         return tuple(Slo(kind, seconds, self.share) for kind, seconds in limits if seconds is not None)

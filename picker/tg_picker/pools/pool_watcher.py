@@ -58,12 +58,12 @@ class PoolSources(Struct, frozen=True, kw_only=True):
 
     @property
     def all_hosts(self) -> tuple[Host, ...]:
-        """Those that are known from the start, of tables too."""
+        """The hosts that are known from the start, those of tables included."""
         return (*self.hosts, *(host for table in self.tables for host in table.hosts))
 
     @property
     def all_names(self) -> tuple[DnsName, ...]:
-        """Those in DNS, of tables too."""
+        """The names in DNS, those of tables included."""
         return (*self.names, *(name for table in self.tables for name in table.dns_names))
 
 

@@ -27,10 +27,10 @@ MAX_PREFIX_TOKENS: Final = MAX_PREFIX_CHARACTERS // CHARACTERS_PER_TOKEN
 """The same limit, in tokens, for a prompt of token ids."""
 
 MAX_PARSED_BYTES: Final = 4 * 1024 * 1024
-"""Of a field, and of a turn. A larger one is taken as it was written."""
+"""The most bytes of a field, and of a turn, that are parsed. A larger one is taken as it was written."""
 
 MAX_VALUES: Final = 150_000
-"""The same, by what may be values in it: commas and opening brackets, also those within texts."""
+"""The most values of a field or turn that is parsed, by its commas and opening brackets, also those within texts."""
 
 MAX_WHOLE_BYTES: Final = 512 * 1024
 """The longest list whose items are parsed at once: an agent's history of 100,000 tokens is as long."""
@@ -39,7 +39,7 @@ MAX_ITEMS: Final = 10_000
 """Turns of a conversation, and tools. A longer list is taken as one value."""
 
 MAX_LEADING_TURNS: Final = 64
-"""Of the system, that are one text."""
+"""The most turns of the system that become one text."""
 
 MAX_PLAIN_BYTES: Final = 128 * 1024
 """The longest list of turns that is tried as texts alone. It is too short to exceed any of the limits above but that of
@@ -81,7 +81,7 @@ class Turn(Protocol):
 
     @property
     def role(self) -> str:
-        """As in the chat's JSON."""
+        """The role as it stands in the chat's JSON."""
 
     @property
     def content(self) -> str:
@@ -158,7 +158,7 @@ def read_turns(turns: Sequence[Turn]) -> Prompt:
 
 
 def _read_plain(fields: PromptFields) -> Prompt | None:
-    """The same for a chat whose turns are texts, as most are, in a fifth of the steps; None: it has something else."""
+    """The prompt of a chat whose turns are texts alone, as most are, in a fifth of the steps; None: they are not."""
     if not fields.tools is fields.system is fields.instructions is fields.input is fields.prompt is _ABSENT:
         return None
     if len(memoryview(fields.messages)) > MAX_PLAIN_BYTES:

@@ -31,13 +31,13 @@ MAX_INLINE_BYTES = 128 * 1024
 hold it for 0.4 s, 20 times a second."""
 
 MAX_SCRAPES_PER_SECOND = 200.0
-"""Of all servers together: the interval of many servers grows, so that reading pages does not starve requests."""
+"""Scrapes of all servers together. With many servers the interval grows, so that pages do not starve requests."""
 
 MAX_BACKOFF_SECONDS = 5.0
 """Longest pause before another look at a server that fails."""
 
 REFUSED_BACKOFF_SECONDS = 0.25
-"""The same at one where nobody takes a connection: it costs next to nothing, and requests may wait for its return."""
+"""Longest pause where nobody takes a connection: a look costs next to nothing, and requests may wait for the server."""
 
 Returned = Callable[[Endpoint, LoadReport | None, bool], None]
 """Told, on the loop, that a server can be reached again: its report, if its page can be read, and whether nobody took
@@ -167,7 +167,7 @@ class Scraper(Entered):
 
     @property
     def refusing(self) -> frozenset[str]:
-        """Those of them where nobody took it: to ask them is of no use until they take one again."""
+        """The unreachable addresses that took no connection: asking them is of no use until they take one again."""
         return self._refusing
 
     def _interval(self, servers: int) -> float:

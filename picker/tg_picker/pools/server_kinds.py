@@ -113,4 +113,4 @@ SERVER_KINDS: Mapping[str, ServerKind] = {
         running=(Metric("tg_active_streams", {"service": "text-completion"}),),
     ),
 }
-"""By the name that a configuration gives them. `tokengrid` is the page of our own processors."""
+"""Name in a configuration -> the kind of server. `tokengrid` is the page of our own processors."""

@@ -12,7 +12,7 @@ from tg_schema import TgError
 from tg_schema.errors import IncompleteStream
 
 QUANTILE = 0.95
-"""Of the times to a first token: what is slower gets a second attempt."""
+"""Quantile of the times to a first token: a request that is slower gets a second attempt."""
 MIN_TIMES = 20
 """Times that must be known before one can be called slow."""
 MAX_TIMES = 200
@@ -92,7 +92,7 @@ class SecondAttempt:
         self.has_begun = False
 
     async def run(self, delay: float) -> None:
-        """Wait, then try. It never fails: who reads it is told."""
+        """Wait, then try. It never fails: an error goes to the reader."""
         await asyncio.sleep(delay)
         chunks = self._start()
         if chunks is None:

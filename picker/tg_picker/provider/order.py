@@ -76,7 +76,7 @@ class Order(Struct, eq=False):
 
     @property
     def route(self) -> str:
-        """Whose times are compared: the route, or the model where there is none."""
+        """The route whose times are compared, or the model where there is none."""
         return self.place.route or self.place.model
 
     @property

@@ -29,7 +29,7 @@ class Place(Struct, frozen=True):
 
 
 class Places:
-    """Of one pool provider.
+    """The places of one pool provider.
 
     Args:
         model: that is asked for if a request names no adapter.

@@ -233,7 +233,7 @@ class Pool(ChatCompletions[PoolOptions]):
                 explain_order(order)
 
     async def _stream_hedged(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
-        """The same, with a second attempt beside one that is slow to begin."""
+        """The chunks of the answer, with a second attempt beside one that is slow to begin."""
         order = self._make_order(request)
         failed: TgError | None = None
         try:
@@ -301,7 +301,7 @@ class Pool(ChatCompletions[PoolOptions]):
             order.tried.add(made.endpoint.address)
 
     def _find_delay(self, order: Order) -> float | None:
-        """After how many seconds a second server is asked; None = never.
+        """Seconds after which a second server is asked; None = never.
 
         A model server only writes text, so to ask two changes nothing but what it costs. What costs more than one
         answer, and what may be refused to spare the servers, is asked once.

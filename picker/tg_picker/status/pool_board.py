@@ -118,7 +118,7 @@ class PoolBoard:
 
 
 def read_recent(boards: Iterable[PoolBoard]) -> dict[tuple[str, str], Attained]:
-    """By route and kind of promise, of all boards together; without what nothing was counted of."""
+    """Route and kind of promise -> how it was kept, over all boards. What nothing was counted of is left out."""
     found: dict[tuple[str, str], Attained] = {}
     for board in boards:
         for route, watched in board.attainment().items():

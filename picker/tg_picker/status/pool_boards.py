@@ -154,7 +154,7 @@ class PoolBoards:
 
     @property
     def shown(self) -> tuple[PoolBoard, ...]:
-        """Those that are shown now, the oldest first."""
+        """The boards that are shown now, the oldest first."""
         return tuple(self._shown)
 
     @contextmanager
@@ -173,4 +173,4 @@ class PoolBoards:
 
 
 BOARDS: Final = PoolBoards()
-"""Those of this process."""
+"""The boards of this process."""

@@ -22,7 +22,7 @@ class PoolState(Struct, frozen=True):
 
     @property
     def states(self) -> list[ServerState]:
-        """Of its servers."""
+        """The states of its servers."""
         return [state for _, state in self.servers]
 
     @property
@@ -115,7 +115,7 @@ def _queued(state: ServerState) -> float:
 
 
 def _running(state: ServerState) -> float:
-    """As told; else what has begun by our own count."""
+    """Running requests as the server reports them, or else those that have begun by our own count."""
     report = state.report
     return float(state.requests - state.unstarted if report is None or report.running is None else report.running)
 

@@ -89,7 +89,7 @@ class RequestRecord(Struct, eq=False):
 
     @classmethod
     def make(cls, facts: RequestFacts, request: InstanceRequest, made: Pick | Rejection, now: float) -> Self:
-        """Of a decision."""
+        """The record of a decision."""
         # Not the request itself: the fingerprint of a long prompt has thousands of blocks.
         asked = (facts, request.adapter, request.priority, request.objective, request.prompt_tokens, request.streamed)
         if isinstance(made, Rejection):

@@ -12,7 +12,7 @@ from tg_schema.errors import BadRequest
 from tg_schema.text_completion import Reasoning
 
 ORIGIN = "cohere"
-"""Of the signature of thinking; it has no value."""
+"""The origin in signatures of Cohere's thinking, which have no value."""
 
 
 class _Url(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.conversation import Part, ReasoningPart
 
 ORIGIN = "mistral"
-"""Of the signature of thinking, which may be empty."""
+"""The origin in signatures of Mistral's thinking, whose value may be empty."""
 
 
 def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> dict[str, Any]:

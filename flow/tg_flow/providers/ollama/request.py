@@ -12,7 +12,7 @@ from tg_schema.errors import BadRequest
 from tg_schema.text_completion import Effort, Reasoning
 
 ORIGIN = "ollama"
-"""Of the signature of thinking; it has no value."""
+"""The origin in signatures of Ollama's thinking, which have no value."""
 
 _LEVELS: dict[Effort, str] = {"minimal": "low", "low": "low", "medium": "medium"}
 """The others are "high"."""

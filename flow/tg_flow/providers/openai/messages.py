@@ -13,7 +13,7 @@ from tg_schema.conversation import ForeignPart, Part, ReasoningPart
 from tg_schema.errors import BadRequest
 
 DIALECT = "openai"
-"""Of the parts and fields that only this API knows."""
+"""The dialect of the parts and fields that only this API knows."""
 
 GOOGLE = "gemini"
 """Origin of the signature of a call that Gemini made behind this API."""

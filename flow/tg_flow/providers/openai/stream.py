@@ -108,7 +108,7 @@ class Counts(msgspec.Struct, frozen=True):
 
     @property
     def totals(self) -> Usage:
-        """The same in our words."""
+        """These counts in the fields of our records."""
         prompt, completion = self.prompt_tokens_details, self.completion_tokens_details
         return Usage(
             in_token=self.prompt_tokens,

@@ -9,7 +9,7 @@ from typing_extensions import override
 from tg_schema.errors import NotFound
 
 MAX_KEPT_BYTES: Final = 4 * 1024 * 1024
-"""Of one kept answer, with all that its dialect keeps beside it."""
+"""The most bytes of one kept answer, with all that its dialect keeps beside it."""
 
 Outcome = Literal["running", "ended", "died", "cancelled", "too-large", "expired"]
 """How a kept answer stands. Where nobody could say how it ended, it has no `end`: its gateway has died, or it was

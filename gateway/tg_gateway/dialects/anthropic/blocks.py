@@ -12,9 +12,9 @@ from tg_schema.conversation import CacheMark, ForeignPart, Part, ReasoningPart
 from tg_schema.errors import BadRequest
 
 DIALECT: Final = "anthropic"
-"""Of parts and fields that only Anthropic's API knows."""
+"""The dialect of the parts and fields that only Anthropic's API knows."""
 MAX_KIND_CHARACTERS = 64
-"""Of a block's type that an error repeats."""
+"""The most characters of a block's type that an error repeats."""
 
 
 class _Kind(msgspec.Struct, frozen=True):

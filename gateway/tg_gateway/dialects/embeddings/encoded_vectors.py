@@ -5,7 +5,7 @@ from typing import Final
 from tg_schema.errors import TooLarge
 
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
-"""Of all vectors of one answer."""
+"""The most bytes of all vectors of one answer, as JSON."""
 
 
 class EncodedVectors:

@@ -9,7 +9,7 @@ from tg_gateway.dialects.embeddings.vector_writer import Vector
 from tg_schema.errors import ProtocolError, TooLarge
 
 MAX_WAITING_NUMBERS: Final = 8 * 1024 * 1024
-"""Of all vectors that wait for their pairs: 64 MiB."""
+"""The most numbers of all vectors that wait for their pairs: 64 MiB."""
 
 
 class PairScores:

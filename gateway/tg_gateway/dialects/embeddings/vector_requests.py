@@ -11,7 +11,7 @@ from tg_schema import TextCompletionRequest
 from tg_schema.text_completion import Purpose
 
 MAX_INPUTS: Final = 2048
-"""Of one request (OpenAI's limit)."""
+"""The most inputs of one request (OpenAI's limit)."""
 INPUTS_PER_REQUEST: Final = 64
 """Inputs of one request record: several processors share the work of a long list."""
 

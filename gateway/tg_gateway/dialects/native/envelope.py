@@ -22,7 +22,7 @@ from tg_schema.errors import BadRequest
 Id = str | int
 """Chosen by the client, and given back as it came."""
 ENVELOPE_BYTES: Final = 64 * 1024
-"""Of a message, beside its request."""
+"""The most bytes of a message beside its request."""
 _SEARCHED_BYTES: Final = 4096
 _ID: Final = rb'"id"\s*:\s*("(?:[^"\\]|\\.)*+"|-?\d+)\s*'
 _FIRST_ID: Final = re.compile(rb"\s*\{\s*" + _ID + rb"[,}]")

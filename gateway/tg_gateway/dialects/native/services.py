@@ -90,7 +90,7 @@ SERVICES: Final[Mapping[str, NativeService]] = {
     PROMPT.name: NativeService(PROMPT, parse_prompt, _encode_prompt_event),
     AGENT.name: NativeService(AGENT, parse_agent, _encode_agent, encode_agent_failure),
 }
-"""By service."""
+"""Name of a service -> how it is parsed and encoded."""
 
 
 @cache

@@ -53,7 +53,7 @@ class Tail(msgspec.Struct, frozen=True, omit_defaults=True):
         answer_tokens: int | None,
         logprobs: tuple[msgspec.Struct, ...] = (),
     ) -> "Tail":
-        """That of the last piece: why it ends, the nanoseconds, and the tokens of prompt and answer."""
+        """The tail of the last piece: why it ends, the nanoseconds, and the tokens of prompt and answer."""
         return cls(
             True,
             reason,

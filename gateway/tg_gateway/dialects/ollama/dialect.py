@@ -141,7 +141,7 @@ _PARSERS: Final[Mapping[str, Callable[[Call], Ask | Answer]]] = {
     "ps": lambda call: Answer(encode_running(call.catalogue)),
     "version": lambda call: Answer(encode_version()),
 }
-"""By operation; the others would change which models there are."""
+"""Operation -> its answer. Ollama's other operations would change which models there are."""
 OLLAMA: Final = Ollama()
 
 MOUNTS: Final[tuple[Mount, ...]] = (

@@ -8,7 +8,7 @@ from tg_schema import ImagePart
 from tg_schema.errors import BadRequest
 
 _HEAD_CHARACTERS: Final = 16
-"""Of base64; they have the 12 bytes that tell the types apart."""
+"""Characters of base64 that hold the 12 bytes by which the types are told apart."""
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),

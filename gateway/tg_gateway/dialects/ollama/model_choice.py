@@ -30,7 +30,7 @@ def add_tag(name: str) -> str:
 
 
 def _find(catalogue: Catalogue, name: str) -> FoundModel:
-    """By the name as it is, then with the tag `latest` or without it."""
+    """Find the model by the name as it is, then with the tag `latest` or without it."""
     refusal: NotFound | None = None
     for spelled in _spellings(name):
         try:

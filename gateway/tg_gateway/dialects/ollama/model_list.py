@@ -31,7 +31,7 @@ ARCHITECTURE: Final = "tokengrid"
 
 
 class _Details(msgspec.Struct, frozen=True):
-    """Of a model's file, which is not known here."""
+    """What Ollama tells of a model's file, which is not known here."""
 
     parent_model: str = ""
     format: str = ""

@@ -13,7 +13,7 @@ _HALF = "\N{REPLACEMENT CHARACTER}"
 
 
 class TokenTable:
-    """Of one answer. A token that begins within a character has the place of that character."""
+    """The tokens of one answer. A token that begins within a character has the place of that character."""
 
     __slots__ = ("_read", "_utf8")
 

@@ -42,7 +42,7 @@ class CompletionBody(SamplingBody, frozen=True, kw_only=True):
 DEFAULT_MAX_TOKENS: Final = 16
 """OpenAI's default; without a limit, a completion may go on to the end of the context."""
 MAX_ANSWERS: Final = 2048
-"""Of one request: prompts times `n`."""
+"""The most answers of one request: prompts times `n`."""
 _KNOWN: Final = frozenset(field.encode_name for field in msgspec.structs.fields(CompletionBody))
 _REFUSED: Final = {
     "prompt_embeds": "send text or token ids",

@@ -20,7 +20,7 @@ ITEM_TYPES: Final = ("message", "function_call", "function_call_output", "reason
 PART_TYPES: Final = ("input_text", "output_text", "input_image", "refusal")
 _SUMMARY: Final = "The conversation until now, in summary:\n\n{}"
 MAX_SHOWN_CHARACTERS = 64
-"""Of a client's word that an error repeats."""
+"""The most characters of a client's word that an error repeats."""
 
 
 def read_items(items: Sequence[InputItem], kept: int = 0) -> tuple[tuple[Message, ...], tuple[str, ...]]:

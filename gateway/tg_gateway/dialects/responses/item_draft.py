@@ -36,7 +36,7 @@ class ItemDraft(ABC):
     sealed = False
     """Whether nothing more can belong to it."""
     status: ItemStatus = "in_progress"
-    """As it was told last."""
+    """The item's status as an event told it last."""
 
     def __init__(self, item_id: str, place: ItemPlace) -> None:
         self.id = item_id

@@ -24,9 +24,9 @@ from tg_schema.errors import NotFound
 NOT_FOUND: Final = "previous_response_not_found"
 """OpenAI's code for a response that is not kept."""
 MAX_ITEM_BYTES: Final = 3 * MAX_KEPT_BYTES // 8
-"""Of the conversation before a response that is kept."""
+"""The most bytes of the conversation before a kept response."""
 MAX_EVENT_BYTES: Final = 3 * MAX_KEPT_BYTES // 8
-"""Of the events of one response; of one with more, the response alone is kept."""
+"""The most bytes of a response's events. If there are more, the response is kept without them."""
 
 
 class KeptResponse(msgspec.Struct, frozen=True):

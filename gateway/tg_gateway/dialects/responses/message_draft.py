@@ -76,6 +76,6 @@ def make_logprobs(tokens: Sequence[Token]) -> list[Logprob]:
 
 
 def _make_alternatives(token: Token) -> tuple[TopLogprob, ...]:
-    """Those whose text is known."""
+    """The alternatives of a token whose text is known."""
     known = zip(token.top_texts, token.top, strict=False)
     return tuple(TopLogprob(text, logprob, tuple(text.encode())) for text, (_, logprob) in known)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BLOCK_TOKENS = 64
 """Tokens in a block. Two prompts share as many blocks as they begin with in common."""
 BLOCK_BYTES = 4 * BLOCK_TOKENS
-"""Of a block of token ids."""
+"""The bytes of a block of token ids."""
 CHARACTERS_PER_TOKEN = 4
 """What a token counts where only text is known."""
 HASH_BITS = 60
@@ -25,7 +25,7 @@ HASH_BITS = 60
 MAX_SALTS = 1_024
 """Models and adapters whose hash is kept as it begins; adapters' names come from clients."""
 _shorten = itemgetter(slice(HASH_BITS // 8))
-"""Of a digest: whole bytes."""
+"""A digest -> its first `HASH_BITS`, which are whole bytes."""
 
 
 class Fingerprint(Struct, frozen=True):
@@ -39,7 +39,7 @@ class Fingerprint(Struct, frozen=True):
 
 
 NO_FINGERPRINT = Fingerprint()
-"""Of a prompt shorter than a block, or of which nothing is known."""
+"""The fingerprint of a prompt that is shorter than a block, or unknown."""
 
 
 def fingerprint_tokens(tokens: Sequence[int], salt: str = "") -> Fingerprint:

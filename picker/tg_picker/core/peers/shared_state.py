@@ -40,7 +40,7 @@ MAX_ADOPTED = 10 * MAX_PLACED
 MAX_WANTS = 64
 """Unknown beginnings of prompts that are asked for at once."""
 MAX_ANSWERS = 8
-"""Of them, that are answered at once."""
+"""Beginnings that were asked for and are answered at once."""
 MAX_SHARED_BLOCKS = 65_536
 """Blocks that a newcomer is told of, of all servers together: half a megabyte."""
 

@@ -21,11 +21,11 @@ KV_POWER = 4.0
 KV_WEIGHT = 8.0
 """What it counts to take room in a cache, by the seconds for which it is taken and by how full the cache is."""
 KV_BALANCE_WEIGHT = 3.0
-"""The same while the cache is far from full: where a prompt is put first is where those like it will follow."""
+"""What room counts while the cache is far from full: prompts like a first one will follow it to its server."""
 EVICTION_WEIGHT = 0.1
 """What the victim's next load counts, if it was used a moment ago."""
 EVICTION_DECAY_SECONDS = 10.0
-"""After which an idle adapter's next load counts for 1 / e of that."""
+"""Seconds after which an idle adapter's next load counts for 1 / e of `EVICTION_WEIGHT`."""
 SLOT_WEIGHT = 0.1
 """What it counts to use one more slot, by the seconds for which it is used and by how many are."""
 DRAIN_SECONDS = 2.0
@@ -161,14 +161,14 @@ def _cost(server: ServerState, context: SchedulingContext, is_used: bool) -> tup
 
 
 def _alone_seconds(server: ServerState, context: SchedulingContext) -> float:
-    """Until the first token of the request's answer, if the server had nothing else to do."""
+    """Seconds until the first token of the request's answer, if the server had nothing else to do."""
     request, speed = context.request, server.speed
     own = max(request.prompt_tokens - BLOCK_TOKENS * server.prefixes.match(request.prefix), 1)
     return speed.fixed_seconds + speed.prompt_token_seconds * own
 
 
 def _room_seconds(server: ServerState, share: float, residence: float) -> float:
-    """Until requests end that take this share of what is in use. They are about equal, and whole ones have to end."""
+    """Seconds until this share of what is in use is free. Requests take equal parts, and whole ones have to end."""
     running = max(server.requests, 1)
     return residence * ceil(share * running) / running
 

@@ -205,7 +205,7 @@ class RequestQueue:
         return self._exchange(waiting, band, free)
 
     def _exchange(self, waiting: Waiting, band: _Band, free: int) -> list[Waiting] | None:
-        """Who makes room in the request's own band: a flow that has two more than its own, or none."""
+        """The request of the same band that makes room, of a flow with at least two more; None = there is none."""
         newest = band.lengths.newest_of_longest()
         if newest is None or band.lengths.length(newest.flow) < band.lengths.length(waiting.flow) + 2:
             return None

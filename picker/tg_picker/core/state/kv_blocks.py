@@ -13,7 +13,7 @@ MAX_KV_BLOCKS = 65_536
 
 _GPU, _ELSEWHERE = 1, 2
 KvHash = int | bytes
-"""By which a server names a block. Another process of it may name the same block otherwise."""
+"""A server's name of a block. Another process of that server may name the same block otherwise."""
 
 
 class _KvBlock(Struct, gc=False):
