@@ -268,7 +268,7 @@ class Relay:
         self.draining = False
 
     def is_served(self, route: Route[Any, Any]) -> bool:
-        """Whether a processor of a service is known. Those of the plain protocol announce nothing, and count as known."""
+        """Whether a processor of a service is known; one of the plain protocol announces nothing, and always counts."""
         return route.plain or self._requestor.admission.find(route.request).served
 
     async def until_served(self, route: Route[Any, Any]) -> bool:

@@ -101,7 +101,7 @@ class RouteFailurePolicy(Node, frozen=True):
     hedging_delay: str | None = None
     """A duration as Kubernetes writes it."""
     max_wait: str | None = None
-    """The longest wait in the queue, as a duration of Kubernetes."""
+    """The longest wait for a server, as a duration of Kubernetes."""
 
 
 class Adapter(Node, frozen=True):

@@ -56,7 +56,7 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """Whose request it is."""
+    """The end user whose request it is."""
 
     user_id: str | None = None
 

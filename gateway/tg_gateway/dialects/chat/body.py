@@ -96,7 +96,7 @@ class FunctionTool(msgspec.Struct, frozen=True):
 
 
 class AllowedTools(msgspec.Struct, frozen=True):
-    """Those of the request's tools that the model may call now."""
+    """The tools of the request that the model may call now."""
 
     mode: Literal["auto", "required"]
     tools: tuple[FunctionTool, ...]
