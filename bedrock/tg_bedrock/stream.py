@@ -4,11 +4,12 @@ Events have one format for the models of all families.
 """
 
 import base64
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from tg_base.llm import LlmChunk, write_signature
 from tg_bedrock.blocks import ORIGIN, REDACTED_ORIGIN
-from tg_schema import ToolCallDelta
+from tg_schema import FinishReason, ToolCallDelta
 from tg_schema.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
         TokenUsageTypeDef,
     )
 
-_FINISH = {
+_FINISH: Final[Mapping[str, FinishReason]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
@@ -85,7 +86,7 @@ class StreamDecoder:
         return LlmChunk(tool_calls=(ToolCallDelta(index, call["toolUseId"], call["name"]),))
 
 
-def _finish(reason: str) -> str:
+def _finish(reason: str) -> FinishReason:
     # Bedrock's words are `malformed_model_output` and `malformed_tool_use`.
     if reason.startswith("malformed"):
         raise ProtocolError("the model wrote an answer that the provider could not read; ask again")

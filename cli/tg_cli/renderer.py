@@ -1,18 +1,12 @@
 """Records -> output: the interface of every command's way to show an answer."""
 
 from collections.abc import AsyncIterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, assert_never
 
 from tg_cli.endings import notify
-from tg_schema import encode
+from tg_schema import FinishReason, encode
 
 Told_contra = TypeVar("Told_contra", contravariant=True)
-
-
-_CUT = {
-    "length": "the answer is cut: the model has reached its limit of tokens",
-    "content_filter": "the answer is cut: the provider's content filter has stopped it",
-}
 
 
 class Renderer(Protocol[Told_contra]):
@@ -44,7 +38,7 @@ class Counted(Protocol):
         """The model's name."""
 
     @property
-    def finish_reason(self) -> str | None:
+    def finish_reason(self) -> FinishReason | None:
         """How the answer ended."""
 
 
@@ -56,8 +50,15 @@ def record_line(record: Any) -> bytes:
 
 def print_end(last: Counted, *, show_usage: bool) -> None:
     """Report on stderr, at an answer's end, that it is truncated, and its usage."""
-    if last.finish_reason in _CUT:
-        notify(_CUT[last.finish_reason])
+    match last.finish_reason:
+        case "length":
+            notify("the answer is cut: the model has reached its limit of tokens")
+        case "content_filter":
+            notify("the answer is cut: the provider's content filter has stopped it")
+        case "stop" | "tool_calls" | None:
+            pass
+        case _:
+            assert_never(last.finish_reason)
     if show_usage:
         notify(usage(last))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from tg_schema import AgentResponse
+from tg_schema import AgentResponse, FinishReason
 
 
 class Thought(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class Answer(msgspec.Struct, frozen=True):
     path: tuple[str, ...] = ()
     complete: bool = True
     final: bool = False
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
 
 
 AgentEvent = Thought | Action | Observation | Answer

@@ -6,7 +6,7 @@ import msgspec
 
 from tg_client.agent_event import Action, AgentEvent, Answer, Observation, Thought
 from tg_client.event_reader import EventReader
-from tg_schema import AgentResponse, AgentStep, encode
+from tg_schema import AgentResponse, AgentStep, FinishReason, encode
 from tg_schema.errors import TooLarge
 
 MAX_TRACE_BYTES = 64 * 1024 * 1024
@@ -23,7 +23,7 @@ class AgentTrace(msgspec.Struct, frozen=True):
     in_token: int | None = None
     out_token: int | None = None
     model: str | None = None
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
     """How the model ended its answer: "stop", or "length" if the answer is truncated; None = unknown."""
 
     @property

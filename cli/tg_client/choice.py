@@ -5,7 +5,7 @@ from typing import Self
 
 import msgspec
 
-from tg_schema import Message, TextCompletionResponse, TextPart, Token, ToolCall
+from tg_schema import FinishReason, Message, TextCompletionResponse, TextPart, Token, ToolCall
 from tg_schema.conversation import Part, ReasoningPart, whole_calls
 
 
@@ -19,7 +19,7 @@ class Choice(msgspec.Struct, frozen=True):
         reasoning: the model's thinking, if the provider tells it.
         tool_calls: what the model asks for; each result is a `Message("tool", ..., tool_call_id=call.id)`.
         tokens: ids and log-probabilities, if `sampling.logprobs` asked for them.
-        finish_reason: "stop", "length" (the answer is truncated), "tool_calls" or "content_filter".
+        finish_reason: why the answer ended; "length" = it is truncated.
         stopped_by: the stop string or token that ended it, if the provider says which.
         index: which of the `n` answers it is.
         seed: the seed that was used, if the provider says which.
@@ -30,7 +30,7 @@ class Choice(msgspec.Struct, frozen=True):
     reasoning: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tokens: tuple[Token, ...] = ()
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
     stopped_by: str | int | None = None
     index: int = 0
     seed: int | None = None

@@ -6,7 +6,7 @@ from typing import Any, Self
 import msgspec
 
 from tg_client.choice import Choice
-from tg_schema import Message, PromptResponse, TextCompletionResponse, ToolCall
+from tg_schema import FinishReason, Message, PromptResponse, TextCompletionResponse, ToolCall
 from tg_schema.errors import ProtocolError
 
 
@@ -18,7 +18,7 @@ class TextCompletionResult(msgspec.Struct, frozen=True):
         in_token: tokens of the prompt.
         out_token: tokens of all answers.
         model: the name of the model that answered.
-        finish_reason: "stop", "length" (the answer is truncated), "tool_calls" or "content_filter".
+        finish_reason: why the answer ended; "length" = it is truncated.
         reasoning: the model's thinking, if the provider tells it.
         tool_calls: what the model asks for.
         cached_token: the part of `in_token` from the provider's cache.
@@ -31,7 +31,7 @@ class TextCompletionResult(msgspec.Struct, frozen=True):
     in_token: int | None = None
     out_token: int | None = None
     model: str | None = None
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
     reasoning: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     cached_token: int | None = None
@@ -75,7 +75,7 @@ class PromptResult(msgspec.Struct, frozen=True):
     in_token: int | None = None
     out_token: int | None = None
     model: str | None = None
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
 
     @classmethod
     def of(cls, records: Sequence[PromptResponse]) -> Self:

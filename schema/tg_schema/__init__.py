@@ -2,7 +2,7 @@
 
 from tg_schema.agent import AgentRequest, AgentResponse, AgentStep
 from tg_schema.codec import decode, encode
-from tg_schema.completion import Token, Usage
+from tg_schema.completion import FinishReason, Token, Usage
 from tg_schema.conversation import ImagePart, Message, ModelInfo, TextPart, Tool, ToolCall, ToolCallDelta
 from tg_schema.errors import Error, TgError
 from tg_schema.features import COMMON_FEATURES
@@ -13,7 +13,7 @@ from tg_schema.text_completion import TextCompletionRequest, TextCompletionRespo
 
 __all__ = [
     "AGENT", "COMMON_FEATURES", "PROMPT", "TEXT_COMPLETION", "AgentRequest", "AgentResponse", "AgentStep", "Error",
-    "ImagePart", "Message", "ModelInfo", "PromptRequest", "PromptResponse", "Sampling", "ServiceSpec",
+    "FinishReason", "ImagePart", "Message", "ModelInfo", "PromptRequest", "PromptResponse", "Sampling", "ServiceSpec",
     "TextCompletionRequest", "TextCompletionResponse", "TextPart", "TgError", "Token", "Tool", "ToolCall",
     "ToolCallDelta", "Usage", "decode", "encode",
 ]  # fmt: skip

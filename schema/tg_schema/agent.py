@@ -1,10 +1,11 @@
 """Agent: a question in, thoughts, actions, observations and an answer out."""
 
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import msgspec
 
+from tg_schema.completion import LATER_WORDS, FinishReason
 from tg_schema.deltas import Count, join_text
 from tg_schema.errors import Error
 from tg_schema.pieces import cut_text, in_parts
@@ -52,6 +53,7 @@ class AgentResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     The last record has the token counts of the whole dialog.
     """
 
+    later_words: ClassVar = LATER_WORDS
     chunk_type: ChunkType | None = None
     content: str | None = None
     end_of_message: bool | None = False
@@ -71,7 +73,7 @@ class AgentResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     in_token: Count | None = None
     out_token: Count | None = None
     model: str | None = None
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
     """On the last record: why the model ended its answer, as in text completion; "length" = truncated."""
 
     @property

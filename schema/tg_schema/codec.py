@@ -4,6 +4,7 @@
 truthy one (trustgraph-wire 1.2).
 """
 
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any, Final, TypeVar, get_origin
 
@@ -46,13 +47,20 @@ def _make_decoder(kind: type[T]) -> tuple[msgspec.json.Decoder[T], bool]:
 def decode(kind: type[T], data: bytes | str) -> T:
     """Read one record; unknown fields are ignored, missing ones take the record's defaults.
 
+    `later_words` of the record's type says, by field, what is read in place of a word that only a newer peer knows.
+
     Raises:
         BadRequest: not JSON, nested too deep, not UTF-8, or a field of the wrong type; the message says which.
     """
     known: tuple[msgspec.json.Decoder[T], bool] = _decoders.get(kind) or _make_decoder(kind)
     decoder, envelope = known
     try:
-        record = decoder.decode(data)
+        try:
+            record = decoder.decode(data)
+        except msgspec.ValidationError:
+            if not (words := getattr(kind, "later_words", None)):
+                raise
+            record = decoder.decode(_replace_words(data, words))
     except msgspec.ValidationError as error:
         raise BadRequest(f"wrong field: {_shorten(str(error))}") from None
     except msgspec.DecodeError as error:
@@ -66,6 +74,12 @@ def decode(kind: type[T], data: bytes | str) -> T:
     if len(data) > _MAX_DEPTH_READ and not envelope and is_too_deep(data, _MAX_DEPTH_READ):
         raise BadRequest(f"not valid JSON: {_TOO_DEEP}")
     return record
+
+
+def _replace_words(data: bytes | str, words: Mapping[str, str]) -> bytes:
+    fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    known = {name: word for name, word in words.items() if bytes(fields.get(name, b"")).startswith(b'"')}
+    return encode({**fields, **known})
 
 
 def decode_json(text: bytes | str, kind: type[T] = Any) -> T:  # type: ignore[assignment]

@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 import msgspec
 
 from tg_schema.conversation import ToolCallDelta, whole_calls
 from tg_schema.deltas import Count, add_count, add_counts
 
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+"""Why an answer ended: by itself or at a stop string, at a limit of tokens, with calls, or by the provider's filter."""
+LATER_WORDS: Final[Mapping[str, str]] = {"finish_reason": "stop"}
+"""What a record of answers reads where a newer peer wrote a word that this version does not know."""
 NO_TOKEN_ID = -1
 """The id of a token whose provider tells no ids."""
 
@@ -73,8 +77,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         model: the name of the model that answers.
-        finish_reason: "stop", "length", "tool_calls" or "content_filter"; set once, at the end of the answer, and with
-            several answers at the end of each.
+        finish_reason: set once, at the end of the answer, and with several answers at the end of each.
         reasoning: new thinking text, if the provider separates it from the answer.
         tokens: ids and log-probabilities of the tokens in the new text, if requested and known.
         tool_calls: new pieces of the model's tool calls.
@@ -87,13 +90,14 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         prompt_tokens: the tokens of the prompt, if requested and known; before the first text of each answer.
     """
 
+    later_words: ClassVar = LATER_WORDS
     # Ordered by frequency: msgspec encodes and decodes leading fields fastest, and this record is made for each chunk.
     model: str | None = None
     index: Count = 0
     reasoning: str | None = None
     tokens: tuple[Token, ...] = ()
     tool_calls: tuple[ToolCallDelta, ...] = ()
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
     in_token: Count | None = None
     out_token: Count | None = None
     cached_token: Count | None = None

@@ -1,10 +1,11 @@
 """Prompt: a template's id and variables in, text or an object out."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 import msgspec
 
+from tg_schema.completion import LATER_WORDS, FinishReason
 from tg_schema.deltas import Count, add_counts, join_text
 from tg_schema.errors import Error
 from tg_schema.pieces import cut_text, in_parts
@@ -22,6 +23,7 @@ class PromptRequest(msgspec.Struct, frozen=True):
 class PromptResponse(StreamRecord, msgspec.Struct, frozen=True, omit_defaults=True):
     """`error`, `text` or `object` (JSON text). Usage and model as in text completion."""
 
+    later_words: ClassVar = LATER_WORDS
     # Always on the wire, as in text completion.
     error: Error | None = msgspec.field(default_factory=type(None))
     text: str | None = None
@@ -30,7 +32,7 @@ class PromptResponse(StreamRecord, msgspec.Struct, frozen=True, omit_defaults=Tr
     in_token: Count | None = None
     out_token: Count | None = None
     model: str | None = None
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
 
     @classmethod
     def join_whole(cls, records: Sequence[Self]) -> Sequence[Self]:

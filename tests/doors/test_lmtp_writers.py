@@ -16,9 +16,9 @@ from tg_doors.lmtp.messages import StreamNotices, find_stream_id, split_message
 from tg_doors.lmtp.prompt import BufferedPrompt, read_prompt
 from tg_doors.lmtp.stream_writer import MAX_ITEMS, StreamWriter, TokenBatch
 from tg_gateway.dialects.output import join_output
-from tg_schema import TextCompletionResponse, Token
+from tg_schema import FinishReason, TextCompletionResponse, Token
 from tg_schema.completion import NO_TOKEN_ID
-from tg_schema.errors import ProtocolError, TooLarge, Unavailable
+from tg_schema.errors import ProtocolError, TgError, TooLarge, Unavailable
 
 END = Token(2, "", -0.5, special=True)
 
@@ -58,11 +58,10 @@ def write_one(writer: StreamWriter, record: TextCompletionResponse) -> list[dict
 def answers(draw: st.DrawFn) -> tuple[list[Token], int, list[TextCompletionResponse]]:
     """Tokens, `max_tokens`, and the records of both ends: by the model's end token, or by the limit."""
     tokens = [make_token(number) for number in draw(st.lists(st.integers(10, 99), min_size=1, max_size=12))]
-    if draw(st.booleans()):
+    reason: FinishReason = draw(st.sampled_from(["stop", "length"]))
+    if reason == "stop":
         tokens = [*tokens, END]
-        most, reason = draw(st.integers(len(tokens), 99)), "stop"
-    else:
-        most, reason = len(tokens), "length"
+    most = draw(st.integers(len(tokens), 99)) if reason == "stop" else len(tokens)
     cuts = [0, *sorted(draw(st.lists(st.integers(0, len(tokens)), max_size=6))), len(tokens)]
     groups = [tuple(tokens[begin:end]) for begin, end in pairwise(cuts)]
     records = [TextCompletionResponse(response="x" * len(group), tokens=group) for group in groups]
@@ -140,7 +139,8 @@ def test_nothing_is_made_up(token: Token) -> None:
 
 def test_an_end_without_its_token_is_an_error() -> None:
     token = TextCompletionResponse(response="a", tokens=(make_token(3),))
-    for reason, error in (("length", TooLarge), ("stop", ProtocolError)):
+    errors: dict[FinishReason, type[TgError]] = {"length": TooLarge, "stop": ProtocolError}
+    for reason, error in errors.items():
         writer = TokenWriter(1, make_batch(), 9, typed=False)
         assert len(write_one(writer, token)) == 1
         with pytest.raises(error):

@@ -17,7 +17,7 @@ from tg_base.llm import (
     open_body,
     open_pool,
 )
-from tg_schema import Sampling, TextCompletionRequest
+from tg_schema import FinishReason, Sampling, TextCompletionRequest
 
 
 class ParrotOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -58,7 +58,7 @@ class _Line(msgspec.Struct):
     say: str = ""
     heard: int | None = None
     said: int | None = None
-    end: str | None = None
+    end: FinishReason | None = None
     error: int | None = None
 
 

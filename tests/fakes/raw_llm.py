@@ -6,7 +6,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.llm import Detokenized, LlmChunk, LlmService
-from tg_schema import COMMON_FEATURES, Sampling, TextCompletionRequest, Token
+from tg_schema import COMMON_FEATURES, FinishReason, Sampling, TextCompletionRequest, Token
 from tg_schema.errors import IncompleteStream, RateLimited, Unavailable
 from tg_schema.features import Feature
 
@@ -66,7 +66,7 @@ class RawLlm(LlmService):
         length = len(seen.encode()) < len(b"Hello \xe2\x82\xac") and stopped is None
         if sampling.end_token and stopped is None and not length:
             yield LlmChunk(tokens=(END,))
-        reason = "length" if length else "stop"
+        reason: FinishReason = "length" if length else "stop"
         seed = sampling.seed if sampling.temperature else None
         yield LlmChunk(in_token=len(prompt.split()), finish_reason=reason, stopped_by=stopped, seed=seed)
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from typing_extensions import override
 
 from tg_base.llm import LlmChunk, LlmService
-from tg_schema import COMMON_FEATURES, TextCompletionRequest
+from tg_schema import COMMON_FEATURES, FinishReason, TextCompletionRequest
 
 
 class ScriptedLlm(LlmService):
@@ -16,7 +16,7 @@ class ScriptedLlm(LlmService):
 
     features = COMMON_FEATURES
 
-    def __init__(self, *pieces: str, finish_reason: str | None = "stop") -> None:
+    def __init__(self, *pieces: str, finish_reason: FinishReason | None = "stop") -> None:
         super().__init__("scripted")
         self.pieces = pieces
         self.finish_reason = finish_reason

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing_extensions import override
 
 from tg_base.llm import LlmChunk, LlmService
-from tg_schema import COMMON_FEATURES, TextCompletionRequest, TgError, ToolCallDelta
+from tg_schema import COMMON_FEATURES, FinishReason, TextCompletionRequest, TgError, ToolCallDelta
 from tg_schema.features import Feature
 
 Turn = Sequence[str | ToolCallDelta | LlmChunk | TgError | asyncio.Event]
@@ -30,7 +30,7 @@ class TurnsLlm(LlmService):
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         turn = self.turns[min(len(self.requests), len(self.turns) - 1)]
         self.requests.append(request)
-        reason = "stop"
+        reason: FinishReason = "stop"
         self.running += 1
         try:
             for piece in turn:

@@ -9,7 +9,7 @@ from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
 from tests.flow.agent_dialog import BASE, Told, assert_valid, pipeline
 from tg_base.llm import LlmChunk
 from tg_flow.agent.core.open_turn import CUT
-from tg_schema import COMMON_FEATURES, AgentRequest, Message, TextPart, ToolCall, ToolCallDelta
+from tg_schema import COMMON_FEATURES, AgentRequest, FinishReason, Message, TextPart, ToolCall, ToolCallDelta
 from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import ProtocolError, TooLarge
 
@@ -215,7 +215,9 @@ async def test_a_turn_that_is_cut_before_it_came_to_anything_is_told_so(tmp_path
 @pytest.mark.parametrize(
     ("reason", "note"), [("length", "\n(cut: the model has reached its limit of tokens)"), ("stop", "")]
 )
-async def test_what_a_model_gives_as_a_tool_says_that_it_is_cut(tmp_path: Path, reason: str, note: str) -> None:
+async def test_what_a_model_gives_as_a_tool_says_that_it_is_cut(
+    tmp_path: Path, reason: FinishReason, note: str
+) -> None:
     ask = (ToolCallDelta(0, "c0", "ask", '{"prompt": "p"}'),)
     llm = native(ask, ("half", LlmChunk(finish_reason=reason)), ("Final Answer: ok",))
     async with pipeline(llm, tmp_path, BASE + '[tools.ask]\nkind = "text-completion"\n') as it:

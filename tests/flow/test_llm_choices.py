@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.answers_llm import AnswersLlm
 from tg_base.llm import LlmChunk, LlmService, ProviderOptions
 from tg_base.llm.merged_streams import MAX_QUEUED_CHUNKS
-from tg_schema import COMMON_FEATURES, Sampling, TextCompletionRequest, TextCompletionResponse, Token
+from tg_schema import COMMON_FEATURES, FinishReason, Sampling, TextCompletionRequest, TextCompletionResponse, Token
 from tg_schema.errors import BadRequest, IncompleteStream, ProtocolError, RateLimited, SchemaViolation, Unavailable
 
 PERSON = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
@@ -37,7 +37,7 @@ async def ask(
     return told
 
 
-def said(text: str, *, reason: str = "stop", out: int = 2, **fields: Any) -> list[LlmChunk]:
+def said(text: str, *, reason: FinishReason = "stop", out: int = 2, **fields: Any) -> list[LlmChunk]:
     """An answer in two chunks, its end and its usage."""
     half = len(text) // 2
     return [

@@ -7,7 +7,15 @@ import pytest
 
 from tests.fakes.answers_llm import AnswersLlm, Steps
 from tg_base.llm import LlmChunk, LlmService
-from tg_schema import COMMON_FEATURES, Sampling, TextCompletionRequest, TextCompletionResponse, Tool, ToolCallDelta
+from tg_schema import (
+    COMMON_FEATURES,
+    FinishReason,
+    Sampling,
+    TextCompletionRequest,
+    TextCompletionResponse,
+    Tool,
+    ToolCallDelta,
+)
 from tg_schema.errors import BadRequest, SchemaViolation
 
 CITY = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
@@ -44,7 +52,7 @@ async def test_calls_of_a_strict_tool_are_held_to_its_schema(kind: type[AnswersL
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
-async def test_a_call_that_is_cut_says_so_itself(reason: str) -> None:
+async def test_a_call_that_is_cut_says_so_itself(reason: FinishReason) -> None:
     records = await ask(AnswersLlm([*call(0, "weather", '{"ci'), LlmChunk(finish_reason=reason)]))
     assert records[-1].finish_reason == reason
 

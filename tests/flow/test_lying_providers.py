@@ -8,7 +8,15 @@ from typing_extensions import override
 
 from tests.flow.test_llm_service import Scripted
 from tg_base.llm import LlmChunk
-from tg_schema import COMMON_FEATURES, ModelInfo, TextCompletionRequest, TextCompletionResponse, Token, ToolCallDelta
+from tg_schema import (
+    COMMON_FEATURES,
+    FinishReason,
+    ModelInfo,
+    TextCompletionRequest,
+    TextCompletionResponse,
+    Token,
+    ToolCallDelta,
+)
 from tg_schema.errors import ProtocolError, SchemaViolation, Unavailable
 
 HUGE = int("9" * 400)
@@ -105,7 +113,7 @@ async def test_a_fence_is_taken_off_where_nothing_has_been_told_yet() -> None:
 
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize("reason", ["length", "content_filter", "tool_calls"])
-async def test_an_answer_that_is_not_finished_says_so_itself(reason: str, *, streaming: bool) -> None:
+async def test_an_answer_that_is_not_finished_says_so_itself(reason: FinishReason, *, streaming: bool) -> None:
     steps = (LlmChunk('{"na'), LlmChunk(finish_reason=reason))
     (whole,) = TextCompletionResponse.join(await answer(*steps, request=asked(streaming=streaming)))
     assert (whole.response, whole.finish_reason) == ('{"na', reason)

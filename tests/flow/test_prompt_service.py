@@ -23,7 +23,7 @@ from tg_base.config import ConfigWatcher
 from tg_base.llm import LlmChunk, LlmService
 from tg_base.server import Processor, ServeContext
 from tg_flow.prompt import PromptKind
-from tg_schema import PromptRequest, PromptResponse, TgError
+from tg_schema import FinishReason, PromptRequest, PromptResponse, TgError
 from tg_schema.errors import BadRequest, NotFound, SchemaViolation
 from tg_schema.topics import Topics
 
@@ -182,7 +182,7 @@ async def test_a_json_template_gives_one_object_in_one_response(
     ],
 )
 async def test_an_invalid_object_is_one_typed_error(
-    bus: Bus, file: Path, pieces: str, finish_reason: str, words: str
+    bus: Bus, file: Path, pieces: str, finish_reason: FinishReason, words: str
 ) -> None:
     async with pipeline(bus, file, ScriptedLlm(pieces, finish_reason=finish_reason)) as it:
         for streaming in (True, False):

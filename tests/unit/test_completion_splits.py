@@ -11,7 +11,7 @@ from openai.types import Completion
 
 from tests.unit.splittings import splittings
 from tg_gateway.dialects.openai.completion_writers import CompletionBodyWriter, CompletionStreamWriter
-from tg_schema import TextCompletionResponse, Token
+from tg_schema import FinishReason, TextCompletionResponse, Token
 
 Record = TextCompletionResponse
 
@@ -40,7 +40,7 @@ def answers(draw: st.DrawFn) -> list[Record]:
         told = [Record(index=index, prompt_tokens=prompt, response=draw(TEXTS))] if prompt else []
         said = draw(st.lists(st.tuples(TEXTS, st.lists(tokens(), max_size=2).map(tuple)), max_size=4))
         told += [Record(index=index, response=text, tokens=beside) for text, beside in said]
-        reason = draw(st.sampled_from([None, "stop", "length", "content_filter"]))
+        reason: FinishReason | None = draw(st.sampled_from([None, "stop", "length", "content_filter"]))
         pieces[index] = [*told, Record(index=index, finish_reason=reason)]
     mixed = []
     while pieces:

@@ -13,7 +13,7 @@ from tests.fakes.tgi_generate_server import END_TEXT, event, failure, token
 from tg_base.llm import LlmChunk, event_chunks, join_chunks
 from tg_flow.providers.openai.generation_decoder import GenerationDecoder, generation_error, read_prefill
 from tg_flow.providers.openai.generation_request import generation_parameters
-from tg_schema import Sampling, TextCompletionRequest, Token
+from tg_schema import FinishReason, Sampling, TextCompletionRequest, Token
 from tg_schema.errors import BadRequest, ProtocolError, RateLimited, TgError, Unavailable
 
 Request = TextCompletionRequest
@@ -67,7 +67,7 @@ AT_END = event(token(END_TEXT, 0, special=True), "Hello €", details("eos_token
 COUNTS = {"in_token": 5, "out_token": 3}
 
 
-def hello(*tokens: Token, text: str = "Hello €", reason: str = "stop", **more: Any) -> LlmChunk:
+def hello(*tokens: Token, text: str = "Hello €", reason: FinishReason = "stop", **more: Any) -> LlmChunk:
     return LlmChunk(text, tokens=tokens, finish_reason=reason, **{**COUNTS, **more})
 
 

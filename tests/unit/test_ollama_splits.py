@@ -16,7 +16,7 @@ from tests.unit.splittings import splittings
 from tg_gateway.dialects.ollama.answer_shape import AnswerShape, ChatShape, GenerateShape
 from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLineWriter
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
-from tg_schema import TextCompletionResponse, Token, ToolCallDelta
+from tg_schema import FinishReason, TextCompletionResponse, Token, ToolCallDelta
 
 Record = TextCompletionResponse
 
@@ -46,7 +46,7 @@ def answers(draw: st.DrawFn) -> list[Record]:
     side_by_side = draw(st.booleans())
     started = [piece.pop(0) for piece in pieces] if side_by_side else []
     told += [Record(tool_calls=(piece,)) for piece in (*started, *(each for piece in pieces for each in piece))]
-    reason = draw(st.sampled_from([None, "stop", "length"]))
+    reason: FinishReason | None = draw(st.sampled_from([None, "stop", "length"]))
     counts = draw(st.tuples(st.none() | st.integers(0, 9), st.none() | st.integers(0, 9)))
     return [*told, Record(finish_reason=reason, end_of_stream=True, in_token=counts[0], out_token=counts[1])]
 

@@ -15,7 +15,7 @@ from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, uns
 from tg_gateway.dialects.responses.output_draft import ITEM_BYTES
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
 from tg_gateway.dialects.responses.writers import BodyWriter, CountWriter, EventWriter
-from tg_schema import TextCompletionResponse, Token, ToolCallDelta
+from tg_schema import FinishReason, TextCompletionResponse, Token, ToolCallDelta
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.errors import ContentFilter, IncompleteStream, ProtocolError, RateLimited, TgError, TooLarge
 
@@ -189,7 +189,7 @@ def test_a_call_without_an_id_gets_one() -> None:
 
 
 @pytest.mark.parametrize(("reason", "told"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
-def test_an_answer_that_was_cut_is_incomplete(reason: str, told: str) -> None:
+def test_an_answer_that_was_cut_is_incomplete(reason: FinishReason, told: str) -> None:
     records = [Record(reasoning="hm", response="Hel"), Record(response="", finish_reason=reason, end_of_stream=True)]
     events = stream(records)
     final = check_stream(events)

@@ -285,3 +285,12 @@ def test_a_piece_has_every_count_of_a_usage_on_the_wire_under_its_name() -> None
 def test_an_unknown_count_stays_unknown_and_a_zero_is_counted(pieces: list[Usage], total: Usage) -> None:
     assert Usage.total(TextCompletionResponse().with_usage(piece) for piece in pieces) == total
     assert sum(pieces, Usage()) == total
+
+
+@pytest.mark.parametrize("kind", [TextCompletionResponse, PromptResponse, AgentResponse])
+def test_a_finish_reason_of_a_newer_peer_is_a_plain_end(kind: Any) -> None:
+    newer = {"finish_reason": "paused", "model": "m", "out_token": 3, "later": [1]}
+    assert decode(kind, json.dumps(newer)) == kind(finish_reason="stop", model="m", out_token=3)
+    for wrong in ({"finish_reason": 5}, {**newer, "model": 5}, {**newer, "out_token": -1}, [newer]):
+        with pytest.raises(BadRequest, match="wrong field"):
+            decode(kind, json.dumps(wrong))

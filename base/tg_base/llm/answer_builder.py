@@ -12,7 +12,7 @@ from tg_base.llm.ranking import Ranking
 from tg_base.llm.request_plan import GenerationPlan
 from tg_base.runtime import WorkerPool
 from tg_base.telemetry import find_token_counter
-from tg_schema import TextCompletionRequest, TextCompletionResponse, Usage
+from tg_schema import FinishReason, TextCompletionRequest, TextCompletionResponse, Usage
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.completion import UNCOUNTED, counts_of
 
@@ -202,7 +202,7 @@ class AnswerBuilder:
 class Ending:
     """How one answer ended."""
 
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
     stopped_by: str | int | None = None
     seed: int | None = None
 

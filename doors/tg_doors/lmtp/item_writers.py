@@ -1,12 +1,12 @@
 """Records -> LMTP's items: tokens with their ids, text, or scores; and which of them a stream has."""
 
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 from typing_extensions import override
 
 from tg_doors.lmtp.stream_writer import Seq, StreamWriter, TokenBatch, known_logprob
-from tg_schema import TextCompletionResponse, Token
+from tg_schema import FinishReason, TextCompletionResponse, Token
 from tg_schema.errors import ProtocolError, TooLarge
 
 
@@ -39,7 +39,7 @@ class TokenWriter(StreamWriter):
         super().__init__(stream, batch, typed=typed, tops=tops)
         self._left = max_tokens
         self._held: tuple[Token, ...] = ()
-        self._reason: str | None = None
+        self._reason: FinishReason | None = None
 
     @override
     def write(self, record: TextCompletionResponse) -> bytes:
@@ -63,8 +63,8 @@ class TokenWriter(StreamWriter):
 
     def _write_last(self, tokens: tuple[Token, ...]) -> bytes:
         if tokens:
-            reason = "length" if self._reason == "length" else "stop"
-            items = [*(self._make_item(token) for token in tokens[:-1]), self._make_item(tokens[-1], reason)]
+            ending = _name_ending(self._reason)
+            items = [*(self._make_item(token) for token in tokens[:-1]), self._make_item(tokens[-1], ending)]
             return self.write_items(items, last=True)
         if self._reason == "length":
             raise TooLarge("prompt and answer have filled the model's context: shorten the prompt")
@@ -77,16 +77,30 @@ class TokenWriter(StreamWriter):
         return TokenItem(token.id, self.stream, logprob, reason, top, self.next_seq())
 
 
+def _name_ending(reason: FinishReason | None) -> Literal["stop", "length"]:
+    """All that LMQL's client knows."""
+    match reason:
+        case "length":
+            return "length"
+        case "stop" | "tool_calls" | "content_filter" | None:
+            return "stop"
+        case _:
+            assert_never(reason)
+
+
 class _TokenItem(msgspec.Struct, frozen=True):
     token: int
     logprob: float
     top_logprobs: dict[int, float]
 
 
+_TextEnding = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
 class _Piece(msgspec.Struct, frozen=True):
     stream_id: int
     text: str
-    finish_reason: str | None = None
+    finish_reason: _TextEnding | None = None
     seq: Seq = msgspec.UNSET
 
 
@@ -112,7 +126,7 @@ class TextWriter(StreamWriter):
     def __init__(self, stream: int, batch: TokenBatch, *, tokens: bool, typed: bool, tops: int = 0) -> None:
         super().__init__(stream, batch, typed=typed, tops=tops)
         self._tokens = tokens
-        self._reason: str | None = None
+        self._reason: FinishReason | None = None
 
     @override
     def write(self, record: TextCompletionResponse) -> bytes:

@@ -9,7 +9,7 @@ from tg_doors.lmtp.buffers import Content
 from tg_doors.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects import Writer
 from tg_gateway.dialects.output import Output
-from tg_schema import TextCompletionResponse, TgError
+from tg_schema import FinishReason, TextCompletionResponse, TgError
 
 _ENDED: Final = "stop"
 
@@ -33,7 +33,7 @@ class LeavingWriter(Writer[TextCompletionResponse]):
         self._leave = leave
         self._tokens: list[int] = []
         self._texts: list[str] = []
-        self._reason: str | None = None
+        self._reason: FinishReason | None = None
 
     @override
     def write(self, record: TextCompletionResponse) -> Output:

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from tg_gateway.dialects import Writer
 from tg_gateway.dialects.output import Output, append_output
-from tg_schema import TextCompletionResponse, TgError, ToolCallDelta, decode, encode
+from tg_schema import FinishReason, TextCompletionResponse, TgError, ToolCallDelta, decode, encode
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.conversation import whole_calls
 from tg_schema.errors import BadRequest
@@ -37,7 +37,7 @@ class LateTextWriter(Writer[TextCompletionResponse]):
     def late_text(self, index: int) -> str:
         """What is said last in the choice of this index; called once for each."""
 
-    def guess_reason(self, index: int) -> str | None:
+    def guess_reason(self, index: int) -> FinishReason | None:
         """How the choice ended, where nobody has said it; None = the other writer guesses. Asked before the text."""
         return None
 
@@ -102,7 +102,7 @@ class SpelledCallsWriter(LateTextWriter):
         return super().write(record)
 
     @override
-    def guess_reason(self, index: int) -> str | None:
+    def guess_reason(self, index: int) -> FinishReason | None:
         return "tool_calls" if index in self._calls else None
 
     @override

@@ -1,10 +1,11 @@
 """The objects of an answer in TGI's shape; a field with a default is left out where it has that value."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 
+from tg_schema import FinishReason
 from tg_schema.errors import ContentFilter
 
 
@@ -79,7 +80,7 @@ Ending = Literal["length", "eos_token", "stop_sequence"]
 """All that TGI knows."""
 
 
-def name_ending(reason: str | None, stopped_by: str | int | None, text: str, stops: Sequence[str]) -> Ending:
+def name_ending(reason: FinishReason | None, stopped_by: str | int | None, text: str, stops: Sequence[str]) -> Ending:
     """TGI's `finish_reason`.
 
     Args:
@@ -92,9 +93,13 @@ def name_ending(reason: str | None, stopped_by: str | int | None, text: str, sto
         ContentFilter: the provider's filter ended the answer, and TGI has no word for an answer of which a part is
             missing.
     """
-    if reason == "length":
-        return "length"
-    if reason == "content_filter":
-        raise ContentFilter("the provider's filter ended the answer; ask for something else")
-    stopped = stopped_by is not None or text.endswith(tuple(stops))
-    return "stop_sequence" if stopped else "eos_token"
+    match reason:
+        case "length":
+            return "length"
+        case "content_filter":
+            raise ContentFilter("the provider's filter ended the answer; ask for something else")
+        case "stop" | "tool_calls" | None:
+            stopped = stopped_by is not None or text.endswith(tuple(stops))
+            return "stop_sequence" if stopped else "eos_token"
+        case _:
+            assert_never(reason)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from tg_doors.tgi.answer_shapes import name_ending
 from tg_doors.tgi.generation_parameters import unsign_seed
 from tg_doors.tgi.token_texts import TokenTexts
-from tg_schema import TextCompletionResponse, Token
+from tg_schema import FinishReason, TextCompletionResponse, Token
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.completion import NO_TOKEN_ID
 from tg_schema.errors import ProtocolError, TooLarge
@@ -58,7 +58,7 @@ class TokenReader:
         self._texts = TokenTexts()
         self._decoded = self._shown = self._listed = 0
         self._out: int | None = None
-        self._reason: str | None = None
+        self._reason: FinishReason | None = None
         self._stopped_by: str | int | None = None
 
     @property

@@ -6,11 +6,14 @@ import msgspec
 
 from tg_base.llm import ObjectSchema, strip_fence
 from tg_base.runtime import WorkerPool
+from tg_schema import FinishReason
 from tg_schema.codec import decode_json
 from tg_schema.errors import SchemaViolation
 
 
-async def json_object(text: str, schema: ObjectSchema | None, finish_reason: str | None, checkers: WorkerPool) -> str:
+async def json_object(
+    text: str, schema: ObjectSchema | None, finish_reason: FinishReason | None, checkers: WorkerPool
+) -> str:
     """The one object of a json template, as compact JSON text.
 
     Raises:
@@ -22,7 +25,9 @@ async def json_object(text: str, schema: ObjectSchema | None, finish_reason: str
     return _encode(value)
 
 
-async def json_lines(text: str, schema: ObjectSchema | None, finish_reason: str | None, checkers: WorkerPool) -> str:
+async def json_lines(
+    text: str, schema: ObjectSchema | None, finish_reason: FinishReason | None, checkers: WorkerPool
+) -> str:
     """The objects of a jsonl template, as the JSON text of a list. A model may also write them as one list.
 
     Empty lines are skipped, and nothing else.
@@ -51,7 +56,7 @@ def _encode(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _parse(text: str, what: str, finish_reason: str | None) -> Any:
+def _parse(text: str, what: str, finish_reason: FinishReason | None) -> Any:
     try:
         return decode_json(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):

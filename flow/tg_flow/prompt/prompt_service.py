@@ -15,7 +15,7 @@ from tg_flow.prompt.answer import json_lines, json_object
 from tg_flow.prompt.prompt_template import PromptTemplate, Rendered
 from tg_flow.prompt.rendering import Rendering
 from tg_flow.prompt.templates import Templates
-from tg_schema import PROMPT, PromptRequest, PromptResponse, TextCompletionRequest, TextCompletionResponse
+from tg_schema import PROMPT, FinishReason, PromptRequest, PromptResponse, TextCompletionRequest, TextCompletionResponse
 from tg_schema.codec import decode_json
 from tg_schema.errors import BadRequest
 
@@ -40,7 +40,7 @@ def variables_of(terms: Mapping[str, str] | None) -> dict[str, Any]:
 DEFAULT_DEADLINE_SECONDS = 1800.0
 """Seconds of the model's silence. The requestor gives up earlier, and that stops the model."""
 
-_Read = Callable[[str, ObjectSchema | None, str | None, WorkerPool], Awaitable[str]]
+_Read = Callable[[str, ObjectSchema | None, FinishReason | None, WorkerPool], Awaitable[str]]
 _READERS: dict[Literal["json", "jsonl"], _Read] = {"json": json_object, "jsonl": json_lines}
 
 

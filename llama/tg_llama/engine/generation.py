@@ -12,7 +12,7 @@ from tg_base.llm import AnswerText, LlmChunk
 from tg_llama.core import Adapter, Mailbox, State
 from tg_llama.lora import Lease
 from tg_llama.sampling import SamplerSettings
-from tg_schema import TgError, Token
+from tg_schema import FinishReason, TgError, Token
 from tg_schema.errors import Internal
 
 
@@ -63,7 +63,7 @@ class Job(msgspec.Struct, frozen=True):
 class Ending(NamedTuple):
     """How an answer ended: its `finish_reason`, the stop string or stop id that ended it, and that token's data."""
 
-    reason: str
+    reason: FinishReason
     stopped_by: str | int | None = None
     token: Token | None = None
 

@@ -3,17 +3,19 @@
 Only the fields that are used are declared; all others are skipped.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from tg_base.llm import ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
 from tg_base.llm.anthropic.blocks import REDACTED_THINKING, THINKING
 from tg_base.llm.anthropic.request import ANSWER_TOOL
-from tg_schema import ModelInfo, ToolCallDelta, Usage
+from tg_schema import FinishReason, ModelInfo, ToolCallDelta, Usage
 from tg_schema.deltas import Count
 
-_FINISH = {
+_FINISH: Final[Mapping[str, FinishReason]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
@@ -212,7 +214,7 @@ class StreamDecoder:
                 return LlmChunk(model=self._model, finish_reason=self._finish(), stopped_by=self._stopped_by)
         return None
 
-    def _finish(self) -> str | None:
+    def _finish(self) -> FinishReason | None:
         if self._stop_reason is None:
             return None
         # Only `ANSWER_TOOL` was called: to the client this is an ordinary answer in JSON.

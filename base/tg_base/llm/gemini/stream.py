@@ -3,18 +3,19 @@
 Only the fields that are used are declared; all others are skipped.
 """
 
+from collections.abc import Mapping
 from secrets import token_hex
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from tg_base.llm import Embeddings, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
 from tg_base.llm.gemini.request import ORIGIN, OWN_CALL_PREFIX
-from tg_schema import ModelInfo, Token, ToolCallDelta, Usage
+from tg_schema import FinishReason, ModelInfo, Token, ToolCallDelta, Usage
 from tg_schema.deltas import Count
 from tg_schema.errors import IncompleteStream, ProtocolError
 
-_FINISH = {
+_FINISH: Final[Mapping[str, FinishReason]] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
     "CONTINUATION": "length",
@@ -237,7 +238,7 @@ class StreamDecoder:
         self._calls += 1
         return ToolCallDelta(self._calls - 1, call_id, call.name, _encode(call.args).decode(), signature)
 
-    def _finish(self, reason: str, *, counted: bool) -> str | None:
+    def _finish(self, reason: str, *, counted: bool) -> FinishReason | None:
         if reason == "FINISH_REASON_UNSPECIFIED":
             return None
         finish = _FINISH.get(reason)

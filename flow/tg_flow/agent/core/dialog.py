@@ -13,7 +13,7 @@ from tg_flow.agent.core.model import AgentModel
 from tg_flow.agent.core.tool import AgentTool
 from tg_flow.agent.core.toolbox import FIRST_STATE, Toolbox
 from tg_flow.agent.core.turn import Turn, state_after, turns_of
-from tg_schema import AgentRequest, AgentResponse, TextCompletionRequest, TextCompletionResponse
+from tg_schema import AgentRequest, AgentResponse, FinishReason, TextCompletionRequest, TextCompletionResponse
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.errors import ContentFilter, Timeout, TooLarge
 
@@ -52,7 +52,7 @@ class Dialog:
         self._request = request
         self._turns = list(self.earlier)
         self._limits = limits
-        self.finish_reason: str | None = None
+        self.finish_reason: FinishReason | None = None
         self._end = asyncio.get_running_loop().time() + limits.seconds
 
     @property

@@ -9,7 +9,7 @@ import msgspec
 
 from tg_base.client import Client, Requestor
 from tg_base.config import Config, ToolConfig
-from tg_schema import AgentResponse, Tool
+from tg_schema import AgentResponse, FinishReason, Tool
 from tg_schema.errors import BadRequest
 
 
@@ -98,6 +98,6 @@ def declare(name: str, table: ToolConfig, description: str, arguments: dict[str,
     return Tool(name, table.description or description, schema)
 
 
-def cut_note(finish_reason: str | None) -> str:
+def cut_note(finish_reason: FinishReason | None) -> str:
     """The note at the end of an observation whose model was cut off, so that it is not taken for complete."""
     return "\n(cut: the model has reached its limit of tokens)" if finish_reason == "length" else ""

@@ -1,12 +1,15 @@
 """Events of Cohere's chat -> LlmChunks, after its public API reference ("Chat", v2, "Streaming")."""
 
+from collections.abc import Mapping
+from typing import Final
+
 import msgspec
 
 from tg_base.llm import Embeddings, LlmChunk, event_error, write_signature
 from tg_flow.providers.cohere.request import ORIGIN
-from tg_schema import ModelInfo, ToolCallDelta
+from tg_schema import FinishReason, ModelInfo, ToolCallDelta
 
-_FINISH = {"MAX_TOKENS": "length", "TOOL_CALL": "tool_calls"}
+_FINISH: Final[Mapping[str, FinishReason]] = {"MAX_TOKENS": "length", "TOOL_CALL": "tool_calls"}
 _REQUEST_TIMEOUT_STATUS = 408
 
 

@@ -1,15 +1,21 @@
 """Events of Mistral's chat completions -> LlmChunks, after its public API reference: a variant of OpenAI's."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
 from tg_base.llm import CallNumbers, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
 from tg_flow.providers.mistral.request import ORIGIN
-from tg_schema import ToolCallDelta, Usage
+from tg_schema import FinishReason, ToolCallDelta, Usage
 from tg_schema.errors import ProtocolError
 
-_FINISH = {"stop": "stop", "length": "length", "model_length": "length", "tool_calls": "tool_calls"}
+_FINISH: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "model_length": "length",
+    "tool_calls": "tool_calls",
+}
 
 
 class _Thought(msgspec.Struct, frozen=True, gc=False):

@@ -7,7 +7,7 @@ import msgspec
 
 from tg_base.llm import Embeddings, LlmChunk, event_error, write_signature
 from tg_flow.providers.ollama.request import ORIGIN
-from tg_schema import ModelInfo, Token, ToolCallDelta
+from tg_schema import FinishReason, ModelInfo, Token, ToolCallDelta
 from tg_schema.completion import NO_TOKEN_ID
 
 
@@ -132,7 +132,7 @@ class StreamDecoder:
             tool_calls=calls,
         )
 
-    def _finish(self, line: ChatLine) -> str:
+    def _finish(self, line: ChatLine) -> FinishReason:
         if line.done_reason == "length":
             return "length"
         return "tool_calls" if self._calls else "stop"

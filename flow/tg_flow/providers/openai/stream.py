@@ -4,20 +4,21 @@ Only the fields that are used are declared; other fields of compatible servers a
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from tg_base.llm import CallNumbers, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
 from tg_flow.providers.openai.messages import GOOGLE, ThinkingField
 from tg_flow.providers.openai.thinking import OpenThinking
-from tg_schema import ModelInfo, Token, ToolCallDelta, Usage
+from tg_schema import FinishReason, ModelInfo, Token, ToolCallDelta, Usage
 from tg_schema.completion import NO_TOKEN_ID
 from tg_schema.deltas import Count
 from tg_schema.errors import ContentFilter
 
-FINISH_REASONS = {
+FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
     "length": "length",
     "max_tokens": "length",
@@ -244,7 +245,7 @@ class StreamDecoder:
         chunk = msgspec.structs.replace(self._counts.chunk(usage.totals), model=model)
         return None if chunk == LlmChunk(model=model) else chunk
 
-    def _finish(self, choice: _Choice) -> str | None:
+    def _finish(self, choice: _Choice) -> FinishReason | None:
         """Our finish reason. By the reference, an answer to a request that forces a tool ends with "stop"."""
         if not choice.finish_reason:
             return None

@@ -3,9 +3,11 @@
 `input_tokens` leaves out what was read from a cache or written to it; ours includes both.
 """
 
+from typing import assert_never
+
 import msgspec
 
-from tg_schema import TextCompletionResponse
+from tg_schema import FinishReason, TextCompletionResponse
 from tg_schema import Usage as Tokens
 from tg_schema.completion import UNCOUNTED, counts_of
 
@@ -38,7 +40,7 @@ class Tally:
         self.model = ""
         self.called = False
         self._total = Tokens()
-        self._finish_reason: str | None = None
+        self._finish_reason: FinishReason | None = None
         self._stopped_by: str | int | None = None
 
     def add(self, record: TextCompletionResponse) -> None:
@@ -72,7 +74,8 @@ class Tally:
                 return "max_tokens"
             case "content_filter":
                 return "refusal"
-            case _ if self.stop_sequence is not None:
-                return "stop_sequence"
+            case "stop" | "tool_calls" | None:
+                ended = "tool_use" if self.called else "end_turn"
+                return ended if self.stop_sequence is None else "stop_sequence"
             case _:
-                return "tool_use" if self.called else "end_turn"
+                assert_never(self._finish_reason)

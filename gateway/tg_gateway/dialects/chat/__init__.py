@@ -13,6 +13,7 @@ from tg_gateway.dialects.chat.sampling import read_form, read_sampling
 from tg_gateway.dialects.chat.sampling_body import AnyCount, SamplingBody
 from tg_gateway.dialects.chat.shapes import (
     ChatCompletion,
+    ChatEnding,
     ChunkChoice,
     WholeCall,
     WholeChoice,
@@ -25,8 +26,8 @@ from tg_gateway.dialects.chat.writers import ChatBodyWriter, ChatStreamWriter
 
 __all__ = [
     "DIALECT", "OPENAI_STYLE", "OWNER", "UNKNOWN_LOGPROB", "AnswerStyle", "AnyCount", "ChatBody", "ChatBodyWriter",
-    "ChatCompletion", "ChatStreamWriter", "ChunkChoice", "ChunkWriter", "CompletionUsage", "ErrorObject", "Failure",
-    "SamplingBody", "TextInput", "TextInputs", "TokenLogprob", "UsageTotals", "WholeCall", "WholeChoice",
+    "ChatCompletion", "ChatEnding", "ChatStreamWriter", "ChunkChoice", "ChunkWriter", "CompletionUsage", "ErrorObject",
+    "Failure", "SamplingBody", "TextInput", "TextInputs", "TokenLogprob", "UsageTotals", "WholeCall", "WholeChoice",
     "WholeFunction", "WholeMessage", "check_peer", "decode_body", "describe_error", "find_asked_model",
     "list_ignored", "make_logprobs", "read_effort", "read_form", "read_image", "read_inputs", "read_request",
     "read_sampling", "refuse", "simplify", "too_many",

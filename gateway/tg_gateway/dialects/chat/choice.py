@@ -18,7 +18,7 @@ from tg_gateway.dialects.chat.shapes import (
     WholeMessage,
 )
 from tg_gateway.dialects.chat.signed_thinking import SignedThinking
-from tg_schema import TextCompletionResponse, ToolCallDelta
+from tg_schema import FinishReason, TextCompletionResponse, ToolCallDelta
 from tg_schema.conversation import whole_calls
 from tg_schema.deltas import join_text
 
@@ -75,7 +75,7 @@ class StreamedChoice:
             self._has_begun = self._in_text = True
             self._thinking.end()
 
-    def finish(self, reason: str | None) -> Iterator[ChunkChoice]:
+    def finish(self, reason: FinishReason | None) -> Iterator[ChunkChoice]:
         """The last chunk, once; an unknown `reason` is guessed."""
         if not self.finished:
             self.finished = True
@@ -141,5 +141,5 @@ def _new_call_id() -> str:
     return f"call_{uuid.uuid4().hex}"
 
 
-def _guess(calls: object) -> str:
+def _guess(calls: object) -> FinishReason:
     return "tool_calls" if calls else "stop"

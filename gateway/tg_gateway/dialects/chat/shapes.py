@@ -8,6 +8,9 @@ from tg_gateway.dialects.chat.body import ExtraContent
 from tg_gateway.dialects.chat.logprobs import Logprobs
 from tg_gateway.dialects.chat.usage import CompletionUsage
 
+ChatEnding = Literal["stop", "length", "tool_calls", "content_filter"]
+"""OpenAI's `finish_reason`. A `FinishReason` that is none of these has to be translated: types tell where."""
+
 
 class FunctionDelta(msgspec.Struct, frozen=True, omit_defaults=True):
     """A piece of a call; the SDKs concatenate both fields, so the name comes once."""
@@ -50,7 +53,7 @@ class ChunkChoice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     index: int
     delta: Delta
-    finish_reason: str | None
+    finish_reason: ChatEnding | None
     logprobs: Logprobs | None = None
 
 
@@ -86,7 +89,7 @@ class WholeChoice(msgspec.Struct, frozen=True):
 
     index: int
     message: WholeMessage
-    finish_reason: str
+    finish_reason: ChatEnding
     logprobs: Logprobs | None
 
 

@@ -1,7 +1,7 @@
 """Records of an answer -> JSON lines, one for each piece, or one JSON body."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 from typing_extensions import override
@@ -12,12 +12,10 @@ from tg_gateway.dialects.ollama.answer_shape import LOADED, AnswerShape, Tail
 from tg_gateway.dialects.ollama.failures import encode_failure
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
 from tg_gateway.dialects.ollama.tool_calls import AnsweredCall, ToolCalls
-from tg_schema import TextCompletionResponse, TgError, Token
+from tg_schema import FinishReason, TextCompletionResponse, TgError, Token
 from tg_schema.deltas import join_text
 from tg_schema.errors import ProtocolError
 
-_REASONS: Final[Mapping[str, str]] = {"tool_calls": "stop"}
-"""Where `done_reason` is another word than the record's; Ollama knows "stop" and "length"."""
 _PIECE: Final = Tail(done=False)
 
 
@@ -26,7 +24,7 @@ class _Ending:
 
     def __init__(self, watch: Stopwatch) -> None:
         self._watch = watch
-        self._reason = "stop"
+        self._reason: FinishReason = "stop"
         self._prompt_tokens: int | None = None
         self._answer_tokens: int | None = None
 
@@ -40,8 +38,20 @@ class _Ending:
             self._answer_tokens = (self._answer_tokens or 0) + record.out_token
 
     def tail(self, logprobs: tuple[msgspec.Struct, ...] = ()) -> Tail:
-        reason = _REASONS.get(self._reason, self._reason)
-        return Tail.close(reason, self._watch.read(), self._prompt_tokens, self._answer_tokens, logprobs)
+        return Tail.close(
+            _name_ending(self._reason), self._watch.read(), self._prompt_tokens, self._answer_tokens, logprobs
+        )
+
+
+def _name_ending(reason: FinishReason) -> str:
+    """Ollama's `done_reason`: it knows "stop" and "length" of ours."""
+    match reason:
+        case "stop" | "tool_calls":
+            return "stop"
+        case "length" | "content_filter":
+            return reason
+        case _:
+            assert_never(reason)
 
 
 class AnswerLineWriter(Writer[TextCompletionResponse]):

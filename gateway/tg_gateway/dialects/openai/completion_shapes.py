@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from tg_gateway.dialects.chat import CompletionUsage
+from tg_gateway.dialects.chat import ChatEnding, CompletionUsage
 
 TEXT_COMPLETION: Final = "text_completion"
 """The `object` of chunks and bodies alike."""
@@ -32,7 +32,7 @@ class CompletionChoice(msgspec.Struct, frozen=True):
     index: int
     text: str
     logprobs: CompletionLogprobs | None
-    finish_reason: str | None
+    finish_reason: ChatEnding | None
 
 
 class TextCompletion(msgspec.Struct, frozen=True, omit_defaults=True):

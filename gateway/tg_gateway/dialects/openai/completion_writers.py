@@ -12,7 +12,7 @@ from tg_gateway.dialects import WholeWriter, is_text_alone
 from tg_gateway.dialects.chat import OPENAI_STYLE, AnswerStyle, ChunkWriter, TextInput, UsageTotals, too_many
 from tg_gateway.dialects.openai.completion_logprobs import TokenTable, bytes_of
 from tg_gateway.dialects.openai.completion_shapes import TEXT_COMPLETION, CompletionChoice, TextCompletion
-from tg_schema import TextCompletionResponse, encode
+from tg_schema import FinishReason, TextCompletionResponse, encode
 from tg_schema.deltas import join_text
 
 _Utf8 = codecs.getincrementaldecoder("utf-8")
@@ -149,21 +149,21 @@ class _StreamedChoice:
         if record.finish_reason is not None:
             yield from self.finish(record.finish_reason)
 
-    def finish(self, reason: str) -> Iterator[CompletionChoice]:
+    def finish(self, reason: FinishReason) -> Iterator[CompletionChoice]:
         """The last chunk, once."""
         if not self._finished:
             self._finished = True
             yield CompletionChoice(self._index, "", None, reason)
 
 
-def _make_choice(index: int, records: Sequence[TextCompletionResponse], last_reason: str) -> CompletionChoice:
+def _make_choice(index: int, records: Sequence[TextCompletionResponse], last_reason: FinishReason) -> CompletionChoice:
     prompt = [token for record in records for token in record.prompt_tokens]
     logprobs = TokenTable().read(prompt, [token for record in records for token in record.tokens])
     reason = next((record.finish_reason for record in reversed(records) if record.finish_reason), last_reason)
     return CompletionChoice(index, join_text(record.response for record in records) or "", logprobs, reason)
 
 
-def _guess(scored: Sequence[TextInput]) -> str:
+def _guess(scored: Sequence[TextInput]) -> FinishReason:
     """A `finish_reason` that the provider did not give; after a scored prompt no token may come."""
     return "length" if scored else "stop"
 

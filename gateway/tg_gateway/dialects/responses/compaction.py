@@ -6,7 +6,7 @@ The model reads a transcript, not turns: providers refuse turns with calls where
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, assert_never
 
 import msgspec
 from typing_extensions import override
@@ -133,10 +133,15 @@ def _read_summary(records: Sequence[TextCompletionResponse]) -> str:
         ProtocolError: there is none.
     """
     reason = next((record.finish_reason for record in reversed(records) if record.finish_reason), None)
-    if reason == "length":
-        raise TooLarge("the summary was cut at the model's limit: compact fewer items, or ask another model")
-    if reason == "content_filter":
-        raise ContentFilter("the provider's filter stopped the summary: compact other items, or ask another model")
+    match reason:
+        case "length":
+            raise TooLarge("the summary was cut at the model's limit: compact fewer items, or ask another model")
+        case "content_filter":
+            raise ContentFilter("the provider's filter stopped the summary: compact other items, or ask another model")
+        case "stop" | "tool_calls" | None:
+            pass
+        case _:
+            assert_never(reason)
     if not (summary := (join_text(record.response for record in records) or "").strip()):
         raise ProtocolError("the model wrote no summary; ask again, or ask another model")
     return summary

@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Final, Literal, assert_never
 
 import msgspec
 
@@ -39,16 +39,12 @@ from tg_gateway.dialects.responses.response_object import (
     TextFormat,
     make_usage,
 )
-from tg_schema import TextCompletionResponse, TgError, encode
+from tg_schema import FinishReason, TextCompletionResponse, TgError, encode
 from tg_schema.errors import ContextLengthExceeded, RateLimited
 
 # OpenAI's: a response says these fields also where its request did not.
 _DEFAULT_TEMPERATURE: Final = 1.0
 _DEFAULT_TOP_P: Final = 1.0
-_INCOMPLETE: Final = {
-    "length": IncompleteDetails("max_output_tokens"),
-    "content_filter": IncompleteDetails("content_filter"),
-}
 
 
 class Birth(msgspec.Struct, frozen=True):
@@ -90,7 +86,7 @@ class ResponseDraft:
             logprobs=body.includes(TEXT_LOGPROBS) or bool(body.top_logprobs),
         )
         self._usage = UsageTotals()
-        self._finish_reason: str | None = None
+        self._finish_reason: FinishReason | None = None
         self.long_fields = LongFields()
         self.response = _make_response(born, request, model, self.long_fields)
 
@@ -122,7 +118,7 @@ class ResponseDraft:
 
     def end(self) -> Iterator[Event]:
         """The events after the last record."""
-        cause = _INCOMPLETE.get(self._finish_reason or "")
+        cause = _find_cause(self._finish_reason)
         status: Literal["completed", "incomplete"] = "completed" if cause is None else "incomplete"
         yield from self.output.finish(status)
         self._close(status=status, incomplete_details=cause)
@@ -195,3 +191,16 @@ def find_code(error: TgError) -> str:
     if isinstance(error, ContextLengthExceeded):
         return "context_length_exceeded"
     return "invalid_prompt" if error.status < 500 else "server_error"
+
+
+def _find_cause(reason: FinishReason | None) -> IncompleteDetails | None:
+    """Why an answer that ended so is incomplete; None = it is complete."""
+    match reason:
+        case "length":
+            return IncompleteDetails("max_output_tokens")
+        case "content_filter":
+            return IncompleteDetails("content_filter")
+        case "stop" | "tool_calls" | None:
+            return None
+        case _:
+            assert_never(reason)
