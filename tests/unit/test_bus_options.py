@@ -9,7 +9,7 @@ from tests.installed_package import install_package
 from tg_base.bus import BusOptions, open_bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.bus.pulsar.client import Broker, error_of
-from tg_schema.errors import BadRequest, BusError, Unavailable
+from tg_schema.errors import BadRequest, BusError, Internal, Unavailable
 
 URL = "pulsar://127.0.0.1:9"
 
@@ -83,6 +83,8 @@ class Carrier(MemoryBus):
     def __init__(self, url, options):
         super().__init__()
         self.made_of = url, options
+        if "here" not in url:
+            raise ValueError("secret")
 """
 
 
@@ -100,6 +102,9 @@ async def test_a_bus_of_an_installed_package(tmp_path: Path, monkeypatch: pytest
         await bus.ping()
     with pytest.raises(Unavailable, match=r'the bus "needy://" needs .*; run: pip install "tokengrid-zoo\[client\]"'):
         async with open_bus("needy://here"):
+            pass
+    with pytest.raises(Internal, match='the bus "carrier://" has a defect; the log says which'):
+        async with open_bus("carrier://far"):
             pass
     with pytest.raises(BadRequest, match='no bus "carier"; known are carrier, memory, needy, pulsar; write'):
         async with open_bus("carier://here"):

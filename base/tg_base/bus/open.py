@@ -5,9 +5,13 @@ from contextlib import asynccontextmanager
 from importlib.metadata import EntryPoint
 from typing import Final
 
+import structlog
+
 from tg_base.bus.core import Bus, BusOptions
-from tg_base.runtime import explaining_absence, find_entry_point
-from tg_schema.errors import BadRequest, NotFound
+from tg_base.runtime import explaining_absence, find_entry_point, translate_defects
+from tg_schema.errors import BadRequest, Internal, NotFound
+
+log = structlog.get_logger()
 
 BUSES: Final = "tokengrid.buses"
 """The group of entry points. Its names are schemes; a value makes a `Bus` of a URL and `BusOptions`."""
@@ -36,9 +40,14 @@ async def open_bus(url: str, options: BusOptions | None = None) -> AsyncIterator
     Raises:
         BadRequest: the URL names no bus, or a secret or file that the options name is missing.
         Unavailable: a package that the bus needs is not installed; the message has the command that installs it.
+        Internal: the bus has a defect; the log has its traceback.
     """
     point = find_bus(url, "url")
-    with explaining_absence(f'the bus "{point.name}://"', point, "url"):
+    owner = f'the bus "{point.name}://"'
+    with (
+        translate_defects(Internal, f"{owner} has a defect; the log says which", "bus.defect", log),
+        explaining_absence(owner, point, "url"),
+    ):
         bus: Bus = point.load()(url, options or BusOptions())
     try:
         yield bus

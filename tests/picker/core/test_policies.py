@@ -24,7 +24,7 @@ from tg_picker.core import (
     load_policy,
 )
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, Unavailable
+from tg_schema.errors import BadRequest, Internal, Unavailable
 
 BASE, X, Y = request(), request("x"), request("y")
 
@@ -400,9 +400,15 @@ class Last:
 def _package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "last_policy.py").write_text(LAST)
     (tmp_path / "needs_a_solver.py").write_text("import a_solver_that_nobody_has\n")
+    (tmp_path / "broken_policy.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    points = "last = last_policy:Last\nneedy = needs_a_solver:Policy [solver]\nodd = builtins:dict\n"
-    install_package(tmp_path / "site", monkeypatch, "tokengrid-zoo", f"[tokengrid.policies]\n{points}")
+    points = (
+        "last = last_policy:Last",
+        "needy = needs_a_solver:Policy [solver]",
+        "odd = builtins:dict",
+        "broken = broken_policy:P",
+    )
+    install_package(tmp_path / "site", monkeypatch, "tokengrid-zoo", "\n".join(("[tokengrid.policies]", *points)))
 
 
 @pytest.mark.usefixtures("_package")
@@ -421,7 +427,7 @@ def test_a_policy_of_an_installed_package(name: str) -> None:
         (
             "lost",
             BadRequest,
-            "known are last, least-request, needy, odd, predicted-wait, round-robin, and any",
+            "known are broken, last, least-request, needy, odd, predicted-wait, round-robin, and any",
         ),
         ("needy", Unavailable, 'the policy "needy" needs .*; run: pip install "tokengrid-zoo\\[solver\\]"'),
         ("odd", BadRequest, "the policy builtins:dict is no class with a method `choose`"),
@@ -433,3 +439,9 @@ def test_a_policy_that_cannot_be_used_is_refused(name: str, kind: type[TgError],
     with pytest.raises(kind, match=words) as refused:
         load_policy(name)
     assert refused.value.option == ("policy",)
+
+
+@pytest.mark.usefixtures("_package")
+def test_a_policy_with_a_defect_is_a_sentence() -> None:
+    with pytest.raises(Internal, match='the policy "broken" has a defect; the log says which'):
+        load_policy("broken")

@@ -2,11 +2,15 @@
 
 from importlib import import_module
 from operator import attrgetter
-from typing import Final
+from typing import Final, cast
 
-from tg_base.runtime import explaining_absence, find_entry_point
+import structlog
+
+from tg_base.runtime import explaining_absence, find_entry_point, translate_defects
 from tg_picker.core.policies.policy import Choice, Policy, SchedulingContext
-from tg_schema.errors import BadRequest, NotFound
+from tg_schema.errors import BadRequest, Internal, NotFound
+
+log = structlog.get_logger()
 
 
 class RoundRobin:
@@ -47,14 +51,19 @@ def load_policy(name: str) -> Policy:
     Raises:
         BadRequest: no installed package offers it, or it is no policy. The message has all that are installed.
         Unavailable: it needs a package that is not installed; the message has the command that installs it.
+        Internal: it has a defect; the log has its traceback.
     """
     try:
         point = find_entry_point(POLICIES, name, "policy", "module:Class")
     except NotFound as error:
         raise BadRequest(error.message).at("policy") from None
-    with explaining_absence(f'the policy "{name}"', point, "policy"):
+    owner = f'the policy "{name}"'
+    with (
+        translate_defects(Internal, f"{owner} has a defect; the log says which", "policy.defect", log),
+        explaining_absence(owner, point, "policy"),
+    ):
         make = getattr(import_module(point.module), point.attr, None)
-    if not callable(make) or not hasattr(made := make(), "choose"):
+        made = make() if callable(make) else None
+    if not hasattr(made, "choose"):
         raise BadRequest(f"the policy {point.value} is no class with a method `choose`").at("policy")
-    policy: Policy = made
-    return policy
+    return cast(Policy, made)
