@@ -146,9 +146,12 @@ def check_numbers(chunk: LlmChunk) -> LlmChunk:
             raise ProtocolError("the provider sent a token whose id is no 64-bit number")
     if (counts := counts_of(chunk)) == UNCOUNTED:
         return chunk
-    wrong = [name for name, count in zip(COUNTS, counts, strict=True) if not 0 <= (count or 0) <= MAX_COUNT]
-    if not wrong:
+    for count in counts:
+        if count is not None and not 0 <= count <= MAX_COUNT:
+            break
+    else:
         return chunk
+    wrong = [name for name, count in zip(COUNTS, counts, strict=True) if not 0 <= (count or 0) <= MAX_COUNT]
     log.warning("provider.wrong_count", counts=wrong)
     return msgspec.structs.replace(chunk, **dict.fromkeys(wrong))
 
