@@ -92,5 +92,6 @@ def test_what_is_broken_is_told(fifty: list[list[WorldScore]]) -> None:
 @pytest.mark.parametrize("number", [3, 34, 40, 45])
 def test_a_promise_that_nobody_keeps_changes_its_own_route_only(number: int) -> None:
     made, none = (score_beside_promise(number, 300, is_made=is_made) for is_made in (True, False))
-    assert made.within >= none.within - 0.02
+    # One request that goes elsewhere moves others by chance. A promise that held up its pool cost 11 to 37 points here.
+    assert made.within >= none.within - 0.05
     assert made.token_seconds <= 1.05 * none.token_seconds
