@@ -77,7 +77,7 @@ async def test_a_check_says_all_that_is_wrong(tmp_path: Path) -> None:
     ("more", "says"),
     [
         ('names = ["nobody.invalid:80"]', "nobody.invalid has no address; correct it in names, or add it to your DNS"),
-        ('policy = "best"', "unknown policy 'best'"),
+        ('policy = "best"', 'there is no policy "best"; known are least-request'),
         ('[bus]\nurl = "pulsar://127.0.0.1:1"', "pulsar://127.0.0.1:1"),
     ],
 )

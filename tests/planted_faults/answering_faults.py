@@ -22,7 +22,7 @@ ANSWERING: Final = (
     Fault(
         "text after the end is passed on",
         "base/tg_base/llm/guard.py",
-        "            chunk = chunk.usage\n",
+        "            chunk = LlmChunk().with_usage(chunk.usage)\n",
         "            pass\n",
         found_by="tests/flow/test_lying_providers.py::test_what_follows_the_end_makes_the_answer_neither_less_nor_more",
     ),
