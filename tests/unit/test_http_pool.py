@@ -9,9 +9,9 @@ import gzip
 import socket
 import termios
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, ClassVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from typing import Any, ClassVar, cast
 
 import pytest
 import uvloop
@@ -196,6 +196,27 @@ def test_pools_share_their_connections_until_the_last_of_them_is_closed(run: Run
         run(ask_both(url))
 
 
+@asynccontextmanager
+async def closing_server(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[str]:
+    """The URL of a server, all of whose connections have ended when the block has been left."""
+    connections = set[asyncio.Task[None]]()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.add(cast("asyncio.Task[None]", asyncio.current_task()))
+        try:
+            await serve(reader, writer)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        await asyncio.gather(*connections)
+
+
 @pytest.mark.parametrize("at_once", [True, False], ids=["with the answer", "behind it"])
 def test_what_comes_behind_an_answer_is_nobodys(run: Runner, at_once: bool) -> None:
     """The second answer is in the same read, or already received when the next request takes a connection."""
@@ -208,18 +229,16 @@ def test_what_comes_behind_an_answer_is_nobodys(run: Runner, at_once: bool) -> N
                 await reader.readuntil(b"}")
                 asked += 1
                 writer.write(HELLO.replace(b"hello", b"own %d" % asked) + (leftover if at_once else b""))
-        writer.close()
 
     async def ask() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        pool = HttpPool()
-        target = pool.target(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", ())
-        for number in (1, 2):
-            answer = await pool.send("POST", target, b"{}")
-            assert await answer.read() == b"own %d" % number
-            answer.close()
-        await pool.aclose()
-        server.close()
+        async with closing_server(serve) as url:
+            pool = HttpPool()
+            target = pool.target(url, ())
+            for number in (1, 2):
+                answer = await pool.send("POST", target, b"{}")
+                assert await answer.read() == b"own %d" % number
+                answer.close()
+            await pool.aclose()
 
     leftover = HELLO.replace(b"hello", b"other")
     if at_once:
@@ -298,20 +317,18 @@ def test_a_broken_chunk_is_told_at_once(run: Runner) -> None:
         writer.write(b"zz\r\n")
         with suppress(OSError):
             await reader.read()
-        writer.close()
 
     async def ask() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        pool = HttpPool()
-        answer = await pool.ask("POST", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", (), b"{}")
-        assert await answer.read() == b"hello"
-        broken.set()
-        async with asyncio.timeout(20):
-            with pytest.raises(IncompleteStream):
-                await answer.read()
-        answer.close()
-        await pool.aclose()
-        server.close()
+        async with closing_server(serve) as url:
+            pool = HttpPool()
+            answer = await pool.ask("POST", url, (), b"{}")
+            assert await answer.read() == b"hello"
+            broken.set()
+            async with asyncio.timeout(20):
+                with pytest.raises(IncompleteStream):
+                    await answer.read()
+            answer.close()
+            await pool.aclose()
 
     run(ask())
 
