@@ -1,4 +1,4 @@
-"""The order of `make test`, which has three processes: two run the tests of a broker each, each takes the next file.
+"""The order of `make test`, which has four processes: two run the tests of a broker each, each takes the next file.
 
 The tests of a broker mostly wait, and start one broker for all; the others mostly compute. So those of the brokers are
 begun first, and the others fill the time in which they wait.
