@@ -53,14 +53,20 @@ class Part:
 
 
 @cache
-def parts() -> tuple[Part, ...]:
-    """What is shipped together, then each distribution, then what is not shipped."""
-    shipped = [
+def shipped() -> tuple[Part, ...]:
+    """What is shipped together, then each distribution."""
+    houses = [
         Part(folder, tuple(_read(FILES[module] for module in FILES if ROOMS[room_of(module)] == folder)))
         for folder in dict.fromkeys(ROOMS.values())
     ]
+    return Part("shipped", tuple(chain.from_iterable(part.sources for part in houses))), *houses
+
+
+@cache
+def parts() -> tuple[Part, ...]:
+    """What is shipped, then what is not."""
     others = [Part(folder, tuple(_read((ROOT / folder).rglob("*.py")))) for folder in ("bench", "tests", "scripts")]
-    return Part("shipped", tuple(chain.from_iterable(part.sources for part in shipped))), *shipped, *others
+    return *shipped(), *others
 
 
 def _read(paths: Iterable[Path]) -> list[Source]:
@@ -69,7 +75,9 @@ def _read(paths: Iterable[Path]) -> list[Source]:
 
 def broad_excepts() -> list[str]:
     """Where shipped code catches every exception, as file:line."""
-    return [f"{source.path.relative_to(ROOT)}:{line}" for source in parts()[0].sources for line in source.broad_excepts]
+    return [
+        f"{source.path.relative_to(ROOT)}:{line}" for source in shipped()[0].sources for line in source.broad_excepts
+    ]
 
 
 def duplicate_functions(part: Part) -> int:
