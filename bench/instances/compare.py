@@ -28,7 +28,7 @@ MAX_WORSE_SHARE = 0.15
 """Of the worlds, in which one property may not hold: least-request beside itself, with other ties, breaks 5 to 10 %."""
 UNKEEPABLE = Objective(first_token=1e-4, output_token=1e-6)
 STRICT_EACH = 10
-"""One request in so many is of the route whose promise no server keeps."""
+"""Of this many requests one belongs to the route with the objective that no server can meet."""
 
 
 @dataclass(frozen=True)

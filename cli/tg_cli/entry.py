@@ -87,7 +87,7 @@ def _run(command: click.Command, answer: str | None) -> int:
     except (click.ClickException, Interrupted, click.Abort, KeyboardInterrupt) as error:
         # Of wrong usage click tells no options.
         if answer is not None and "--json" in sys.argv:
-            # Whoever has closed stdout gets the error's code and sentence all the same.
+            # With stdout closed, the exit code and the sentence on stderr still tell the error.
             with suppress(Failure, ReaderLeft):
                 _print_error(error, answer)
         if isinstance(error, click.UsageError):

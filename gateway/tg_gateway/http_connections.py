@@ -1,4 +1,4 @@
-"""HTTP server -> whoever bounds its connections: each one as it is opened and closed, before it has asked anything."""
+"""aiohttp's server -> the limits of connections: they are told of each one that opens and closes, asked or not."""
 
 import asyncio
 import socket

@@ -11,7 +11,7 @@ MAX_QUEUE = 5
 """Queued requests at which a server counts as saturated."""
 MAX_KV_USAGE = 0.8
 FRESH_LOOKS = 4
-"""A server whose report is older than so many looks take counts as saturated."""
+"""A server counts as saturated if its report is older than this many intervals of its scrapes."""
 PROBABILITY_FACTOR = 300.0
 PROBABILITY_POWER = 5
 

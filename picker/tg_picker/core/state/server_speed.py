@@ -83,7 +83,7 @@ class _Factor:
         self._weight *= kept
 
     def learn(self, line: _Line, x: float, y: float) -> None:
-        """Note a time, and let the line of all servers learn what it is without what is this server's own."""
+        """Note a time; the line of all servers learns it with this server's own factor divided out."""
         expected = line(x)
         line.add(x, y / self.value)
         if expected > 0 and y > 0:
@@ -132,7 +132,7 @@ class ServerSpeed:
         return self.fixed_seconds * (2 if is_behind else 1) + tokens * self.prompt_token_seconds
 
     def predict_pace(self, beside: float) -> float:
-        """Seconds from a token of an answer to the next, with so many answers beside it."""
+        """Seconds from a token of an answer to the next while `beside` other answers run."""
         return self.output_token_seconds + self.crowd_seconds * beside
 
     def learn_first_token(self, tokens: int, seconds: float, *, is_behind: bool = False) -> None:
