@@ -18,7 +18,7 @@ from tests.planted_faults.fault import ROOT, SIMULATION, Fault
 from tests.planted_faults.faults import FAULTS
 
 PACKAGES: Final = ("schema/tg_schema", "base/tg_base", "flow/tg_flow", "gateway/tg_gateway", "doors/tg_doors",
-                   "cli/tg_client", "cli/tg_cli", "serve/tg_serve")  # fmt: skip
+                   "picker/tg_picker", "cli/tg_client", "cli/tg_cli", "serve/tg_serve")  # fmt: skip
 SEEDS: Final = 2000
 """Worlds that the simulation looks at, at most; most faults show in one of the first hundred."""
 THEMED_SEEDS: Final = 200

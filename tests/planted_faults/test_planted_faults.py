@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.planted_faults.__main__ import PACKAGES
 from tests.planted_faults.fault import ROOT, Fault, Stale
 from tests.planted_faults.faults import FAULTS
 from tests.simulation.mutants import MUTANTS
@@ -12,6 +13,7 @@ from tests.simulation.mutants import MUTANTS
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_fits_the_code(fault: Fault) -> None:
+    assert fault.file.startswith(tuple(f"{package}/" for package in PACKAGES)), "it is in no package that is copied"
     text = (ROOT / fault.file).read_text("utf-8")
     assert ast.parse(fault.plant(text))
     if "::" in fault.found_by:
