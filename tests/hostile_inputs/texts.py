@@ -7,6 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Final, Literal, NamedTuple
 
+from tests.unit.source_imports import ROOMS
+
 GUARDED: Final = frozenset({"tg_picker.pools.catalogue_builder._PART"})
 """Expressions that see a text only after another one has matched all of it."""
 _SEARCHING: Final = frozenset({"search", "sub", "split", "findall", "finditer"})
@@ -77,7 +79,7 @@ def attack(pattern: "re.Pattern[str] | re.Pattern[bytes]", length: int) -> Itera
 
 def own_patterns() -> Iterator[tuple[str, Use]]:
     """Every expression that a module of ours has compiled, as its module uses it."""
-    for package in ("tg_schema", "tg_base", "tg_flow", "tg_gateway"):
+    for package in ROOMS:
         (folder,) = import_module(package).__path__
         for file in sorted(Path(folder).rglob("*.py")):
             source = file.read_text("utf-8")
