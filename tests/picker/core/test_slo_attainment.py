@@ -47,6 +47,17 @@ def test_lower_bands_wait_while_a_higher_route_misses_its_promise() -> None:
     assert world.order[-1] == "low"
 
 
+def test_a_latency_that_is_no_longer_promised_makes_nobody_wait() -> None:
+    """A route's objective is that of its last request, and what earlier ones had missed is still counted."""
+    world = World(QueueLimits())
+    for _ in range(MIN_SAMPLES):
+        world.ask("strict", 5, objective={"first_token": 0.2, "quantile": 0.9}, route="r")
+        world.now += 0.3
+        world.placements[-1].first_token(world.now)
+    world.ask("paced", 5, objective={"output_token": 0.1}, route="r")
+    assert not world.control.attainment.read(world.now)["r"].is_behind
+
+
 def test_a_pace_is_watched_too() -> None:
     world = World(QueueLimits())
     asked = InstanceRequest(objective=Objective(output_token=0.1), route="r")

@@ -82,12 +82,13 @@ class RouteSlo(NamedTuple):
     @property
     def misses_first_token(self) -> bool:
         """Whether too few first tokens came in time."""
-        return _misses(self.first_token, self.objective.quantile)
+        # The last request may have promised nothing of this, though earlier ones did.
+        return self.objective.first_token is not None and _misses(self.first_token, self.objective.quantile)
 
     @property
     def misses_output_token(self) -> bool:
         """Whether too few answers were fast enough."""
-        return _misses(self.output_token, self.objective.output_share)
+        return self.objective.output_token is not None and _misses(self.output_token, self.objective.output_share)
 
     @property
     def is_behind(self) -> bool:
