@@ -265,6 +265,15 @@ def test_a_sheddable_request_leaves_room_for_the_others(queued: int, usage: floa
     assert isinstance(choice(PredictedWait(), low, state), Choice) is (usage < 0.8)
 
 
+def test_in_a_large_pool_a_sheddable_request_finds_a_server_without_a_queue() -> None:
+    """Those with the least that we have placed there tell a queue of others."""
+    queued = [server(f"q{number}", told(3, 0.1)) for number in range(4)]
+    free = [server(f"f{number}", told(0, 0.1), BASE) for number in range(14)]
+    for state in free:
+        state.start(None, BASE.prompt_tokens)
+    assert choose(PredictedWait(), request(priority=-1), *queued, *free).startswith("f")
+
+
 def test_a_stall_counts_once_and_what_was_slow_is_tried_again() -> None:
     speed, slow = ServerSpeed(), ServerSpeed()
     before = speed.predict_first_token(100)

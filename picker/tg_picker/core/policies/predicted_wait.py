@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from math import ceil, exp
 from operator import attrgetter, itemgetter
 
-from tg_picker.core.interface import BLOCK_TOKENS, Fingerprint
+from tg_picker.core.interface import BLOCK_TOKENS, Fingerprint, InstanceRequest
 from tg_picker.core.policies.admission import MAX_KV_USAGE
 from tg_picker.core.policies.policy import Choice, Refusal, SchedulingContext
 from tg_picker.core.state import LOAD_SECONDS, MAX_FALLBACKS, ServerState
@@ -53,12 +53,13 @@ class PredictedWait:
     def choose(self, context: SchedulingContext) -> Choice | Refusal:
         """Choose among the servers that have the adapter or the prompt's beginning, and the least loaded ones."""
         request, random = context.request, context.random
-        candidates = _candidates(context)
+        servers = context.servers
         if request.priority < 0:
             # It waits in no server's queue, nor fills a cache, so that nothing has to wait behind it there.
-            candidates = [each for each in candidates if not each.queue and each.kv_usage <= MAX_KV_USAGE]
-            if not candidates:
+            servers = [each for each in servers if not each.queue and each.kv_usage <= MAX_KV_USAGE]
+            if not servers:
                 return Refusal("objective-out-of-reach")
+        candidates = _candidates(servers, request)
         is_used = _is_used(request.prefix, candidates)
         draw = random.random
         ranked = []
@@ -71,7 +72,8 @@ class PredictedWait:
             objective = request.objective
             bound = None if objective is None else objective.first_token
             # Do not refuse because an idle server is slow: the request would never be admitted.
-            alone = _alone_seconds(chosen, context)
+            uncached = max(request.prompt_tokens - BLOCK_TOKENS * matched, 1)
+            alone = chosen.speed.predict_first_token(uncached)
             if wait > max(SHED_SHARE * (bound or DEFAULT_OBJECTIVE_SECONDS), BUSY_FACTOR * alone):
                 return Refusal("objective-out-of-reach")
         others = [each[4] for each in ranked[: MAX_FALLBACKS + 1]]
@@ -94,8 +96,7 @@ def _is_used(prefix: Fingerprint, servers: Iterable[ServerState]) -> bool:
     return False
 
 
-def _candidates(context: SchedulingContext) -> Sequence[ServerState]:
-    servers, request = context.servers, context.request
+def _candidates(servers: Sequence[ServerState], request: InstanceRequest) -> Sequence[ServerState]:
     if len(servers) <= SMALL_POOL_SERVERS:
         return servers
     by_load = sorted(servers, key=_load_of)
@@ -158,13 +159,6 @@ def _cost(server: ServerState, context: SchedulingContext, is_used: bool) -> tup
         taken = request.prompt_tokens - shared + shared / (users + 1)
         extra += price * residence * taken / capacity
     return wait + work + extra + OTHERS_WEIGHT * lost, wait + work, matched
-
-
-def _alone_seconds(server: ServerState, context: SchedulingContext) -> float:
-    """Seconds until the first token of the request's answer, if the server had nothing else to do."""
-    request, speed = context.request, server.speed
-    own = max(request.prompt_tokens - BLOCK_TOKENS * server.prefixes.match(request.prefix), 1)
-    return speed.fixed_seconds + speed.prompt_token_seconds * own
 
 
 def _room_seconds(server: ServerState, share: float, residence: float) -> float:
