@@ -251,6 +251,12 @@ async def test_an_answer_that_is_none(
     assert "secret-host" not in raised.value.message
 
 
+async def test_a_refusal_that_breaks_off() -> None:
+    """By its head it was HTTP, and asking again makes sense."""
+    with pytest.raises(Unavailable, match="ask again"):
+        await streamed(bytes_of(b"HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\n<html>"))
+
+
 async def test_a_whole_body_larger_than_any_answer() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999999\r\n\r\n"
     with pytest.raises(ProtocolError, match="larger than"):

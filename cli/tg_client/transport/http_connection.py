@@ -61,8 +61,12 @@ class HttpResponse:
         Raises:
             WireError: the connection broke before it, or sent what is no body.
         """
-        with _translated():
-            return await anext(self._parts, b"")
+        try:
+            with _translated():
+                return await anext(self._parts, b"")
+        except NoHttp:
+            # Its head was HTTP: the body broke off.
+            raise WireError from None
 
     async def close(self) -> None:
         """Release the connection; before the body's end this cuts it, which tells the gateway to stop."""
