@@ -124,6 +124,33 @@ def test_a_proxy_leads_to_tls(run: Runner, tmp_path: Path, monkeypatch: pytest.M
     assert b"X-Key" not in asked[0]
 
 
+@pytest.mark.parametrize("run", RUNNERS.values(), ids=RUNNERS)
+def test_a_proxy_that_refuses_to_lead_on_is_told_nothing(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It offers its connection for another request: what was for the server would go to it in clear text."""
+    heard: list[bytes] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, OSError):
+            while True:
+                heard.append(await reader.readuntil(b"\r\n\r\n"))
+                writer.write(b"HTTP/1.1 407 Who\r\nContent-Length: 4\r\n\r\nwho?")
+        writer.close()
+
+    async def ask() -> None:
+        pool = HttpPool()
+        async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+            monkeypatch.setenv("NO_PROXY", "")
+            for _ in range(2):
+                with pytest.raises(Unavailable, match="through the proxy"):
+                    await pool.ask("POST", "https://server.example/v1", (("X-Key", "k"),), b"{}")
+            await pool.aclose()
+            await asyncio.sleep(0)
+
+    run(ask())
+    assert [head.split()[0] for head in heard] == [b"CONNECT", b"CONNECT"]
+
+
 @pytest.mark.parametrize("header", [("X-Key", "k\r\nX-More: 1"), ("X-Key\0", "k")])
 def test_a_header_that_would_end_its_line_is_refused(header: tuple[str, str]) -> None:
     async def prepare() -> None:

@@ -148,7 +148,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     Args:
         room: where reads go: an event loop would otherwise read up to 256 KiB, which are all parsed in one turn. All
             connections share it, since its bytes are copied before the next one reads.
-        keep: called when it may be asked again.
+        keep: called when it may be asked again; None = it never is, and who asked closes it or hands its socket over.
         open_ones: it is one of them while it is open.
 
     Attributes:
@@ -159,7 +159,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     transport: asyncio.Transport
 
     def __init__(
-        self, room: memoryview, keep: "Callable[[HttpConnection], None]", open_ones: "set[HttpConnection]"
+        self, room: memoryview, keep: "Callable[[HttpConnection], None] | None", open_ones: "set[HttpConnection]"
     ) -> None:
         self.idle: asyncio.TimerHandle | None = None
         self._room = room
@@ -226,6 +226,11 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._poll = select.poll()
             self._poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN | select.POLLOUT)
         return [event for _, event in self._poll.poll(0)] == [select.POLLOUT]
+
+    def hand_over(self) -> None:
+        """Let go of its socket, of whose end another protocol is told from here on."""
+        self._parser = None
+        self._open.discard(self)
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -299,6 +304,8 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _release(self) -> None:
         self._answer = None
+        if self._keep is None:
+            return
         # Before the first request uvloop counts the end of TLS's handshake, so this is asked after one alone.
         if self._reusable and self._sent and not self.transport.get_write_buffer_size():
             self._keep(self)

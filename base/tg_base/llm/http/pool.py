@@ -9,6 +9,7 @@ import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -233,8 +234,11 @@ class Connections:
             if proxy.scheme not in _PORTS:
                 raise BrokenHeadError
             secure, port = proxy.scheme == "https", proxy.port or _PORTS[proxy.scheme]
-            connection = await self._open_socket(place, proxy.hostname or "", port, secure=secure)
-            return await self._tunnel(connection, place, proxy) if place.secure else connection
+            host = proxy.hostname or ""
+            if not place.secure:
+                return await self._open_socket(place, host, port, secure=secure)
+            # What a proxy has refused to lead on must never be asked what is for the server.
+            return await self._tunnel(await self._open_socket(None, host, port, secure=secure), place, proxy)
 
     async def close(self) -> None:
         """Close them all."""
@@ -243,7 +247,7 @@ class Connections:
         # The loop closes their sockets in its next turn.
         await asyncio.sleep(0)
 
-    async def _open_socket(self, place: Place, host: str, port: int, *, secure: bool) -> HttpConnection:
+    async def _open_socket(self, place: Place | None, host: str, port: int, *, secure: bool) -> HttpConnection:
         addresses = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         sock = await start_connection(addresses, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, interleave=1)
         tls, name = (self._tls, host) if secure else (None, None)
@@ -259,17 +263,20 @@ class Connections:
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         answer = await connection.ask(f"CONNECT {server} HTTP/1.1\r\n{head}\r\n".encode(), b"")
         if not answer.good:
-            answer.close()
+            connection.transport.abort()
             raise BrokenHeadError
         inside = self._make(place)
+        connection.hand_over()
         transport = await self._loop.start_tls(connection.transport, inside, self._tls, server_hostname=place.host)
         if transport is None:
             raise BrokenHeadError
         inside.connection_made(transport)
         return inside
 
-    def _make(self, place: Place) -> HttpConnection:
-        return HttpConnection(self._room, lambda connection: self._keep(place, connection), self._open)
+    def _make(self, place: Place | None) -> HttpConnection:
+        """A connection that is kept for this place; None = it is not."""
+        keep = None if place is None else partial(self._keep, place)
+        return HttpConnection(self._room, keep, self._open)
 
     def _keep(self, place: Place, connection: HttpConnection) -> None:
         self._idle.setdefault(place, []).append(connection)
