@@ -333,6 +333,22 @@ def test_a_broken_chunk_is_told_at_once(run: Runner) -> None:
     run(ask())
 
 
+def test_an_answer_without_an_end_is_whole_only_when_the_server_ends_it(run: Runner) -> None:
+    async def read_and_close(url: URL) -> None:
+        pool = HttpPool()
+        answer = await pool.ask("POST", str(url), (), b"{}")
+        assert await answer.read() == b"hello"
+        rest = answer.read()
+        await pool.aclose()
+        with pytest.raises(IncompleteStream):
+            await rest
+
+    with saying(OK + b"\r\nhello", stays=True) as url:
+        run(read_and_close(url))
+    with saying(OK + b"\r\nhello") as url:
+        assert run(body_of(url)) == (200, b"hello")
+
+
 class _Helloing(asyncio.Protocol):
     """Answers each request; `there` are the connections that are open."""
 

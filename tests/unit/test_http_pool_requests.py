@@ -151,6 +151,18 @@ def test_a_proxy_that_refuses_to_lead_on_is_told_nothing(run: Runner, monkeypatc
     assert [head.split()[0] for head in heard] == [b"CONNECT", b"CONNECT"]
 
 
+def test_a_proxy_that_no_dns_has_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask() -> None:
+        pool = HttpPool()
+        with pytest.raises(Unavailable, match="through the proxy"):
+            await pool.ask("POST", "https://server.example/v1", (), b"{}")
+        await pool.aclose()
+
+    monkeypatch.setenv("HTTPS_PROXY", "http://a..b:3128")
+    monkeypatch.setenv("NO_PROXY", "")
+    asyncio.run(ask())
+
+
 @pytest.mark.parametrize("header", [("X-Key", "k\r\nX-More: 1"), ("X-Key\0", "k")])
 def test_a_header_that_would_end_its_line_is_refused(header: tuple[str, str]) -> None:
     async def prepare() -> None:

@@ -41,6 +41,8 @@ UPGRADE = 101
 _EMPTY = {204, 304}
 """Statuses whose answers have no body."""
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_FIELDS: Final[CIMultiDict[str]] = CIMultiDict()
+"""Never written: once an answer has its headers, its connection keeps none."""
 _ENDLESS = f"the provider sent {MAX_HEAD_BYTES} bytes of headers or interim responses, and no answer; check base_url"
 
 
@@ -153,7 +155,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     Attributes:
         transport: set once it is connected.
-        idle: closes it when it was not asked for long; None while it is asked.
+        idle: closes it when it was not asked for long; None before it was first kept.
     """
 
     transport: asyncio.Transport
@@ -167,7 +169,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._open = open_ones
         self._head: asyncio.Future[PoolAnswer] | None = None
         self._answer: PoolAnswer | None = None
-        self._headers: CIMultiDict[str] = CIMultiDict()
+        self._headers = _NO_FIELDS
         self._head_bytes = 0
         self._until_end = self._reusable = self._sent = False
         self._drained: asyncio.Future[None] | None = None
@@ -249,7 +251,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         try:
             with suppress(HttpParserUpgrade):
-                self._parser.feed_data(bytes(self._room[:nbytes]))
+                self._parser.feed_data(self._room[:nbytes])
         except HttpParserError:
             self._fail()
             return
@@ -271,13 +273,15 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def on_message_begin(self) -> None:
         """Something comes behind the answer, or its head begins."""
-        self._headers = CIMultiDict()
-        if self._answer is not None:
+        if self._answer is None:
+            self._headers = CIMultiDict()
+        else:
             self._reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One of the answer's headers."""
-        self._headers.add(name.decode("latin-1"), value.decode("latin-1"))
+        """One of the answer's headers, or of the trailers behind its body, which nobody reads."""
+        if self._answer is None:
+            self._headers.add(name.decode("latin-1"), value.decode("latin-1"))
 
     def on_headers_complete(self) -> None:
         """The answer's head has come, unless it is an interim response."""
@@ -287,6 +291,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             bounded = "content-length" in self._headers or "transfer-encoding" in self._headers or status in _EMPTY
             self._until_end, self._reusable = not bounded, parser.should_keep_alive() and status != UPGRADE
             self._answer = PoolAnswer(self, status, self._headers)
+            self._headers = _NO_FIELDS
             if self._head is not None and not self._head.done():
                 self._head.set_result(self._answer)
 
@@ -323,12 +328,16 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._head.set_exception(error or BrokenHeadError())
 
     @override
+    def eof_received(self) -> None:
+        # Not when the connection is lost, which is also how our own abort ends.
+        if self._answer is not None and self._until_end:
+            self._answer.end()
+
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
-        # It calls this, which has it.
+        # The parser refers to this object's methods: a cycle.
         self._parser = None
         self._open.discard(self)
-        if self._answer is not None and self._until_end and exc is None:
-            self._answer.end()
         self._fail()
         self.resume_writing()
 

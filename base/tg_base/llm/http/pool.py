@@ -157,7 +157,8 @@ class HttpPool:
             answer = await connection.ask(head, body or b"")
         except TimeoutError:
             raise Timeout(SLOW) from None
-        except OSError:
+        except (OSError, ValueError):
+            # A URL of a proxy may be malformed: its port, or a name that no DNS has.
             raise unreachable(UNREACHABLE_BY_PROXY if target.place.proxy else UNREACHABLE) from None
         refused = _UPGRADED if answer.status == UPGRADE else _ENCODED if answer.good and answer.encoded else None
         if refused is not None:
