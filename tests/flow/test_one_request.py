@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -158,10 +158,16 @@ async def test_a_second_attempt_is_for_the_same_request(logs: list[Any]) -> None
     assert {line["request"] for line in logs if line["event"] in {"stream.attempt", "request.done"}} == {"r-4"}
 
 
-@given(st.none() | st.text(), st.none() | st.text(), st.none() | st.text())
-def test_what_a_peer_says_of_it_is_an_id_or_nothing(request: str | None, parent: str | None, given: str | None) -> None:
-    span = Span.from_peer("s", request, parent, given)
-    for name in (span.request, span.parent or "x"):
+SAID = st.none() | st.text()
+
+
+@given(SAID, SAID, SAID, SAID)
+@example("", "", "", "")
+def test_what_a_peer_says_of_it_is_an_id_or_nothing(
+    request: str | None, parent: str | None, given: str | None, caller: str | None
+) -> None:
+    span = Span.from_peer("s", request, parent, given, caller)
+    for name in (span.request, *(name for name in (span.parent, span.caller) if name is not None)):
         assert re.fullmatch(r"[\w.:-]+", name, re.ASCII)
         assert len(name) <= MAX_ID_CHARACTERS
     nested = span.child("t")

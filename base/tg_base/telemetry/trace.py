@@ -98,7 +98,8 @@ class Span(msgspec.Struct, frozen=True):
         trace = (traceparent and _valid(_TRACEPARENT, traceparent)) or _new_trace()
         request = (request and _valid(_ID, request)) or stream
         # Most requests have neither of the last two.
-        return cls(request, stream, parent and _valid(_ID, parent), trace, caller and _valid(_ID, caller))
+        parent = (parent and _valid(_ID, parent)) or None
+        return cls(request, stream, parent, trace, (caller and _valid(_ID, caller)) or None)
 
     def child(self, stream: str) -> Self:
         """The span of a request that this hop makes, with the id `stream`."""
