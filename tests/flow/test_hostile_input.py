@@ -96,6 +96,11 @@ async def test_an_expectation_that_is_not_known(it: Opened) -> None:
         }
 
 
+async def test_an_empty_expectation_is_none(it: Opened) -> None:
+    async with it.http.post(COMPLETION, data=b'{"prompt":"2"}', headers={"Expect": ""}) as response:
+        assert response.status == 200
+
+
 @pytest.mark.parametrize("path", ["health", "metrics"])
 async def test_an_expectation_without_a_body_does_not_matter(it: Opened, path: str) -> None:
     async with it.http.get(path, headers={"Expect": "something"}) as response:

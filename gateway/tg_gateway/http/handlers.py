@@ -63,7 +63,7 @@ class BodyReader:
             raise too_large(self._limit)
         if self._count is not None:
             self._count(announced)
-        if "Expect" in request.headers:
+        if request.headers.get("Expect"):
             await _meet_expectation(request)
         # Nearly all bodies have come with their heads: no timer for them.
         waits = not request.content.is_eof() or encoding in WINDOWS
