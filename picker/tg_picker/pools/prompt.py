@@ -105,7 +105,7 @@ class Prompt(Struct, frozen=True):
         text: its first MAX_PREFIX_CHARACTERS.
         characters: of all of it; of what `text` leaves out, bytes of its JSON are counted.
         ids: its first MAX_PREFIX_TOKENS, if it is given in token ids; then `text` is empty.
-        salt: by which its server keeps it apart from those of other callers, if `ids` are given; "" = it does not.
+        salt: by which its server keeps it apart from those of other callers; "" = it does not.
     """
 
     text: str
@@ -121,7 +121,7 @@ class Prompt(Struct, frozen=True):
     def fingerprint(self, model: str, adapter: str | None) -> Fingerprint:
         """Hashes that find servers with the prompt's beginning, for a model and an adapter. All pickers must use it."""
         if self.ids is None:
-            return fingerprint_prompt(self.text, model, adapter)
+            return fingerprint_prompt(self.text, model, adapter, self.salt)
         return fingerprint_tokens(self.ids, salt_tokens(adapter, self.salt))
 
 
@@ -131,20 +131,12 @@ def read_prompt(fields: PromptFields) -> Prompt:
     What has another shape than the APIs say is taken as it was written: its server refuses it. So is what is too large
     to be parsed at once. Takes 1.5 ms for 100,000 tokens; of what comes after MAX_PREFIX_CHARACTERS little is read.
     """
-    plain = _read_plain(fields)
-    if plain is not None:
-        return plain
-    ids = _read_ids(fields)
-    if ids is not None:
-        return ids
-    try:
-        return _read(fields, MAX_WHOLE_BYTES)
-    except RecursionError:
-        # One item is nested too deep to be written again. Parsed one by one, that item is taken as it was written.
-        return _read(fields, 0)
+    prompt = _read_plain(fields) or _read_ids(fields) or _read_any(fields)
+    salt = _decode(fields.cache_salt) if memoryview(fields.cache_salt) else ""
+    return msgspec.structs.replace(prompt, salt=salt) if salt and isinstance(salt, str) else prompt
 
 
-def read_turns(turns: Sequence[Turn]) -> Prompt:
+def read_turns(turns: Sequence[Turn], salt: str = "") -> Prompt:
     """The prompt of a chat that has nothing but these turns of text, and no more than MAX_PLAIN_BYTES as JSON."""
     leading = 0
     while leading < len(turns) and leading < MAX_LEADING_TURNS and turns[leading].role in _SYSTEM_ROLES:
@@ -154,7 +146,7 @@ def read_turns(turns: Sequence[Turn]) -> Prompt:
         f"{_PART}{_ROLES.get(turn.role, turn.role)}{_SPOKEN}{turn.content}" for turn in turns[leading:] if turn.content
     ]
     text = "".join([f"{_PART}{_SYSTEM}{_SPOKEN}{instructions}", *spoken] if instructions else spoken)
-    return Prompt(text, len(text))
+    return Prompt(text, len(text), salt=salt)
 
 
 def _read_plain(fields: PromptFields) -> Prompt | None:
@@ -178,10 +170,15 @@ def _read_ids(fields: PromptFields) -> Prompt | None:
         ids = _IDS.decode(fields.prompt)
     except _UNREADABLE:
         return None
-    salt = _decode(fields.cache_salt) if memoryview(fields.cache_salt) else ""
-    return Prompt(
-        "", len(ids) * CHARACTERS_PER_TOKEN, tuple(ids[:MAX_PREFIX_TOKENS]), salt if isinstance(salt, str) else ""
-    )
+    return Prompt("", len(ids) * CHARACTERS_PER_TOKEN, tuple(ids[:MAX_PREFIX_TOKENS]))
+
+
+def _read_any(fields: PromptFields) -> Prompt:
+    try:
+        return _read(fields, MAX_WHOLE_BYTES)
+    except RecursionError:
+        # One item is nested too deep to be written again. Parsed one by one, that item is taken as it was written.
+        return _read(fields, 0)
 
 
 def _read(fields: PromptFields, whole_bytes: int) -> Prompt:

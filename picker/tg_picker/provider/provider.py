@@ -184,15 +184,17 @@ class Pool(ChatCompletions[PoolOptions]):
 
     def _write(self, request: TextCompletionRequest) -> tuple[bytes, Prompt]:
         """What servers are sent, and the prompt that they read in it."""
+        salt = (self.options.salt_field and trace.find_caller()) or ""
         if self._writes_plainly and request.foreign is None and is_bare(request) and not self.is_prepared(request):
             messages = self.messages(request)
             body = self.complete(self.bare_body(request, messages), request)
             if len(body) <= MAX_PLAIN_BYTES and have_text_alone(messages):
                 # What is at hand need not be parsed again.
-                return body, read_turns(cast("Sequence[Turn]", messages))
+                return body, read_turns(cast("Sequence[Turn]", messages), salt)
         else:
             body = self._sent(request)
-        return body, read_prompt(_PROMPT.decode(body))
+        prompt = read_prompt(_PROMPT.decode(body))
+        return body, msgspec.structs.replace(prompt, salt=salt) if salt else prompt
 
     @override
     def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:

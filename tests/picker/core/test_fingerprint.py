@@ -48,6 +48,19 @@ def test_a_salt_keeps_adapters_apart() -> None:
     assert not set(fingerprint_text("a" * 1024, "x").blocks) & set(fingerprint_text("a" * 1024, "y").blocks)
 
 
+def test_of_a_salt_nothing_is_kept() -> None:
+    """Clients choose salts."""
+    tracemalloc.start()
+    try:
+        for number in range(16):
+            fingerprint_text("", f"{number}" * 500_000)
+            fingerprint_tokens((), f"{number}" * 500_000)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000
+
+
 @example([(0, 1), (1, 16)], 16, 0)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 40)), max_size=30), st.integers(1, 60), st.integers(0, 4))
 def test_what_is_known_of_a_prompt_is_its_beginning(added: list[tuple[int, int]], capacity: int, family: int) -> None:

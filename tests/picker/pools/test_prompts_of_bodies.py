@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tg_picker.core import fingerprint_tokens
+from tg_picker.core import fingerprint_text, fingerprint_tokens
 from tg_picker.pools import MAX_PREFIX_CHARACTERS, Prompt, PromptFields, read_prompt
 from tg_picker.pools.prompt import MAX_LEADING_TURNS, MAX_PARSED_BYTES, MAX_PLAIN_BYTES
 
@@ -153,6 +153,17 @@ def test_a_prompt_in_token_ids_is_found_by_them_and_kept_apart_by_its_salt() -> 
     assert plain.fingerprint("model", None) == plain.fingerprint("other", None) == fingerprint_tokens(ids)
     assert mine.fingerprint("model", "x") == fingerprint_tokens(ids, "x\0mine")
     assert len(read({"prompt": [7] * 140_000}).fingerprint("", None).blocks) == 2048
+
+
+@pytest.mark.parametrize("body", [CHAT, {"messages": [{"role": "user", "content": "Hi"}]}, {"prompt": "Hi"}])
+def test_a_text_is_kept_apart_by_its_salt(body: dict[str, Any]) -> None:
+    plain = read(body)
+    assert read({**body, "cache_salt": 5}) == read({**body, "cache_salt": None}) == plain
+    long = msgspec.structs.replace(plain, text="x" * 256)
+    mine = msgspec.structs.replace(read({**body, "cache_salt": "mine"}), text=long.text)
+    assert mine.salt == "mine"
+    assert mine.fingerprint("m", None) == fingerprint_text(long.text, "m\0mine") != long.fingerprint("m", None)
+    assert mine.fingerprint("m", "x") == fingerprint_text(long.text, "x\0mine")
 
 
 def test_of_a_long_prompt_the_beginning_is_read() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.fakes.pool_member import pool_member
 from tests.picker.pools.test_prompts_of_bodies import ASKED, CHAT, DATA, MESSAGES, RESPONSES, SCHEMA
+from tg_base.telemetry import trace
 from tg_flow.providers import open_provider
 from tg_picker.core import fingerprint_prompt
 from tg_picker.extproc.model_request import read_model_request
@@ -70,3 +72,36 @@ async def test_the_prompt_is_that_of_the_body(request_: TextCompletionRequest, o
         body, prompt = provider._write(request_)
         assert body == provider.body(request_)
     assert prompt == read_prompt(msgspec.json.decode(body, type=PromptFields))
+
+
+@pytest.mark.parametrize("request_", [PLAIN, RECORD], ids=["plain", "parsed"])
+async def test_a_caller_has_a_cache_of_its_own(request_: TextCompletionRequest) -> None:
+    """Its salt reaches the server, and no beginning of others' prompts is looked for, by whichever picker."""
+    callers, blocks = ("c1", "c2", None), set[int]()
+    async with pool_member() as member:
+        provider = await open_provider("pool", "m", {"endpoints": [member.address], "scraped": False})
+        async with aclosing(provider):
+            assert isinstance(provider, Pool)
+            for caller in callers:
+                trace.name_caller(caller)
+                assert [record async for record in provider.on_request(request_)]
+                order = provider._make_order(request_)
+                assert order.wanted.prefix == read_model_request(order.body).prompt.fingerprint("m", None)
+                assert not blocks.intersection(order.wanted.prefix.blocks)
+                blocks.update(order.wanted.prefix.blocks)
+    assert [body.get("cache_salt") for body in member.asked] == [*callers]
+    assert len(blocks) >= 4 * len(callers)
+
+
+@pytest.mark.parametrize("request_", [PLAIN, RECORD], ids=["plain", "parsed"])
+async def test_beginnings_are_kept_apart_as_the_server_is_told(request_: TextCompletionRequest) -> None:
+    """By a field of another name too; a server that is told nothing has one cache for all."""
+    for field, parts in (("cache_group", 2), ("", 1)):
+        options = {"endpoints": ["127.0.0.1:1"], "scraped": False, "salt_field": field}
+        async with aclosing(await open_provider("pool", "m", options)) as provider:
+            assert isinstance(provider, Pool)
+            found = set()
+            for caller in ("c1", "c2"):
+                trace.name_caller(caller)
+                found.add(provider._make_order(request_).wanted.prefix)
+        assert len(found) == parts

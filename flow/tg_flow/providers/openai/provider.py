@@ -101,6 +101,9 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         super().__init__(model, options, connection)
         self.usage_patience = options.usage_patience
         self._extra = _members(options.extra_body)
+        # No client sets what the configuration sets, or whose cache its prompt may share.
+        ours = (*options.extra_body, *options.hint_fields.values(), options.salt_field)
+        self._own_names = frozenset((*ChatRequest.__struct_fields__, *ours))
         self._around: dict[bytes, tuple[bytes, bytes]] = {}
 
     def make_chat(self, request: TextCompletionRequest) -> ChatRequest:
@@ -124,7 +127,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
     def complete(self, body: bytes, request: TextCompletionRequest) -> bytes:
         """The body with what no `ChatRequest` has: what the configuration adds, hints, and fields of OpenAI's own."""
-        more = self._extra + _members(self._hints(request)) + _members(_foreign_fields(request))
+        more = self._extra + _members(self._hints(request)) + _members(self._foreign_fields(request))
         return b"".join((body[:-1], more, b"}")) if more else body
 
     def messages(self, request: TextCompletionRequest) -> tuple[WireMessage, ...]:
@@ -163,6 +166,13 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
             named[self.options.salt_field] = trace.find_caller()
         return {name: value for name, value in named.items() if value is not None}
 
+    def _foreign_fields(self, request: TextCompletionRequest) -> dict[str, Any]:
+        """OpenAI's own fields of a request, without those that our records have."""
+        foreign = request.foreign
+        if foreign is None or foreign.dialect != DIALECT:
+            return {}
+        return {name: value for name, value in foreign.fields.items() if name not in self._own_names}
+
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:
         return StreamDecoder(self.options.thinking_field)
@@ -176,14 +186,6 @@ class OpenAi(OpenAiCompatible):
     """OpenAI itself, or a copy of it with its models."""
 
     wire = msgspec.structs.replace(ChatCompletions.wire, error_detail=reasoning_error_detail)
-
-
-def _foreign_fields(request: TextCompletionRequest) -> dict[str, Any]:
-    """OpenAI's own fields of a request, without those that our records have."""
-    foreign = request.foreign
-    if foreign is None or foreign.dialect != DIALECT:
-        return {}
-    return {name: value for name, value in foreign.fields.items() if name not in ChatRequest.__struct_fields__}
 
 
 def _members(extra: dict[str, Any]) -> bytes:

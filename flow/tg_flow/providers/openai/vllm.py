@@ -60,7 +60,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
 
     @override
     async def score_prompt(self, request: TextCompletionRequest, alternatives: int) -> tuple[Token, ...]:
-        return await self._ranked(await self.prompt_ids(request), alternatives)
+        return await self._ranked(request, await self.prompt_ids(request), alternatives)
 
     @override
     async def prompt_text(self, request: TextCompletionRequest) -> str:
@@ -92,7 +92,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
             raise BadRequest("logit_bias: this server scores tokens without it; leave it out")
         prompt = await self.prompt_ids(request)
         most = max(sampling.logprobs or 0, sampling.prompt_logprobs or 0)
-        tokens = await self._ranked((*prompt, *request.scored), most)
+        tokens = await self._ranked(request, (*prompt, *request.scored), most)
         scored = [_with_alternatives(token, sampling.prompt_logprobs or 0) for token in tokens[: len(prompt)]]
         return Scores(
             tuple([_with_alternatives(token, sampling.logprobs or 0) for token in tokens[len(prompt) :]]),
@@ -100,10 +100,12 @@ class Vllm(RawCompletions[OpenAiOptions]):
             len(tokens),
         )
 
-    async def _ranked(self, ids: tuple[int, ...], alternatives: int) -> tuple[Token, ...]:
+    async def _ranked(
+        self, request: TextCompletionRequest, ids: tuple[int, ...], alternatives: int
+    ) -> tuple[Token, ...]:
         """The tokens `ids` as a prompt, each with its log-probability after those before it."""
         fields = {"prompt": ids, "max_tokens": 1, "prompt_logprobs": alternatives, "return_token_ids": True}
-        call = RouteCall(_encode({"model": self.upstream_model, **fields}), "completions")
+        call = RouteCall(_encode({"model": self.upstream_model, **fields, **self._hints(request)}), "completions")
         evaluated, ranked = await self.read_answer(call, read_prompt_tokens)
         if evaluated != ids:
             raise ProtocolError("the provider did not score the tokens that it was asked for")

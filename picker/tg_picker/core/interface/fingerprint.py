@@ -2,7 +2,6 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from hashlib import sha256
 from itertools import starmap
 from operator import itemgetter
@@ -22,8 +21,6 @@ CHARACTERS_PER_TOKEN = 4
 """What a token counts where only text is known."""
 HASH_BITS = 60
 """The most of a block. Python keeps integers of 60 bits in 32 bytes, and those of 64 bits in 36, rounded up to 48."""
-MAX_SALTS = 1_024
-"""Models and adapters whose hash is kept as it begins; adapters' names come from clients."""
 _shorten = itemgetter(slice(HASH_BITS // 8))
 """A digest -> its first `HASH_BITS`, which are whole bytes."""
 
@@ -61,7 +58,7 @@ def salt_tokens(adapter: str | None, salt: str) -> str:
     """The salt of a prompt in token ids. A server has one model, which need not be told apart.
 
     Args:
-        adapter: None = none.
+        adapter: None = none. For a text without one, the model.
         salt: by which a caller's prompts are kept apart from those of others; "" = they are not.
     """
     return f"{adapter or ''}\0{salt}" if salt else adapter or ""
@@ -99,15 +96,16 @@ def fingerprint_text(text: str, salt: str = "") -> Fingerprint:
     return _chain(((text[start : start + size].encode("utf-8", "surrogatepass"),) for start in starts), salt)
 
 
-def fingerprint_prompt(text: str, model: str, adapter: str | None) -> Fingerprint:
+def fingerprint_prompt(text: str, model: str, adapter: str | None, salt: str = "") -> Fingerprint:
     """The fingerprint of a text for a model and an adapter. Pickers that share their state must all use it.
 
     Args:
         text: the prompt.
         model: the base model; "" = it is not known.
         adapter: by which its cached values differ from the model's; None = none.
+        salt: as that of `salt_tokens`.
     """
-    return fingerprint_text(text, adapter or model)
+    return fingerprint_text(text, salt_tokens(adapter or model, salt))
 
 
 def _split(raw: bytes, size: int) -> Iterable[tuple[bytes]]:
@@ -119,20 +117,21 @@ def _chain(blocks: Iterable[tuple[bytes]], salt: str) -> Fingerprint:
     """For each block the hash of all up to its end."""
     # A long prompt has thousands of blocks: as few steps of Python for each as can be, and the hash that processors
     # have instructions for.
-    hasher = _begin(salt).copy()
+    hasher = _begin(salt)
     digest = hasher.digest
     digests = [digest() for _ in starmap(hasher.update, blocks)]
     # Seven bytes and a zero are a number of eight bytes.
     return Fingerprint(unpack(f"<{len(digests)}Q", b"\0".join([*map(_shorten, digests), b""])))
 
 
-@lru_cache(MAX_SALTS)
 def chain_root(salt: str) -> int:
     """What the first block of a prompt in token ids is chained to."""
     return int.from_bytes(_shorten(_begin(salt).digest()), "little")
 
 
-@lru_cache(MAX_SALTS)
 def _begin(salt: str) -> "_Hash":
-    """To be copied. What it has read is of a fixed size, so that no salt and prompt are read like another pair."""
+    """What it has read is of a fixed size, so that no salt and prompt are read like another pair.
+
+    Nothing is kept of it: salts come from clients, and one may have megabytes.
+    """
     return sha256(sha256(salt.encode("utf-8", "surrogatepass")).digest())
