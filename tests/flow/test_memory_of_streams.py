@@ -73,7 +73,7 @@ def traced() -> Iterator[None]:
 async def measure(service: LlmService, door: str, prompt: str, streams: int) -> float:
     """Bytes that a stream holds, where each connection has so many."""
     async with open_stage(provider=service) as it:
-        early = [await ask(it, door, prompt, streams) for _ in range(max(1, WARMING // streams))]
+        early = [await ask(it, door, prompt, streams) for _ in range(-(-WARMING // streams))]
         with traced():
             gc.collect()
             before = tracemalloc.get_traced_memory()[0]

@@ -64,13 +64,13 @@ ADAPTERS = AdapterReport(4, frozenset("a"))
 
 
 def test_what_is_not_told_stays_for_a_while() -> None:
-    scraped = LoadReport(10, 1, 2, 0.5, 16, 100, ADAPTERS, {"a": 1})
+    scraped = LoadReport(10, 1, 2, 0.5, 16, 100, ADAPTERS, {"a": 1}, interval=1.0)
     merged = merge_reports(scraped, LoadReport(11, queued=5))
-    assert merged == LoadReport(11, 5, 2, 0.5, 16, 100, ADAPTERS, {"a": 1}, kept_at=10)
+    assert merged == LoadReport(11, 5, 2, 0.5, 16, 100, ADAPTERS, {"a": 1}, interval=1.0, kept_at=10)
     again = merge_reports(merged, LoadReport(12, queued=6))
-    assert again == LoadReport(12, 6, 2, 0.5, 16, 100, ADAPTERS, {"a": 1}, kept_at=10)
-    late = merge_reports(again, LoadReport(12.5, queued=7))
-    assert late == LoadReport(12.5, 7, block_tokens=16, blocks=100, kept_at=12.5)
+    assert again == LoadReport(12, 6, 2, 0.5, 16, 100, ADAPTERS, {"a": 1}, interval=1.0, kept_at=10)
+    late = merge_reports(again, LoadReport(12.5, queued=7, interval=2.0))
+    assert late == LoadReport(12.5, 7, block_tokens=16, blocks=100, interval=2.0, kept_at=12.5)
 
 
 def test_a_first_header_and_an_old_one() -> None:

@@ -65,6 +65,16 @@ async def test_servers_of_all_kinds_are_followed_over_one_connection_each(server
     assert [server.connections for server in servers] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(("chosen", "told_of"), [(1.0, 1.0), (0.005, 0.01)], ids=["as chosen", "many servers"])
+async def test_a_report_tells_when_the_next_one_is_due(
+    servers: list[ModelServer], chosen: float, told_of: float
+) -> None:
+    told = Reports()
+    async with Scraper(told, ScrapeOptions(interval=chosen, timeout=20)) as scraper:
+        scraper.update([*endpoints(servers[0]), Endpoint("127.0.0.1:1", "gone")])
+        assert (await told.queued(servers[0], 0)).interval == told_of
+
+
 async def test_servers_are_looked_at_past_the_proxy_of_the_environment(
     servers: list[ModelServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
