@@ -104,10 +104,6 @@ def _score(outcome: Outcome, seconds: float, idle: float) -> WorldScore:
     return WorldScore(_share(kept.values()), _share(critical), pace, idle, outcome.overtaken)
 
 
-def _score_again(policy: str, number: int) -> WorldScore:
-    return score_world(number, policy, ties=1)
-
-
 def _share(kept: Iterable[bool]) -> float:
     counted = [*kept]
     return sum(counted) / max(len(counted), 1)
@@ -179,7 +175,8 @@ def _main() -> None:
     tasks = [(number, policy) for policy in policies for number in numbers]
     with ProcessPoolExecutor(asked.jobs) as pool:
         scores = list(pool.map(score_world, *zip(*tasks, strict=True), chunksize=4))
-        again = list(pool.map(partial(_score_again, asked.against), numbers, chunksize=4)) if asked.check else []
+        repeat = partial(score_world, policy=asked.against, ties=1)
+        again = list(pool.map(repeat, numbers, chunksize=4)) if asked.check else []
     rows = {policy: scores[at * len(numbers) :][: len(numbers)] for at, policy in enumerate(policies)}
     for policy in policies[1:]:
         print(describe(policy, numbers, rows[policy], rows[asked.against]))

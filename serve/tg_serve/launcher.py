@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
 from tg_base.bus import Bus, open_bus
@@ -201,8 +201,7 @@ def _load_kinds(order: ServeOptions) -> dict[str, ServiceKind]:
 
 def _import(place: str) -> Any:
     """What "module:NAME" names."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    return EntryPoint(place, place, "").load()
 
 
 def _list_tables(order: ServeOptions) -> tuple[type[ServiceConfig], ...]:

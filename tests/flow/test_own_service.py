@@ -267,6 +267,14 @@ def test_an_edit_that_binds_another_service_asks_for_a_restart(installed: Path) 
         ConfigWatcher(installed)
 
 
+async def test_a_kind_within_a_class(page: Path) -> None:
+    (page / "shelf.py").write_text("import echo_service\nclass Shelf:\n    Kind = echo_service.EchoKind\n")
+    file = page / "tg.toml"
+    file.write_text('[gateway]\nport = 0\n[services]\necho = "shelf:Shelf.Kind"\n[flows.default]\necho = {}\n')
+    async with launch(ServeOptions(file=file)) as (served, _):
+        assert "echo" in str(served)
+
+
 async def test_a_part_of_it_alone(page: Path) -> None:
     order = ServeOptions(file=page / "echo.toml", only=("echo",), bus="pulsar://127.0.0.1:9")
     assert add_services(order).parts == ("echo",)

@@ -139,16 +139,17 @@ class Theirs(LlmService):
         return LlmChunk(text=request.prompt or "", finish_reason="stop")
 
 class Other:
-    pass
+    Inner = Theirs
 """
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     provider = await open_provider("their_provider:Theirs", "small", {"tries": 2, "without": ["seed"]})
     assert (type(provider).__name__, provider.tries) == ("Theirs", 2)
+    assert type(await open_provider("their_provider:Other.Inner", "small", {})) is type(provider)
     with pytest.raises(BadRequest, match="not a subclass of tg_base"):
         await open_provider("their_provider:Other", "small", {})
     with pytest.raises(BadRequest, match="not a subclass of tg_base"):
-        await open_provider("their_provider:Missing", "small", {})
+        await open_provider("their_provider:Missing.Inner", "small", {})
     with pytest.raises(Unavailable, match='install the distribution that has the module "nobody_has_this"'):
         await open_provider("nobody_has_this:Theirs", "small", {})
 

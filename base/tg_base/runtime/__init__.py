@@ -9,6 +9,7 @@ from tg_base.runtime.entry_points import (
     find_entry_points,
     find_requirement,
     load_function,
+    load_object,
 )
 from tg_base.runtime.file_edits import POLL_SECONDS, FileEdits
 from tg_base.runtime.listening_sockets import (
@@ -30,6 +31,6 @@ __all__ = [
     "MAX_QUICK_BYTES", "MAX_READ_HERE_OBJECTS", "MAX_WAITING_CONNECTIONS", "POLL_SECONDS", "TIMER_SECONDS",
     "TOO_MANY_FILES", "Entered", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher",
     "WorkerEnded", "WorkerPool", "ask_caller", "descriptors", "explain_no_listening", "explaining_absence",
-    "find_entry_point", "find_entry_points", "find_requirement", "finish", "is_costly", "load_function",
+    "find_entry_point", "find_entry_points", "find_requirement", "finish", "is_costly", "load_function", "load_object",
     "open_listening_sockets", "report", "running", "start_daemon_thread", "take_turns", "translate_defects",
 ]  # fmt: skip

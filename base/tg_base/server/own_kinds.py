@@ -1,14 +1,13 @@
 """Flows and [services] of the configuration -> the kinds of service that a process can run, ours and others'."""
 
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import structlog
 
 from tg_base.config import SERVICE_KINDS, SERVICES, Config, advise, read_services
-from tg_base.runtime import explaining_absence, find_entry_point, find_entry_points, translate_defects
+from tg_base.runtime import explaining_absence, find_entry_point, find_entry_points, load_object, translate_defects
 from tg_base.server.service_kind import ServiceKind
 from tg_schema.errors import BadRequest, Internal, Unavailable
 
@@ -65,7 +64,7 @@ def _check(config: Config, name: str, point: EntryPoint, *keys: str) -> None:
             translate_defects(Internal, defect, "service.defect", log.bind(service=name)),
             explaining_absence(f'the service "{name}"', point),
         ):
-            kind = getattr(import_module(point.module), point.attr, None)
+            kind = load_object(point)
     except (Internal, Unavailable) as error:
         raise config.fault(error.message, *keys) from None
     if not isinstance(kind, type) or not issubclass(kind, ServiceKind) or not hasattr(kind, "table"):

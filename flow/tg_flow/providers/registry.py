@@ -3,13 +3,12 @@
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.metadata import EntryPoint
 from typing import Any, TypeVar, cast
 
 from tg_base.config import read_options
 from tg_base.llm import LlmService, Preset, ProviderOptions
-from tg_base.runtime import explaining_absence, find_entry_point, start_daemon_thread
+from tg_base.runtime import explaining_absence, find_entry_point, load_object, start_daemon_thread
 from tg_flow.providers.on_demand_model import ServiceOutline
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
@@ -120,7 +119,7 @@ def load_provider(name: str) -> Provider:
         requirement = OTHER_HOUSES[name]
         raise Unavailable(f'{owner} needs a package that is not installed; run: pip install "{requirement}"') from None
     with explaining_absence(owner, point):
-        found: object = getattr(import_module(point.module), point.attr, None)
+        found = load_object(point)
     preset = found if isinstance(found, Preset) else Preset(cast(type[LlmService], found))
     if not isinstance(preset.kind, type) or not issubclass(preset.kind, LlmService):
         raise BadRequest(f"{owner}: {point.value} is not a subclass of tg_base.llm.LlmService or a Preset")

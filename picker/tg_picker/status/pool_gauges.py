@@ -117,7 +117,7 @@ def _queued(state: ServerState) -> float:
 def _running(state: ServerState) -> float:
     """Running requests as the server reports them, or else those that have begun by our own count."""
     report = state.report
-    return float(state.requests - state.unstarted if report is None or report.running is None else report.running)
+    return float(state.running if report is None or report.running is None else report.running)
 
 
 def _kv_usage(state: ServerState) -> float:

@@ -393,6 +393,9 @@ from tg_picker.core import Choice
 class Last:
     def choose(self, context):
         return Choice(context.servers[-1], ("last",))
+
+class Shelf:
+    Last = Last
 """
 
 
@@ -412,7 +415,7 @@ def _package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_package")
-@pytest.mark.parametrize("name", ["last", "last_policy:Last"])
+@pytest.mark.parametrize("name", ["last", "last_policy:Last", "last_policy:Shelf.Last"])
 def test_a_policy_of_an_installed_package(name: str) -> None:
     servers = [Endpoint(f"10.0.0.{each}:80", str(each)) for each in range(3)]
     made = Scheduler(name).pick(request(), servers, 0.0)

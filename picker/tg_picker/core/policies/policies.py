@@ -1,12 +1,11 @@
 """Configuration -> scheduler: the policies by name."""
 
-from importlib import import_module
 from operator import attrgetter
 from typing import Final, cast
 
 import structlog
 
-from tg_base.runtime import explaining_absence, find_entry_point, translate_defects
+from tg_base.runtime import explaining_absence, find_entry_point, load_object, translate_defects
 from tg_picker.core.policies.policy import Choice, Policy, SchedulingContext
 from tg_schema.errors import BadRequest, Internal, NotFound
 
@@ -62,7 +61,7 @@ def load_policy(name: str) -> Policy:
         translate_defects(Internal, f"{owner} has a defect; the log says which", "policy.defect", log),
         explaining_absence(owner, point, "policy"),
     ):
-        make = getattr(import_module(point.module), point.attr, None)
+        make = load_object(point)
         made = make() if callable(make) else None
     if not hasattr(made, "choose"):
         raise BadRequest(f"the policy {point.value} is no class with a method `choose`").at("policy")
