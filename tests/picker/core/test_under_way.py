@@ -5,7 +5,16 @@ from random import Random
 import pytest
 
 from tests.picker.core.cases import choices, endpoint, request, server
-from tg_picker.core import Choice, Fingerprint, LoadReport, Pick, Scheduler, SchedulingContext, ServerState
+from tg_picker.core import (
+    Choice,
+    Fingerprint,
+    InstanceUsage,
+    LoadReport,
+    Pick,
+    Scheduler,
+    SchedulingContext,
+    ServerState,
+)
 from tg_picker.core.policies.predicted_wait import PredictedWait
 from tg_picker.core.state.active_prefixes import ActivePrefixes, marks_of
 from tg_picker.core.state.output_estimates import OutputEstimates
@@ -153,3 +162,19 @@ def test_a_scheduler_s_placements_are_under_way_from_their_first_token_on() -> N
     assert (state.room_tokens, len(state.active)) == (0, 3)
     pick.placement.finish(None, 2.0)
     assert (state.room_tokens, len(state.active)) == (0, 0)
+
+
+def test_an_answer_does_not_run_beside_itself() -> None:
+    """A token takes 20 ms in an answer alone, and 10 ms more for each one beside it. The rest of a pace is learnt."""
+    scheduler = Scheduler("predicted-wait")
+    speed = scheduler.server(endpoint("a")).speed
+    for others in [0, 4] * 200:
+        made = [scheduler.pick(request(), (endpoint("a"),), 0.0) for _ in range(others + 1)]
+        picks = [each for each in made if isinstance(each, Pick)]
+        for each in reversed(picks):
+            each.placement.first_token(0.0)
+        picks[0].placement.finish(InstanceUsage(output_tokens=11), 0.2 + 0.1 * others)
+        for each in picks[1:]:
+            each.placement.finish(None, 1.0)
+    assert speed.predict_pace(0) == pytest.approx(0.02, rel=0.02)
+    assert speed.predict_pace(4) == pytest.approx(0.06, rel=0.02)

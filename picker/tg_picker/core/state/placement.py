@@ -157,7 +157,7 @@ class Placement:
         self._note_adapter(now)
         self._estimates.begin(self._model, now)
         server.start(self.adapter, self.uncached_tokens, self.room)
-        self._beside = server.running
+        self._beside = server.running - 1
         # The server's speed is learnt from prompts that wait for nothing else.
         own = LatencySample(self._tokens_ahead + self.uncached_tokens, now - self.picked_at)
         sample = learnt if self._is_held_up else own
