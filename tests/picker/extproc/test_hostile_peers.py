@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from aiohttp import ClientSession
 from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
+from envoy.service.ext_proc.v3.external_processor_pb2_grpc import ExternalProcessorStub
+from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 from typing_extensions import override
 
+from tests.fakes.model_server import ModelServer
 from tests.picker.extproc.http2_peer import (
     ACK,
     BEGINNING,
@@ -31,6 +36,7 @@ from tests.picker.extproc.test_exchange import BODY, headers, kinds
 from tests.picker.extproc.test_exchange import body as body_of
 from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.exchange import MAX_BODY_BYTES
+from tg_picker.extproc.picker_process import run_picker
 from tg_picker.extproc.picker_server import MAX_HELD_BYTES, SERVER_OPTIONS, SERVICE, PickerServer, serve_picker
 
 PROCESS = f"/{SERVICE}/Process"
@@ -82,6 +88,34 @@ async def read_all(call: Any) -> None:
     """Read until the call has ended."""
     while await call.read() is not grpc.aio.EOF:
         pass
+
+
+@pytest.mark.parametrize("models", ["", 'models = ["m"]'], ids=["picked", "refused"])
+async def test_a_name_that_is_no_text_spoils_no_page_of_the_process(tmp_path: Path, models: str) -> None:
+    file = tmp_path / "pick.toml"
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(ModelServer.running())
+        table = "[[pools]]\nname = 'p'\n" if models else ""
+        file.write_text(f'{table}endpoints = ["{server.address}"]\n{models}', "utf-8")
+        said = await stack.enter_async_context(run_picker(file, "127.0.0.1:0", "127.0.0.1:0"))
+        channel = await stack.enter_async_context(grpc.aio.insecure_channel(said.split()[2]))
+        http = await stack.enter_async_context(ClientSession(said.rpartition(" ")[2].removesuffix("instances")))
+        call = ExternalProcessorStub(channel).Process()
+        for each in (headers(), body_of(b'{"model":"no\\u0000text\\r\\n\\u001b","messages":[]}')):
+            await call.write(each)
+        assert await call.read() is not grpc.aio.EOF
+        async with http.get("/metrics") as answer:
+            metrics = await answer.text()
+        async with http.get("/instances") as answer:
+            [picker] = (await answer.json())["pickers"]
+        for path in ("/metrics", "/instances", "/ready", "/health", "/other"):
+            async with http.get(path, headers={"Host": "evil.example"}) as answer:
+                assert answer.status == 403
+        call.cancel()
+    assert metrics.replace("\n", "").isprintable()
+    labels = {each.labels.get("model_name") for one in text_string_to_metric_families(metrics) for each in one.samples}
+    assert "no?text???" in labels
+    assert [each["model"] for each in picker["decisions"]] == ["no?text???"]
 
 
 async def test_silent_connections_keep_nobody_out_and_are_closed() -> None:
