@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from tests.fakes.anthropic_transcript import sign_thought
 from tests.fakes.loopback_server import LoopbackServer, Refused
-from tests.fakes.openai_transcript import Chosen, Image, ResponseFormat, Text, ToolSpec
+from tests.fakes.openai_transcript import Chosen, Image, ResponseFormat, Text, ToolSpec, check_strict
 from tests.fakes.plan import Asked, Plan
 from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.conversation import Part, ReasoningPart
@@ -103,7 +103,8 @@ class Chat(Strict, frozen=True):
     prompt_mode: Literal["reasoning"] | None = None
 
     def check(self) -> None:
-        """What the reference says beyond the shapes."""
+        """What the reference says beyond the shapes, and what strict schemas are refused for."""
+        check_strict(self.response_format, self.tools)
         called = {call.id for turn in self.messages if isinstance(turn, Assistant) for call in turn.tool_calls or ()}
         for turn in self.messages:
             if isinstance(turn, Result) and turn.tool_call_id not in called:
@@ -227,6 +228,7 @@ def _asked(chat: Chat) -> Asked:
         ),
         tool_choice=chat.tool_choice.function.name if isinstance(chat.tool_choice, Chosen) else chat.tool_choice,
         schema=shape.json_schema.schema if shape is not None and shape.json_schema is not None else None,
+        strict=bool(shape and shape.json_schema and shape.json_schema.strict),
         json=shape is not None and shape.type == "json_object",
         sampling=Sampling(
             temperature=chat.temperature,

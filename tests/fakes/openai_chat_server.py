@@ -194,6 +194,7 @@ def _asked(chat: ChatBody) -> Asked:
         ),
         tool_choice=_choice(chat.tool_choice),
         schema=shape.json_schema.schema if shape is not None and shape.json_schema is not None else None,
+        strict=bool(shape and shape.json_schema and shape.json_schema.strict),
         json=shape is not None and shape.type == "json_object",
         sampling=Sampling(
             temperature=chat.temperature,

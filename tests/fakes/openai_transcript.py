@@ -94,6 +94,15 @@ class ResponseFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     json_schema: JsonSchema | None = None
 
 
+def check_strict(shape: ResponseFormat | None, tools: tuple[ToolSpec, ...] | None) -> None:
+    """See that what is asked to be strict can be enforced."""
+    if shape is not None and shape.json_schema is not None and shape.json_schema.strict:
+        check_enforceable(shape.json_schema.schema, all_required=True)
+    for tool in tools or ():
+        if tool.function.strict:
+            check_enforceable(tool.function.parameters, all_required=True)
+
+
 class ChatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the reference allows in a request; anything else is refused with 400."""
 
@@ -130,12 +139,7 @@ class ChatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise msgspec.ValidationError("The 'stream_options' parameter is only allowed when 'stream' is enabled.")
         if read.top_logprobs is not None and not read.logprobs:
             raise msgspec.ValidationError("The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.")
-        shape = read.response_format and read.response_format.json_schema
-        if shape and shape.strict:
-            check_enforceable(shape.schema, all_required=True)
-        for tool in read.tools or ():
-            if tool.function.strict:
-                check_enforceable(tool.function.parameters, all_required=True)
+        check_strict(read.response_format, read.tools)
         if (read.tool_choice is not None or read.parallel_tool_calls is not None) and not read.tools:
             raise msgspec.ValidationError("'tool_choice' is only allowed when 'tools' are specified.")
         if any(message.reasoning_content is not None for message in read.messages) and cls is ChatBody:

@@ -115,6 +115,7 @@ class Asked:
             is a part of a turn, and its signature the provider's own text.
         tool_choice: "auto", "none", "required", a tool's name, or None where nothing was said.
         schema: that the answer must satisfy.
+        strict: whether it is enforced while the model writes; None = the wire has no word for that.
         json: whether JSON without a schema is asked for.
     """
 
@@ -124,6 +125,7 @@ class Asked:
     tools: tuple[Tool, ...] = ()
     tool_choice: str | None = None
     schema: dict[str, Any] | None = None
+    strict: bool | None = None
     json: bool = False
     sampling: Sampling = Sampling()
 

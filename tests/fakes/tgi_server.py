@@ -62,7 +62,9 @@ class TgiServer(OpenAiChatServer):
             if "content" in message:
                 message.pop("tool_calls", None)
         asked = super().read(request, json.dumps({**chat, "model": self.model}).encode())
-        return replace(asked, turns=_whole_turns(asked.turns), schema=None if grammar is None else grammar.value)
+        return replace(
+            asked, turns=_whole_turns(asked.turns), schema=None if grammar is None else grammar.value, strict=None
+        )
 
     @override
     def refusal(self, plan: Plan) -> web.Response:

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -21,7 +22,7 @@ from tests.fakes.ollama_server import OllamaServer, line
 from tests.fakes.plan import Fault, Plan
 from tests.fakes.silent_server import SilentServer
 from tests.fakes.tgi_server import TgiServer
-from tests.provider_matrix.asking import REQUEST, joined, responses
+from tests.provider_matrix.asking import REQUEST, WEATHER, joined, responses
 from tests.provider_matrix.case import Case, Stage, staged
 from tests.provider_matrix.families import bedrock, cohere, mistral, ollama, tgi
 from tests.within import within
@@ -232,7 +233,7 @@ async def test_what_only_mistral_takes_beside_openais_fields() -> None:
         request = TextCompletionRequest(
             messages=turns,
             prompt="p",
-            tools=(Tool("clock", strict=True),),
+            tools=(msgspec.structs.replace(WEATHER, strict=True),),
             parallel_tool_calls=False,
             reasoning=Reasoning(budget=3000),
             cache_key="k",

@@ -164,8 +164,15 @@ _ANSWER = ('{"city"', ':"Kö', 'ln"}')
 
 async def _schema(stage: Stage) -> None:
     stage.wire.play(Plan(text=_ANSWER))
-    for streaming, schema in ((True, SCHEMA), (False, SCHEMA), (False, LOOSE_SCHEMA)):
-        request = TextCompletionRequest(prompt="where?", schema=schema, schema_name="place", streaming=streaming)
+    for streaming, schema, strict in (
+        (True, SCHEMA, False),
+        (False, SCHEMA, False),
+        (False, SCHEMA, True),
+        (False, LOOSE_SCHEMA, False),
+    ):
+        request = TextCompletionRequest(
+            prompt="where?", schema=schema, schema_name="place", schema_strict=strict, streaming=streaming
+        )
         async with stage.opened() as service:
             received = await responses(service, request)
         assert json.loads(joined(received).response or "") == {"city": "Köln"}
@@ -175,6 +182,7 @@ async def _schema(stage: Stage) -> None:
         assert asked is not None
         # A provider that enforces only closed objects is sent them closed.
         assert asked.schema in (schema, close_objects(schema))
+        assert asked.strict in {None, strict}
 
 
 async def _json(stage: Stage) -> None:
