@@ -333,6 +333,39 @@ def test_a_broken_chunk_is_told_at_once(run: Runner) -> None:
     run(ask())
 
 
+def test_a_good_answer_that_comes_early_does_not_stop_its_request(run: Runner) -> None:
+    """The whole request is sent after its answer's head has come, and its connection is used again."""
+    body, early, received = b"[%s]" % (b" " * 2**24), threading.Event(), list[int]()
+
+    def converse(connection: socket.socket) -> None:
+        received.append(0)
+        while connection.recv(1):
+            connection.sendall(CHUNKED)
+            assert early.wait(20)
+            early.clear()
+            while not (part := connection.recv(2**20)).endswith(b"]"):
+                if not part:
+                    return
+            received[-1] += 1
+            connection.sendall(b"5\r\nhello\r\n0\r\n\r\n")
+
+    async def ask_twice(url: URL) -> None:
+        pool = HttpPool()
+        try:
+            async with asyncio.timeout(10):
+                for _ in range(2):
+                    answer = await pool.ask("POST", str(url), (), body)
+                    early.set()
+                    assert await answer.read() == b"hello"
+                    assert await answer.read() == b""
+        finally:
+            await pool.aclose()
+
+    with serving(converse) as url:
+        run(ask_twice(url))
+    assert received == [2]
+
+
 def test_an_answer_without_an_end_is_whole_only_when_the_server_ends_it(run: Runner) -> None:
     async def read_and_close(url: URL) -> None:
         pool = HttpPool()

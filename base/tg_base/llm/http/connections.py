@@ -173,6 +173,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._head_bytes = 0
         self._until_end = self._reusable = self._sent = False
         self._drained: asyncio.Future[None] | None = None
+        self._writing: asyncio.Task[None] | None = None
         self._poll: select.poll | None = None
         # The parser calls this for each chunk, and one read may have thousands.
         self._parts: list[bytes] = []
@@ -188,32 +189,32 @@ class HttpConnection(asyncio.BufferedProtocol):
         """
         self._head = asyncio.get_running_loop().create_future()
         self._head_bytes, self._sent = 0, False
-        writing = answer = None
+        answer = None
         try:
             if len(body) <= WRITE_BYTES:
                 self.transport.write(head + body)
                 self._sent = True
             else:
-                # The answer may come before all is sent, and be a refusal of its size.
-                writing = asyncio.create_task(self._write(head, memoryview(body)))
+                # The answer may come before all is sent. If it is a refusal, of its size maybe, the rest is not sent.
+                self._writing = asyncio.create_task(self._write(head, memoryview(body)))
             answer = await self._head
             return answer
         finally:
             if answer is None:
                 self.transport.abort()
+            elif self._writing is not None and not answer.good:
+                self._writing.cancel()
             self._head = None
-            if writing is not None:
-                writing.cancel()
             if self._answer is not None and self._answer.ended:
                 self._release()
 
     async def _write(self, head: bytes, body: memoryview) -> None:
         self.transport.write(head)
         for start in range(0, len(body), WRITE_BYTES):
-            self.transport.write(body[start : start + WRITE_BYTES])
             if self._drained is not None:
                 await self._drained
             await asyncio.sleep(0)
+            self.transport.write(body[start : start + WRITE_BYTES])
         self._sent = True
 
     def is_usable(self) -> bool:
@@ -339,7 +340,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._parser = None
         self._open.discard(self)
         self._fail()
-        self.resume_writing()
+        if self._writing is not None:
+            self._writing.cancel()
 
     @override
     def pause_writing(self) -> None:
