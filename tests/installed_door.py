@@ -9,7 +9,7 @@ from tg_gateway.mounts import DOORS
 def install_door(folder: Path, name: str, *doors: str) -> Distribution:
     """Write what an installer writes; `doors` are lines "door = module:NAME"."""
     installed = folder / f"{name.replace('-', '_')}-1.dist-info"
-    installed.mkdir()
+    installed.mkdir(exist_ok=True)
     (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
     (installed / "entry_points.txt").write_text("\n".join([f"[{DOORS}]", *doors]))
     return Distribution.at(installed)

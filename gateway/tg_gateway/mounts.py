@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from tg_base.runtime import find_entry_points, translate_defects
-from tg_gateway.dialects import Mount
+from tg_gateway.dialects import Dialect, Mount
 from tg_gateway.keyed_dialect import KeyedDialect
 from tg_schema.errors import Unavailable
 
@@ -34,7 +34,8 @@ def join_doors(points: Iterable[EntryPoint]) -> tuple[Mount, ...]:
     """The rows of some doors, in the order of their names.
 
     Raises:
-        Unavailable: a door cannot be loaded, or two have the same row. The message names the distributions.
+        Unavailable: a door cannot be loaded, two have the same row, or one cannot share its path. The message names
+            the distributions.
     """
     rows: dict[tuple[str, str, str], dict[str, tuple[Mount, EntryPoint]]] = {}
     for point in sorted(points, key=lambda point: point.name):
@@ -47,7 +48,7 @@ def join_doors(points: Iterable[EntryPoint]) -> tuple[Mount, ...]:
                     "`header` or a `key` by which its requests are told"
                 )
             sharing[mount.key] = (mount, point)
-    return tuple(_join([mount for mount, _ in sharing.values()]) for sharing in rows.values())
+    return tuple(_join(list(sharing.values())) for sharing in rows.values())
 
 
 def _load(point: EntryPoint) -> Iterator[Mount]:
@@ -62,11 +63,19 @@ def _name(point: EntryPoint) -> str:
     return f'the door "{point.name}" of {point.dist.name if point.dist else point.value}'
 
 
-def _join(sharing: Sequence[Mount]) -> Mount:
+def _join(rows: Sequence[tuple[Mount, EntryPoint]]) -> Mount:
     """One row for those that have a path in common: the body's keys tell whose a request is."""
+    sharing = [mount for mount, _ in rows]
     if len(sharing) == 1:
         return sharing[0]
+    for mount, point in rows:
+        if mount.socket or mount.dialect.restarts or type(mount.dialect).check_head is not Dialect.check_head:
+            raise Unavailable(
+                f"{_name(point)} shares {mount.method} {mount.path} with another door. No key of a body can tell its "
+                "sockets, the heads that it checks or the answers that it restarts: give its row a `header`"
+            )
     last = next((mount for mount in sharing if not mount.key), sharing[-1])
     keyed = {mount.key: (mount.dialect, mount.operation) for mount in sharing if mount.key}
     dialect = KeyedDialect(keyed, (last.dialect, last.operation))
-    return replace(last, dialect=dialect, key="", large=any(mount.large for mount in sharing))
+    large, keyless = any(mount.large for mount in sharing), all(mount.keyless for mount in sharing)
+    return replace(last, dialect=dialect, key="", large=large, keyless=keyless)

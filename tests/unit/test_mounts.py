@@ -1,6 +1,7 @@
 """The table of mounts: rows of all doors that are installed, and what is said of doors that do not go together."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from tests.fakes import parley
 from tests.installed_door import install_door
 from tg_gateway.dialects import Call, Catalogue, Mount
+from tg_gateway.dialects.native import NATIVE
+from tg_gateway.dialects.responses import MOUNTS as RESPONSES
 from tg_gateway.dialects.tokens import TOKENS
 from tg_gateway.mounts import join_doors, load_mounts
 from tg_schema.errors import Unavailable
@@ -15,6 +18,11 @@ from tg_schema.errors import Unavailable
 SAY = (Mount("POST", "/talk", parley.PARLEY, "talk", key="say"),)
 TOKENIZE = (Mount("POST", "/talk", TOKENS, "tokenize", large=True),)
 HEADED = (Mount("POST", "/talk", TOKENS, "detokenize", header="X-Ids"),)
+OPEN_SAY = (replace(SAY[0], keyless=True),)
+OPEN = (Mount("POST", "/talk", TOKENS, "tokenize", keyless=True),)
+HEAD = (Mount("POST", "/talk", NATIVE, "unknown"),)
+RESTARTED = (Mount("POST", "/talk", RESPONSES[0].dialect, "create", key="input"),)
+SOCKET = (Mount("POST", "/talk", TOKENS, "socket", socket=True),)
 TWICE = SAY + SAY
 A_LIST = [*SAY]
 HERE = __name__
@@ -45,6 +53,12 @@ def test_doors_of_one_path_are_told_by_a_key_or_a_header(tmp_path: Path) -> None
     ]
 
 
+def test_a_path_that_doors_share_needs_a_key_unless_none_of_them_does(tmp_path: Path) -> None:
+    (mixed,) = join(tmp_path, f"{HERE}:SAY", f"{HERE}:OPEN")
+    (alike,) = join(tmp_path, f"{HERE}:OPEN_SAY", f"{HERE}:OPEN")
+    assert (mixed.keyless, alike.keyless) == (False, True)
+
+
 def test_a_key_alone_on_its_path_needs_no_choice(tmp_path: Path) -> None:
     assert join(tmp_path, f"{HERE}:SAY") == SAY
 
@@ -57,6 +71,9 @@ def test_a_key_alone_on_its_path_needs_no_choice(tmp_path: Path) -> None:
             'the door "a" of of-a and the door "b" of of-b both answer POST /talk: uninstall one, or give the rows',
         ),
         ([f"{HERE}:TOKENIZE", f"{HERE}:TOKENIZE"], 'the door "a" of of-a and the door "b" of of-b both answer'),
+        ([f"{HERE}:SAY", f"{HERE}:HEAD"], 'the door "b" of of-b shares POST /talk with another door.'),
+        ([f"{HERE}:RESTARTED", f"{HERE}:TOKENIZE"], 'the door "a" of of-a shares POST /talk with another door.'),
+        ([f"{HERE}:SAY", f"{HERE}:SOCKET"], 'the door "b" of of-b shares POST /talk with another door.'),
         (["tests.nowhere:MOUNTS"], 'the door "a" of of-a cannot be loaded: mend or uninstall it'),
         ([f"{HERE}:NAMELESS"], 'the door "a" of of-a cannot be loaded'),
         ([f"{HERE}:A_LIST"], 'the door "a" of of-a is no tuple of `Mount`'),
