@@ -188,14 +188,13 @@ class Requestor:
     async def _open(
         self, route: Route[Any, Any], request: object, terms: tuple[Any, ...], *, bounded: bool
     ) -> AskedStream:
-        # What it needs and what is announced is looked up once, and handed on.
-        needed = _features_of(route, request)
+        # What is announced is looked up once, and handed on.
         announced = self.admission.find(route.request)
         if not route.plain:
             # Not `check`: each request comes by here, and hardly one has to wait.
             if not announced.served or len(announced.models) > 1:
                 announced = await self._find_first(route)
-            announced.check(needed)
+            announced.check(_features_of(route, request))
         if bounded:
             self.admission.check(route, announced)
         stream = AskedStream(route, request, *terms)
