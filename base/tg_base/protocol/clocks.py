@@ -3,10 +3,9 @@
 import asyncio
 import math
 from collections.abc import Callable
-from contextvars import Context
 from dataclasses import dataclass
 
-from tg_base.runtime import TIMER_SECONDS
+from tg_base.runtime import call_late
 from tg_schema.errors import Timeout
 
 WINDOW_SECONDS = 60.0
@@ -72,7 +71,7 @@ class StreamClock:
         self._began = now
         self.progress_at: float | None = None
         self._expire = expire
-        self._arm(now + timeout if self._end is None else min(now + timeout, self._end))
+        self._timer = call_late(self._due, self._check)
 
     @property
     def remaining(self) -> float:
@@ -94,12 +93,9 @@ class StreamClock:
         silent_at = (self._began if self.progress_at is None else self.progress_at) + self._timeout
         return silent_at if self._end is None else min(silent_at, self._end)
 
-    def _arm(self, due: float) -> None:
-        self._timer = self._loop.call_at(due + TIMER_SECONDS, self._check, context=Context())
-
     def _check(self) -> None:
         if self._loop.time() < self._due:
-            self._arm(self._due)
+            self._timer = call_late(self._due, self._check)
         else:
             self._expire(Timeout(self._sentence()))
 

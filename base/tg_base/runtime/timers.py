@@ -1,7 +1,14 @@
-"""The resolution of the loop's timers, which each stream has three of."""
+"""The timers of streams, which have three each: at the loop's resolution, and outside of any task's context."""
 
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
 from typing import Final
 
-TIMER_SECONDS: Final = 0.001
-"""uvloop's timers may fire half of it too early, so streams set theirs this much later: a callback that comes too early
-would re-arm itself over and over until its time."""
+_LATE_SECONDS: Final = 0.001
+"""uvloop's timers may fire half of it too early: a callback that comes too early would re-arm itself over and over."""
+
+
+def call_late(due: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+    """Call once a time of the running loop is surely over. The caller's context is not kept alive meanwhile."""
+    return asyncio.get_running_loop().call_at(due + _LATE_SECONDS, call, context=Context())

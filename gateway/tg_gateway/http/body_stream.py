@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping
-from contextvars import Context
 from email.utils import formatdate
 from functools import lru_cache
 from types import MappingProxyType
@@ -18,7 +17,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from typing_extensions import override
 
-from tg_base.runtime import TIMER_SECONDS
+from tg_base.runtime import call_late
 from tg_gateway.dialects import END_OF_EVENT, Writer
 from tg_gateway.dialects.output import (
     MAX_WRITE_BYTES,
@@ -107,7 +106,7 @@ class BodyStream(web.StreamResponse, Sink):
     def __enter__(self) -> "BodyStream":
         # The server's timer is for connections that wait for a request; it starts a new one after the answer.
         self._protocol.keep_alive(True)
-        self._arm(self._wrote_at + self._silence)
+        self._timer = call_late(self._wrote_at + self._silence, self._silent)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -217,10 +216,7 @@ class BodyStream(web.StreamResponse, Sink):
             if not self.full:
                 self.send(self._answer_head.keep_alive, last=False)
             due = now + self._silence
-        self._arm(due)
-
-    def _arm(self, due: float) -> None:
-        self._timer = self._loop.call_at(due + TIMER_SECONDS, self._silent, context=Context())
+        self._timer = call_late(due, self._silent)
 
     # The server calls this on every response; here the response was written already.
 
