@@ -22,20 +22,17 @@ def load_mounts() -> tuple[Mount, ...]:
     """The rows of all doors that are installed.
 
     Raises:
-        Unavailable: as `join_doors`, or no door is installed.
+        Unavailable: as `join_doors`.
     """
-    mounts = join_doors(find_entry_points(DOORS))
-    if not mounts:
-        raise Unavailable("no door is installed: install tokengrid-gateway anew (in a checkout: make .venv/ready)")
-    return mounts
+    return join_doors(find_entry_points(DOORS))
 
 
 def join_doors(points: Iterable[EntryPoint]) -> tuple[Mount, ...]:
     """The rows of some doors, in the order of their names.
 
     Raises:
-        Unavailable: a door cannot be loaded, two have the same row, or one cannot share its path. The message names
-            the distributions.
+        Unavailable: there is none, one cannot be loaded, two have the same row, or one cannot share its path. The
+            message names the distributions.
     """
     rows: dict[tuple[str, str, str], dict[str, tuple[Mount, EntryPoint]]] = {}
     for point in sorted(points, key=lambda point: point.name):
@@ -48,6 +45,8 @@ def join_doors(points: Iterable[EntryPoint]) -> tuple[Mount, ...]:
                     "`header` or a `key` by which its requests are told"
                 )
             sharing[mount.key] = (mount, point)
+    if not rows:
+        raise Unavailable("no door is installed: install tokengrid-gateway anew (in a checkout: make .venv/ready)")
     return tuple(_join(list(sharing.values())) for sharing in rows.values())
 
 

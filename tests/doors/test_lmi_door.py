@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.raw_llm import ERRORS, FEATURES, RawLlm
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
+from tests.installed_package import install_package
 from tests.llama.demo_llm import opened
 from tg_base.config import ApiKey, GatewayConfig, LmiConfig, read_config
 from tg_schema import COMMON_FEATURES
@@ -306,14 +307,11 @@ async def test_boto3() -> None:
 def house_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """examples/lmi, as if it were installed."""
     monkeypatch.syspath_prepend(EXAMPLE)
-    monkeypatch.syspath_prepend(tmp_path)
-    installed = tmp_path / "house_formats-1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: house-formats\nVersion: 1.0\n")
-    (installed / "entry_points.txt").write_text(
+    points = (
         "[tokengrid.lmi_input_formatters]\nquestion = house_formats:read_question\n"
         "[tokengrid.lmi_output_formatters]\nwords = house_formats:write_words\n"
     )
+    install_package(tmp_path, monkeypatch, "house-formats", points)
 
 
 @pytest.mark.usefixtures("house_formats")

@@ -19,7 +19,7 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.failing_llm import FailingLlm
 from tests.flow.open_gateway import MOUNTS, Opened, open_gateway
 from tests.flow.raw_http import raw_connection
-from tests.installed_door import install_door
+from tests.installed_package import install_package
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.dialects import Answer, Ask, Call, Mount
 from tg_gateway.dialects.tokens import TOKENS
@@ -70,8 +70,7 @@ async def test_the_server_serves_it_by_its_entry_point(tmp_path: Path, monkeypat
     """As the page's package does, from a module that it only names."""
     file = tmp_path / "tg.toml"
     file.write_text(SERVED)
-    monkeypatch.syspath_prepend(tmp_path)
-    install_door(tmp_path, "parley-door", "parley = tests.fakes.parley:MOUNTS")
+    install_package(tmp_path, monkeypatch, "parley-door", "[tokengrid.doors]\nparley = tests.fakes.parley:MOUNTS\n")
     async with launch(ServeOptions(file=file)) as (_, url), ClientSession(url) as http:
         async with http.post(TALKS, json={"say": "2"}) as response:
             assert (response.status, (await response.json())["speech"]) == (200, "0 1 ")

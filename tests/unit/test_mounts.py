@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import parley
-from tests.installed_door import install_door
+from tests.installed_package import install_distribution
 from tg_gateway.dialects import Call, Catalogue, Mount
 from tg_gateway.dialects.native import NATIVE
 from tg_gateway.dialects.responses import MOUNTS as RESPONSES
 from tg_gateway.dialects.tokens import TOKENS
-from tg_gateway.mounts import join_doors, load_mounts
+from tg_gateway.mounts import DOORS, join_doors
 from tg_schema.errors import Unavailable
 
 SAY = (Mount("POST", "/talk", parley.PARLEY, "talk", key="say"),)
@@ -31,7 +31,10 @@ HERE = __name__
 def join(folder: Path, *values: str) -> tuple[Mount, ...]:
     """The rows of doors "a", "b" ... of the distributions "of-a", "of-b" ..., in the reverse order."""
     names = "abc"[: len(values)]
-    found = [install_door(folder, f"of-{n}", f"{n} = {value}") for n, value in zip(names, values, strict=True)]
+    found = [
+        install_distribution(folder, f"of-{name}", f"[{DOORS}]\n{name} = {value}\n")
+        for name, value in zip(names, values, strict=True)
+    ]
     return join_doors(point for each in reversed(found) for point in each.entry_points)
 
 
@@ -85,7 +88,6 @@ def test_what_does_not_go_together_is_a_sentence(tmp_path: Path, values: list[st
         join(tmp_path, *values)
 
 
-def test_no_door_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.path", [])
+def test_no_door_at_all_is_a_sentence() -> None:
     with pytest.raises(Unavailable, match="no door is installed"):
-        load_mounts()
+        join_doors(())
