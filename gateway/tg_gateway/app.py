@@ -254,6 +254,7 @@ class Gateway:
             seconds=seconds,
             silence=limits.silence,
             pauses=pauses,
+            part_bytes=limits.part_bytes,
         )
         store = JobStore(logs, max_followers=limits.followers, max_all_followers=limits.all_followers)
         return JobRuns(

@@ -32,7 +32,6 @@ from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.jobs import writer
 from tg_schema.topics import Topics
 
 
@@ -141,9 +140,8 @@ async def test_whoever_follows_is_told_that_the_response_was_deleted() -> None:
         assert (told[-1]["type"], told[-1]["code"]) == ("error", "response_not_found")
 
 
-async def test_too_many_events_are_not_kept_but_the_response_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MAX_PART_BYTES", 3000)
-    async with open_pair() as it:
+async def test_too_many_events_are_not_kept_but_the_response_is() -> None:
+    async with open_pair(Limits(part_bytes=3000)) as it:
         stream = await it.one.responses.create(model=MODEL, input="20", background=True, stream=True)
         name = await begin(stream)
         it.step(20)

@@ -29,6 +29,7 @@ class Limits:
             with each further one.
         paused_bytes: of messages of one model that wait in this process after lost attempts. Beyond it nothing more is
             taken until one of them goes on.
+        part_bytes: of the events of one answer that are kept for who follows it; without them it can only be retrieved.
         followers: clients of one key that follow answers in the background side by side.
         all_followers: the same, of all keys.
         silence: how long such an answer's log may have no new entry before its gateway counts as dead.
@@ -53,6 +54,7 @@ class Limits:
     flex_pause: float = 30.0
     attempt_pause: float = 4.0
     paused_bytes: int = 64 * 1024 * 1024
+    part_bytes: int = 8 * 1024 * 1024
     followers: int = 64
     all_followers: int = 256
     silence: float = 15.0

@@ -46,6 +46,7 @@ class JobLogs:
         seconds: how long an answer can be read.
         silence: seconds without an entry after which the writer of an answer in the background counts as dead.
         pauses: behind lost attempts at those that wait.
+        part_bytes: of all parts of one answer that are kept.
         key_answers: answers that one gateway keeps for one key; the oldest make room.
         key_bytes: the same in bytes.
         all_bytes: the same in bytes, for all keys: over the memory bus they are in this process.
@@ -68,6 +69,7 @@ class JobLogs:
         seconds: float = KEPT_SECONDS,
         silence: float = 15.0,
         pauses: AttemptPauses | None = None,
+        part_bytes: int = 8 * 1024 * 1024,
         key_answers: int = 1_000,
         key_bytes: int = 64 * 1024 * 1024,
         all_bytes: int = 512 * 1024 * 1024,
@@ -77,6 +79,7 @@ class JobLogs:
         self._topics = topics
         self._scope = scope
         self._seconds = seconds
+        self._part_bytes = part_bytes
         self.silence = silence
         self.pauses = pauses or AttemptPauses(clock)
         self.written = WrittenLogs(bus, topics, key_answers, key_bytes, all_bytes)
@@ -140,6 +143,7 @@ class JobLogs:
                 keeps_parts=background.keeps_parts,
                 alive=self.silence / ALIVE_SHARE,
                 limit=self._limit,
+                part_bytes=self._part_bytes,
                 live=live,
                 parts=parts,
                 claim=claim,

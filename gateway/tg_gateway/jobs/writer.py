@@ -22,8 +22,6 @@ BATCH_SECONDS: Final = 0.1
 """Seconds between two entries: a persistent message costs the broker several times a transient one."""
 MAX_WAITING_BYTES: Final = 512 * 1024
 """Bytes of parts that the bus has not taken yet; beyond them the answer's records wait."""
-MAX_PART_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of all parts of one answer. Parts beyond them are not kept."""
 END_PAUSES_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Pauses after each attempt to append the end; a broker that restarts is back within their sum."""
 
@@ -36,6 +34,7 @@ class JobWriter(Sink):
         keeps_parts: whether what is sent is kept.
         alive: seconds without an entry after which there is a sign of life.
         limit: bytes of an end.
+        part_bytes: of all parts that are kept; an answer with more has none for who follows it late.
         live: gets the parts too, as they are sent.
         claim: of the log's head, where its name is chosen.
         parts: how many the log has.
@@ -54,6 +53,7 @@ class JobWriter(Sink):
         keeps_parts: bool,
         alive: float,
         limit: int,
+        part_bytes: int,
         live: LiveParts | None = None,
         parts: int = 0,
         claim: str = "",
@@ -68,6 +68,7 @@ class JobWriter(Sink):
         self._keeps_parts = keeps_parts
         self._alive = alive
         self._limit = limit
+        self._part_bytes = part_bytes
         self._waiting = bytearray()
         self._sent_bytes = 0
         self._number = parts
@@ -107,7 +108,7 @@ class JobWriter(Sink):
         if self._cut:
             return
         self._sent_bytes += measure_output(data)
-        if self._sent_bytes > MAX_PART_BYTES:
+        if self._sent_bytes > self._part_bytes:
             self._cut = True
             return
         self._waiting += join_output(data)
