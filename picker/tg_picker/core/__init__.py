@@ -17,8 +17,8 @@ from tg_picker.core.interface import (
 )
 from tg_picker.core.peers import DEFAULT_TIMING, SharedState, SharingTiming
 from tg_picker.core.policies import (
-    ADMISSIONS,
     DEFAULT_POLICY,
+    AdmissionRule,
     Choice,
     Policy,
     Refusal,
@@ -31,7 +31,7 @@ from tg_picker.core.queue import Attained, BandLimits, FlowControl, QueueLimits,
 from tg_picker.core.state import KvBlocks, Pick, Placement, Rejection, ServerState
 
 __all__ = [
-    "ADMISSIONS", "CHARACTERS_PER_TOKEN", "DEFAULT_POLICY", "DEFAULT_TIMING", "AdapterReport", "Attained",
+    "CHARACTERS_PER_TOKEN", "DEFAULT_POLICY", "DEFAULT_TIMING", "AdapterReport", "AdmissionRule", "Attained",
     "BandLimits", "Choice", "Endpoint", "Fingerprint", "FlowControl", "InstanceRequest", "InstanceUsage", "KvBlocks",
     "LoadReport", "Objective", "Pick", "Placement", "Policy", "QueueLimits", "Refusal", "Rejection", "Residency",
     "RouteSlo", "Scheduler", "SchedulingContext", "ServerState", "SharedState", "SharingTiming", "SloAttainment",

@@ -7,8 +7,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from tg_base.bus import find_bus
-from tg_base.config import BusConfig, advise, read_table
-from tg_picker.core import ADMISSIONS, DEFAULT_POLICY, QueueLimits, load_policy
+from tg_base.config import BusConfig, read_table
+from tg_picker.core import DEFAULT_POLICY, AdmissionRule, QueueLimits, load_policy
 from tg_picker.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both, split_address
 from tg_picker.pools.adapter_loader import check_source
 from tg_picker.pools.kv_subscriber import KvEventOptions
@@ -25,7 +25,7 @@ class PickConfig(Struct, frozen=True):
         http: "host:port" of the page of model servers, the metrics and the health; "" = none. It has no token.
         hosts: further `Host` names that requests there may have, as `hosts` of a gateway.
         policy: who picks; the name of an entry point of `tokengrid.policies`, or "module:Class".
-        admission: who refuses; a key of `ADMISSIONS`.
+        admission: which requests of a priority below 0 are refused when the servers are busy.
         fallbacks: servers that are named beside the picked one; see `InstancePicker`.
         cluster: how Envoy's cluster of model servers finds the picked one: by its load balancing policy
             `override_host`, or of type `ORIGINAL_DST`.
@@ -47,7 +47,7 @@ class PickConfig(Struct, frozen=True):
     http: str = ""
     hosts: tuple[str, ...] = ()
     policy: str = DEFAULT_POLICY
-    admission: str = "always"
+    admission: AdmissionRule = "always"
     fallbacks: Annotated[int, Meta(ge=0, le=2)] = 0
     cluster: Literal["override_host", "original_dst"] = "override_host"
     resources: tuple[Path, ...] = ()
@@ -91,10 +91,6 @@ class PickConfig(Struct, frozen=True):
             BadRequest: see `read_pick_config`.
         """
         load_policy(self.policy)
-        if self.admission not in ADMISSIONS:
-            raise BadRequest(f"unknown admission {self.admission!r}; {advise(self.admission, ADMISSIONS)}").at(
-                "admission"
-            )
         for field, address, example in (("listen", self.listen, "0.0.0.0:9002"), ("http", self.http, "127.0.0.1:9090")):
             # Port 0 is any free one.
             if address and split_address(address) is None and not address.endswith(":0"):

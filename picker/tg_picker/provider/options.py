@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tg_base.llm import Endpoint
 from tg_flow.providers.openai import UNCERTAIN, OpenAiOptions
-from tg_picker.core import ADMISSIONS, DEFAULT_POLICY, QueueLimits, load_policy
+from tg_picker.core import DEFAULT_POLICY, AdmissionRule, QueueLimits, load_policy
 from tg_picker.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both
 from tg_picker.pools.adapter_loader import check_source
 from tg_picker.pools.kv_subscriber import KvEventOptions
@@ -61,7 +61,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
     adapter_source: str = ""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     policy: str = DEFAULT_POLICY
-    admission: str = "always"
+    admission: AdmissionRule = "always"
     api_path: str = "/v1"
     https: bool = False
     scrape: ScrapeOptions = ScrapeOptions()
@@ -79,9 +79,6 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
                 "base_url"
             )
         load_policy(self.policy)
-        if self.admission not in ADMISSIONS:
-            known = ", ".join(ADMISSIONS)
-            raise BadRequest(f'admission: there is no "{self.admission}"; known are {known}').at("admission")
         self.waiting.check("waiting")
         self.scrape.check()
         check_path(self.api_path, "api_path")

@@ -1,6 +1,7 @@
 """Reports of load -> how full servers are, and what that admits."""
 
 from random import Random
+from typing import get_args
 
 from msgspec.structs import replace
 
@@ -12,7 +13,7 @@ from tg_picker.core import (
     Rejection,
     Scheduler,
 )
-from tg_picker.core.policies.admission import saturation
+from tg_picker.core.policies.admission import ADMISSIONS, AdmissionRule, saturation
 
 LOW = request("x", priority=-1)
 
@@ -48,6 +49,10 @@ def admitted(admission: str, queued: int, priority: int, times: int = 200) -> in
     made = [scheduler.pick(request(priority=priority), [place], 0.0) for _ in range(times)]
     assert {each for each in made if isinstance(each, Rejection)} <= {Rejection("saturated", 429, 1.0)}
     return sum(isinstance(each, Pick) for each in made)
+
+
+def test_every_rule_can_be_named() -> None:
+    assert tuple(ADMISSIONS) == get_args(AdmissionRule)
 
 
 def test_threshold_admission() -> None:

@@ -324,7 +324,7 @@ async def test_the_load_in_a_header_is_taken(servers: list[OpenAiServer], open_p
         ),
         ({"scrape": {"path": "metrics"}}, "scrape.path must begin with a slash, as /metrics"),
         ({"api_path": "v1"}, "api_path must begin with a slash, as /v1"),
-        ({"admission": "some"}, 'admission: there is no "some"; known are always'),
+        ({"admission": "some"}, 'admission must be one of "always", "threshold", "probabilistic"'),
         ({"base_url": "http://a/v1"}, "a pool has no base_url: name its servers"),
         ({"resources": ["none.yaml"]}, "none.yaml is not there; name an existing resource file"),
         ({"scrape": {"intervall": 1}}, "intervall"),

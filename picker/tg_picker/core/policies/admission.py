@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Protocol
+from typing import Literal, Protocol
 
 from tg_picker.core.interface import InstanceRequest
 from tg_picker.core.state import ServerState
@@ -14,6 +14,7 @@ FRESH_LOOKS = 4
 """A server counts as saturated if its report is older than this many intervals of its scrapes."""
 PROBABILITY_FACTOR = 300.0
 PROBABILITY_POWER = 5
+AdmissionRule = Literal["always", "threshold", "probabilistic"]
 
 
 class Admission(Protocol):
@@ -71,4 +72,4 @@ ADMISSIONS: dict[str, Callable[[], Admission]] = {
     "threshold": ThresholdAdmission,
     "probabilistic": ProbabilisticAdmission,
 }
-"""What makes a rule, by its name in the configuration."""
+"""What makes a rule, by its name in the configuration: an `AdmissionRule`."""
