@@ -89,8 +89,10 @@ TABLE = [
     ("unload what was idle for longest", X, "b", [idle("a", 1, "y", -1.0), idle("b", 1, "z", -9.0)]),
     ("a slot in use is not free", X, "b", [begun("a", 1, Y), begun("b", 2, Y, ahead=9_000)]),
     ("none is free: where nobody waits for one", X, "a", [begun("a", 1, Y), begun("b", 1, Y, Z)]),
-    # Three answers stand still for 0.4 s, or one does: 0.005 of 0.8 s is 0.004 s.
-    ("0.003 ahead, and fewer that a load stops", X, "b", [begun("a", 2, Y, Y, Y), begun("b", 2, Y, ahead=30)]),
+    # Each of two more answers stands still for a load and a prompt (0.46 s), and it and this one are 0.47 ms slower for
+    # 100 tokens: 0.55 s, at a tenth. The slot is in use for 0.09 s longer: 0.01 s. In all 0.12 s, or 1,200 tokens.
+    ("0.115 ahead, and two fewer that a load stops", X, "b", [begun("a", 2, Y, Y, Y), begun("b", 2, Y, ahead=1_150)]),
+    ("0.125 ahead", X, "a", [begun("a", 2, Y, Y, Y), begun("b", 2, Y, ahead=1_250)]),
     # Elsewhere a slot counts 2 s and 0.3 of the 3 s until it drains, and the load 0.4 s.
     ("the slot is 3 s late", X, "a", [late("a", 3.0), begun("b", 1, Z)]),
     ("4 s late: who has it keeps it", X, "b", [late("a", 4.0), begun("b", 1, Z)]),

@@ -3,7 +3,6 @@
 import pytest
 
 from bench.instances.compare import (
-    MAX_LOST_SHARE,
     WorldScore,
     describe,
     find_broken,
@@ -55,10 +54,9 @@ def test_every_request_is_counted_once_and_given_back(number: int, policy: str) 
 
 
 def test_a_policy_beside_itself_loses_nothing() -> None:
-    scored = score_world(56, "least-request")
+    scored = score_world(56, "least-request", SHORT)
     text = describe("least-request", [56], [scored], [scored])
     assert 0 <= scored.within <= 1
-    assert MAX_LOST_SHARE > 0
     assert "fewer within in 0 of 1 worlds" in text
     assert "slower in 0" in text
 
@@ -85,8 +83,9 @@ def test_what_is_broken_is_told(fifty: list[list[WorldScore]]) -> None:
     _, simple, again = fifty
     bad = [WorldScore(0.0, 0.0, 9.0, idle=0.5, overtaken=1) for _ in FIFTY]
     assert len(find_broken(bad, simple, again)) == 6
-    # The same policy with other ties is not worse than itself.
-    assert all(words.endswith("over all worlds") for words in find_broken(again, simple, again))
+    # A third run of the same policy is not worse than two others, but for chance in the means over all worlds.
+    third = [score_world(number, "least-request", SHORT, 2) for number in FIFTY[:25]]
+    assert all(words.endswith("over all worlds") for words in find_broken(third, simple[:25], again[:25]))
 
 
 @pytest.mark.parametrize("number", [3, 34, 40, 45])
