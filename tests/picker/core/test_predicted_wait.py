@@ -279,12 +279,22 @@ def test_in_a_large_pool_a_sheddable_request_finds_a_server_without_a_queue() ->
 def test_a_stall_counts_once_and_what_was_slow_is_tried_again() -> None:
     speed, slow = ServerSpeed(), ServerSpeed()
     before = speed.predict_first_token(100)
-    speed.learn_first_token(100, 5.0)
+    speed.learn_first_token(100, 5.0, 5.0)
     for _ in range(20):
-        speed.learn_first_token(2_000, 5.0, is_behind=True)
+        speed.learn_first_token(2_000, 4.9, 5.0, is_behind=True)
     assert speed.predict_first_token(100) < 5 * before
     for _ in range(20):
-        slow.learn_first_token(100, 3 * slow.engine.first(100))
+        slow.learn_first_token(100, 3 * slow.engine.first(100), 0.0)
     assert slow.predict_first_token(100) > 1.5 * ServerSpeed(slow.engine).predict_first_token(100)
     slow.fade(100.0)
     assert slow.predict_first_token(100) == ServerSpeed(slow.engine).predict_first_token(100)
+
+
+def test_a_server_that_is_slow_for_good_is_known_also_if_nothing_there_is_ever_alone() -> None:
+    """All its requests come behind others and take eight times as long as on a server like it."""
+    like = ServerSpeed()
+    slow = ServerSpeed(like.engine)
+    for now in range(40):
+        like.learn_first_token(1_000, 0.15, 2.0 * now)
+        slow.learn_first_token(1_000, 1.2, 2.0 * now, is_behind=True)
+    assert slow.predict_first_token(1_000) > 2 * like.predict_first_token(1_000)

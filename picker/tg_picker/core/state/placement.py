@@ -166,7 +166,7 @@ class Placement:
         if self.follower is not None:
             self.follower.began(self, now)
         if sample is not None:
-            server.speed.learn_first_token(*sample, is_behind=self._is_behind)
+            server.speed.learn_first_token(*sample, now, is_behind=self._is_behind)
 
     def finish(self, usage: InstanceUsage | None, now: float, learnt: LatencySample | None = None) -> None:
         """Tell that the request ended: answered, failed or left.

@@ -1,8 +1,9 @@
 """First tokens and ends of requests -> scheduler: how fast servers are, learnt from their answers.
 
-Servers of one model are taken for equal: what one shows is learnt for all of them (`EngineSpeed`). A server's own is a
-factor on it (`ServerSpeed`), which counts only as far as it shows for certain, and fades within FADE_SECONDS. So one
-cold start or stall says next to nothing of a server, and a server that was slow once is tried again.
+Servers of the same models are taken for equal, and those that tell none if they have the same labels: what one shows
+is learnt for all of them (`EngineSpeed`). A server's own is a factor on it (`ServerSpeed`), which counts only as far as
+it shows for certain, and fades within FADE_SECONDS. So one cold start or stall says next to nothing of a server, and a
+server that was slow once is tried again.
 """
 
 from math import exp, log, sqrt
@@ -53,7 +54,7 @@ class _Line:
 class EngineSpeed:
     """What servers of one model showed: first tokens by tokens to compute, the pace of answers by how many run."""
 
-    __slots__ = ("first", "output")
+    __slots__ = ("__weakref__", "first", "output")
 
     def __init__(self) -> None:
         self.first = _Line(
@@ -104,7 +105,7 @@ class ServerSpeed:
     """
 
     __slots__ = (
-        "_at", "_first", "_output", "crowd_seconds", "engine", "fixed_seconds", "output_token_seconds",
+        "_at", "_first", "_outlier_at", "_output", "crowd_seconds", "engine", "fixed_seconds", "output_token_seconds",
         "prompt_token_seconds",
     )  # fmt: skip
 
@@ -112,6 +113,7 @@ class ServerSpeed:
         self.engine = EngineSpeed() if engine is None else engine
         self._first, self._output = _Factor(), _Factor()
         self._at = 0.0
+        self._outlier_at = float("-inf")
         self._derive()
 
     def fade(self, now: float) -> None:
@@ -135,11 +137,13 @@ class ServerSpeed:
         """Seconds from a token of an answer to the next while `beside` other answers run."""
         return self.output_token_seconds + self.crowd_seconds * beside
 
-    def learn_first_token(self, tokens: int, seconds: float, *, is_behind: bool = False) -> None:
-        """Note the seconds that a number of tokens took; see `predict_first_token`."""
+    def learn_first_token(self, tokens: int, seconds: float, now: float, *, is_behind: bool = False) -> None:
+        """Note the seconds that a number of tokens took until now; see `predict_first_token`."""
         most = OUTLIER_FACTOR * self.predict_first_token(tokens, is_behind=is_behind)
-        if seconds > most and is_behind:
-            return  # One stall holds up many requests, and counts once.
+        if seconds > most:
+            if now - seconds < self._outlier_at:
+                return  # A stall holds up all that was placed before its end, and counts once.
+            self._outlier_at = now
         step = self.fixed_seconds if is_behind else 0.0
         self._first.learn(self.engine.first, tokens, max(min(seconds, most) - step, 0.0))
         self._derive()
