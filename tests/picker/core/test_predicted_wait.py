@@ -13,6 +13,7 @@ from hypothesis.strategies import floats
 from tests.picker.core.cases import choice, choices, choose, endpoint, request, server, told
 from tg_picker.core import (
     Choice,
+    Endpoint,
     Fingerprint,
     InstanceRequest,
     InstanceUsage,
@@ -298,3 +299,18 @@ def test_a_server_that_is_slow_for_good_is_known_also_if_nothing_there_is_ever_a
         like.learn_first_token(1_000, 0.15, 2.0 * now)
         slow.learn_first_token(1_000, 1.2, 2.0 * now, is_behind=True)
     assert slow.predict_first_token(1_000) > 2 * like.predict_first_token(1_000)
+
+
+def test_servers_that_tell_no_model_are_equal_only_if_their_labels_are() -> None:
+    """A pool of a table labels its servers with its name. What one pool shows says nothing of another one's."""
+    scheduler = Scheduler()
+    first, like, other = (
+        scheduler.server(Endpoint(f"{name}:8000", labels={"pool": pool}))
+        for name, pool in (("a", "x"), ("b", "x"), ("c", "y"))
+    )
+    for now in range(20):
+        first.speed.learn_first_token(100, 0.6, now)
+    scheduler.expire(20.0)
+    assert like.speed.predict_first_token(100) > 2 * other.speed.predict_first_token(100)
+    scheduler.retain([like.endpoint])
+    assert scheduler.server(first.endpoint).speed.engine is like.speed.engine

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from random import Random
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, InstanceRequest, LoadReport
 from tg_picker.core.policies.admission import ADMISSIONS, FRESH_LOOKS, Admission
@@ -30,6 +31,9 @@ _SWEEP_SECONDS = 0.2
 """How often reports are looked through for stale ones."""
 NO_ENDPOINTS_RETRY_SECONDS = 1.0
 SATURATED_RETRY_SECONDS = 1.0
+
+
+_EngineKey = tuple[str, ...] | frozenset[tuple[str, str]]
 
 
 class SchedulerFollower(PlacementFollower, Protocol):
@@ -71,7 +75,7 @@ class Scheduler:
         self.told = ReportedAdapters()
         self._servers: dict[str, ServerState] = {}
         self._estimates = OutputEstimates()
-        self._engines: dict[tuple[str, ...], EngineSpeed] = {}
+        self._engines = WeakValueDictionary[_EngineKey, EngineSpeed]()
         self._swept_at = float("-inf")
         self._last_endpoints: Sequence[Endpoint] | None = None
         self._last_model = ""
@@ -178,8 +182,7 @@ class Scheduler:
         """What is known of a server, for pages and metrics. Read it only."""
         known = self._servers.get(endpoint.address)
         if known is None:
-            # Servers of the same models are taken for equal until they show otherwise.
-            engine = self._engines.setdefault(endpoint.models, EngineSpeed())
+            engine = self._engines.setdefault(_engine_key(endpoint), EngineSpeed())
             known = self._servers[endpoint.address] = ServerState(endpoint, engine)
         elif known.endpoint is not endpoint:
             known.endpoint = endpoint  # the newest name and labels
@@ -219,8 +222,6 @@ class Scheduler:
             del self._servers[address]
             self.missing.forget(address)
             self.told.forget(address)
-        used = {server.endpoint.models for server in self._servers.values()}
-        self._engines = {models: engine for models, engine in self._engines.items() if models in used}
         self._last_endpoints = None
         self._notify_follower()
 
@@ -241,3 +242,8 @@ class Scheduler:
         if isinstance(endpoints, tuple):
             self._last_endpoints, self._last_model, self._last_eligible = endpoints, model, servers
         return servers
+
+
+def _engine_key(endpoint: Endpoint) -> _EngineKey:
+    """What servers have in common that are taken for equal until they show otherwise."""
+    return endpoint.models or frozenset(endpoint.labels.items())
