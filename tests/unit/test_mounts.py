@@ -1,4 +1,4 @@
-"""The table of mounts: rows of all doors that are installed, and what is said of doors that do not go together."""
+"""The table of mounts: rows of all doors that are installed, and what is said of what does not go together."""
 
 import re
 from dataclasses import replace
@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import parley
-from tests.installed_package import install_distribution
+from tests.installed_package import install_distribution, install_package
 from tg_gateway.dialects import Call, Catalogue, Mount
 from tg_gateway.dialects.native import NATIVE
 from tg_gateway.dialects.responses import MOUNTS as RESPONSES
 from tg_gateway.dialects.tokens import TOKENS
+from tg_gateway.http.page import PAGES, find_pages
 from tg_gateway.mounts import DOORS, join_doors
 from tg_schema.errors import Unavailable
 
@@ -91,3 +92,9 @@ def test_what_does_not_go_together_is_a_sentence(tmp_path: Path, values: list[st
 def test_no_door_at_all_is_a_sentence() -> None:
     with pytest.raises(Unavailable, match="no door is installed"):
         join_doors(())
+
+
+def test_a_page_that_cannot_be_loaded_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_package(tmp_path, monkeypatch, "of-a", f"[{PAGES}]\n/a = tests.nowhere:Page\n")
+    with pytest.raises(Unavailable, match='the page "/a" of of-a cannot be loaded: mend or uninstall it'):
+        find_pages()

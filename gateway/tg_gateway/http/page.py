@@ -1,11 +1,18 @@
 """Installed packages -> further pages beside `/metrics`, by the entry points of the group `tokengrid.pages`."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
+import structlog
 from aiohttp import web
 
-from tg_base.runtime import find_entry_points
+from tg_base.runtime import find_entry_points, translate_defects
+from tg_schema.errors import Unavailable
+
+log = structlog.get_logger()
+
+PAGES: Final = "tokengrid.pages"
+"""The group of entry points."""
 
 
 class Page(ABC):
@@ -29,5 +36,14 @@ class Page(ABC):
 
 
 def find_pages() -> tuple[type[Page], ...]:
-    """The pages of all packages that are installed; each is imported."""
-    return tuple(point.load() for point in find_entry_points("tokengrid.pages"))
+    """The pages of all packages that are installed; each is imported.
+
+    Raises:
+        Unavailable: one cannot be loaded; the message names its distribution.
+    """
+    pages: list[type[Page]] = []
+    for point in find_entry_points(PAGES):
+        name = f'the page "{point.name}" of {point.dist.name if point.dist else point.value}'
+        with translate_defects(Unavailable, f"{name} cannot be loaded: mend or uninstall it", "gateway.page", log):
+            pages.append(point.load())
+    return tuple(pages)
