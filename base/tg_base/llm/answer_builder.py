@@ -141,7 +141,7 @@ class AnswerBuilder:
         self._ranking = Ranking(tokens=asks_tokens) if plan.ranked else None
         edits = [] if self._ranking is None else [self._ranking.edit]
         edits += [SingleCall().edit] if plan.single_call else []
-        self.edit = _in_turn(edits) if edits else None
+        self.edit = _in_turn(edits)
         self.keep = None if self._collector is None else self._collector.add
 
     def pass_on(self, chunk: LlmChunk) -> bool:

@@ -9,7 +9,7 @@ import structlog
 from tg_base.config import SERVICE_KINDS, SERVICES, Config, advise, read_services
 from tg_base.runtime import explaining_absence, find_entry_point, find_entry_points, load_object, translate_defects
 from tg_base.server.service_kind import ServiceKind
-from tg_schema.errors import BadRequest, Internal, Unavailable
+from tg_schema.errors import BadRequest, Internal, NotFound, Unavailable
 
 log = structlog.get_logger()
 
@@ -49,9 +49,10 @@ def _find(config: Config, name: str, place: str, *, checked: bool) -> str:
     """The "module:Class" of a name or place."""
     flow = next((flow for flow, bound in config.flows.items() if name in bound), "")
     keys = ("services", name) if name in config.services or not flow else ("flows", flow, name)
-    for fault in config.find_unoffered(SERVICE_KINDS, place, "service", "module:Class", *keys):
-        raise fault
-    point = find_entry_point(SERVICE_KINDS, place, "service", "module:Class")
+    try:
+        point = find_entry_point(SERVICE_KINDS, place, "service", "module:Class")
+    except NotFound as error:
+        raise config.fault(error.message, *keys) from None
     if checked:
         _check(config, name, point, *keys)
     return f"{point.module}:{point.attr}"

@@ -4,8 +4,7 @@ from msgspec.structs import astuple
 
 from tg_base.llm.core import LlmChunk
 from tg_schema import Usage
-
-_NOTHING = Usage()
+from tg_schema.completion import COUNTS
 
 
 class UsageDeltas:
@@ -14,14 +13,13 @@ class UsageDeltas:
     __slots__ = ("_reported",)
 
     def __init__(self) -> None:
-        self._reported = _NOTHING
+        self._reported = (0,) * len(COUNTS)
 
     def add_totals(self, totals: Usage) -> Usage:
         """The increase of each total since the last call; a total that decreases counts as 0."""
-        pairs = zip(astuple(totals), astuple(self._reported), strict=True)
-        more = Usage(*[None if total is None else max(total - (before or 0), 0) for total, before in pairs])
-        self._reported += more
-        return more
+        pairs = list(zip(astuple(totals), self._reported, strict=True))
+        self._reported = tuple([max(total or 0, before) for total, before in pairs])
+        return Usage(*[None if total is None else max(total - before, 0) for total, before in pairs])
 
     def chunk(self, totals: Usage) -> LlmChunk:
         """A chunk with the deltas of `add_totals` only."""
