@@ -1,4 +1,4 @@
-"""aiohttp's server -> the limits of connections: they are told of each one that opens and closes, asked or not."""
+"""aiohttp's connections -> the limits on them: each is reported when it opens and closes, even without a request."""
 
 import asyncio
 import socket

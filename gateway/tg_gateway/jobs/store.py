@@ -22,7 +22,7 @@ from tg_schema.errors import BusError, NotFound, RateLimited, TooLarge
 
 
 class FollowerCount:
-    """Counts them, and refuses more.
+    """Limits the clients that read a kept response at the same time.
 
     Args:
         most: of one key.
