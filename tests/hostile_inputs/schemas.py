@@ -48,6 +48,12 @@ def _use(word: str, inner: dict[str, str]) -> dict[str, Any]:
             return {word: [inner, inner]}
 
 
+def far_apart(characters: int) -> dict[str, Any]:
+    """A schema that leads back to itself by a path whose characters are encoded: it is decoded at each level."""
+    back, there = {"$ref": "#/$defs/n"}, {"$ref": f"#/$defs/{'%41' * characters}"}
+    return back | {"$defs": {"n": {"properties": {"a": there}}, "A" * characters: back}}
+
+
 def make_schemas(random: Random, size: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Schemas of a few kilobytes by name; `size` is how many levels, alternatives or repetitions they have."""
     for word in WORDS:
@@ -80,6 +86,9 @@ def make_schemas(random: Random, size: int) -> Iterator[tuple[str, dict[str, Any
     yield "numbers", {"type": "number", "multipleOf": 1e-300, "minimum": -(10**308), "maximum": 10**308}
     yield "values", {"enum": [{"a": [at]} for at in range(100 * size)]}
     yield "names", {"type": "object", "properties": {f"p{at}": {"type": "string"} for at in range(50 * size)}}
+    yield "a long path", {"$ref": "#" + "/properties/a" * 1000 * size, "properties": {"a": {}}}
+    yield "a long path at each level", far_apart(200 * size)
+    yield "counts of many digits", {"pattern": f"(a){{{'9' * 4000}}}" * 20 * size}
     yield "formats", {"$schema": "http://json-schema.org/draft-07/schema#", "items": {"format": "regex"}}
 
 

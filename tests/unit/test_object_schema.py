@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import AsyncIterator
+from resource import RLIMIT_AS, getrlimit, setrlimit
 from typing import Any
 
 import pytest
 
-from tests.hostile_inputs.schemas import CLASSES, double
+from tests.hostile_inputs.schemas import CLASSES, double, far_apart
+from tests.hostile_inputs.work import read_peak_bytes
 from tg_base.llm import BadSchema, ObjectSchema, object_schema
-from tg_base.llm.object_schema import QUICK_STEPS, _find_here
-from tg_base.llm.schema_cost import SchemaCost
+from tg_base.llm.object_schema import CHECK_SECONDS, MAX_CHECK_BYTES, QUICK_STEPS, _find_here
+from tg_base.llm.schema_cost import UNKNOWN, SchemaCost
 from tg_base.runtime import WorkerPool
 from tg_schema import encode
 
@@ -46,6 +48,8 @@ ROWS: Any = {
         }
     },
 }
+LITTLE_BYTES = 400 * 1024**2
+"""Of memory, with all that a worker process has loaded."""
 ROW = {"id": "01234567-89ab-cdef-0123456789ab", "note": None, "kind": "a"}
 
 
@@ -66,7 +70,7 @@ async def checkers() -> AsyncIterator[WorkerPool]:
 
 async def warm(pool: WorkerPool) -> None:
     """Return once a process of the pool answers: then a call that is ended was within its function."""
-    assert await pool.call(_find_here, b"{}", b"null") is None
+    assert await pool.call(_find_here, b"{}", b"null", CHECK_SECONDS) is None
 
 
 @pytest.mark.parametrize(
@@ -94,6 +98,40 @@ async def test_doubling_is_refused_before_anything_is_checked(word: str) -> None
         ObjectSchema(double(word, 40))
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [far_apart(500), {"pattern": f"(a){{{'9' * 4000}}}" * 3}, {"patternProperties": {"a" * 600: {}}}],
+    ids=["a long path", "counts of many digits", "a long pattern"],
+)
+def test_what_takes_long_to_count_is_not_counted(schema: Any) -> None:
+    """Paths are followed at each level of a value, and counts multiplied."""
+    assert SchemaCost(schema, 100).of(b"{}") == UNKNOWN
+
+
+def fail_at_last(schema: dict[str, Any], levels: int) -> dict[str, Any]:
+    """The same where what it doubles is valid for no object, so that all ways to it are taken, and told."""
+    schema["$defs"][f"d{levels}"]["type"] = "string"
+    return schema
+
+
+async def test_alternatives_that_all_fail_take_no_memory_here(
+    checkers: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reasons of all of them took 666 MB. What has too many ways is refused; what cannot be counted is bounded."""
+    with pytest.raises(BadSchema, match="too much work"):
+        ObjectSchema(fail_at_last(double("anyOf", 16), 16))
+    await warm(checkers)
+    assert (await checkers.call(getrlimit, RLIMIT_AS))[0] == MAX_CHECK_BYTES
+    # Less, so that it is cheap to reach; and no bound of CPU time, which might be reached before.
+    await checkers.call(setrlimit, RLIMIT_AS, (LITTLE_BYTES, LITTLE_BYTES))
+    monkeypatch.setattr(object_schema, "CHECK_SECONDS", 50.0)
+    before, uncounted = read_peak_bytes(), ObjectSchema(fail_at_last(double("anyOf", 17, anchors=True), 17))
+    with pytest.raises(BadSchema, match="too much work"):
+        await uncounted.fault({}, checkers)
+    assert read_peak_bytes() - before < 50 * 1024**2
+    await warm(checkers)
+
+
 async def test_what_cannot_be_counted_ends_in_time(checkers: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own, which is ended; here it would take minutes, or all memory."""
     await warm(checkers)
@@ -106,7 +144,9 @@ async def test_what_cannot_be_counted_ends_in_time(checkers: WorkerPool, monkeyp
         await checked.fault({}, checkers)
 
 
-async def test_both_ways_say_the_same(checkers: WorkerPool) -> None:
+async def test_both_ways_say_the_same(checkers: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in less CPU time than the other process needs to start, which may take long on a loaded machine."""
+    monkeypatch.setattr(object_schema, "CHECK_SECONDS", 0.1)
     here, elsewhere = ObjectSchema(ROWS), ObjectSchema(ROWS | {"$dynamicAnchor": "a", "allOf": [{"$dynamicRef": "#a"}]})
     await elsewhere.check(checkers)
     for wrong in (

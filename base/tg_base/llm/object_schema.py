@@ -5,6 +5,7 @@ a small schema can mean years of work, and nothing stops it within this process.
 """
 
 import resource
+import signal
 import sys
 from functools import lru_cache
 from typing import Any, Final
@@ -15,10 +16,10 @@ import msgspec
 from tg_base.llm.schema_cost import SchemaCost
 from tg_base.runtime import WorkerEnded, WorkerPool
 from tg_schema.codec import decode_json
-from tg_schema.errors import BadRequest, Timeout
+from tg_schema.errors import BadRequest
 
 CHECK_SECONDS = 5.0
-"""Seconds that a check in a worker process may take, its start included."""
+"""CPU time of a check in a worker process; its caller waits as long as for any other call."""
 MAX_CHECK_BYTES: Final = 1024**3
 """Bytes of memory of such a process."""
 QUICK_STEPS: Final = 1_000_000
@@ -89,8 +90,8 @@ class ObjectSchema:
 
     async def _find_elsewhere(self, value: bytes, workers: WorkerPool) -> str | None:
         try:
-            return await workers.call(_find_here, self._data, value, seconds=CHECK_SECONDS)
-        except (Timeout, WorkerEnded):
+            return await workers.call(_find_here, self._data, value, CHECK_SECONDS)
+        except WorkerEnded:
             raise BadSchema(_TOO_MUCH) from None
 
 
@@ -145,9 +146,14 @@ def _compile_here(schema: bytes) -> jsonschema_rs.Validator:
     return _compile(read)
 
 
-def _find_here(schema: bytes, value: bytes) -> str | None:
-    """As `ObjectSchema.fault`, in a worker process."""
+def _find_here(schema: bytes, value: bytes, seconds: float) -> str | None:
+    """As `ObjectSchema.fault`, in a worker process, which the system ends after so much CPU time or memory."""
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     bound = MAX_CHECK_BYTES if most == resource.RLIM_INFINITY else min(MAX_CHECK_BYTES, most)
     resource.setrlimit(resource.RLIMIT_AS, (bound, most))
-    return _find_fault(_compile_here(schema), decode_json(value))
+    # Nothing in the process would interrupt the library. A wall clock would refuse what waits for a loaded machine.
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        return _find_fault(_compile_here(schema), decode_json(value))
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)

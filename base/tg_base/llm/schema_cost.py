@@ -20,6 +20,8 @@ MAX_QUICK_BYTES: Final = 32 * 1024
 """JSON bytes of a schema that is compiled in a few milliseconds."""
 MAX_QUICK_STATES: Final = 500
 """States of all patterns of such a schema, of up to 8 us each."""
+MAX_REFERENCE_CHARACTERS: Final = 1000
+"""Of a `$ref` that is followed here, and again at each level of a value."""
 UNKNOWN: Final = float("inf")
 _ALL: Final = -1
 """All levels at once, without what leads back to itself."""
@@ -142,6 +144,8 @@ class SchemaCost:
     def _follow(self, reference: Any) -> Any:
         if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
             raise _Uncounted
+        if len(reference) > MAX_REFERENCE_CHARACTERS:
+            raise _Uncounted
         found = self._root
         for step in reference.split("/")[1:]:
             name = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -155,7 +159,8 @@ def _item(values: Any, name: str) -> Any:
 
 def _count_states(pattern: str) -> int:
     """The states of the machine that matches a pattern, with its counted repetitions written out."""
-    if _BACKTRACKING.search(pattern):
+    # Their counts may have thousands of digits, whose products take minutes.
+    if len(pattern) > MAX_QUICK_STATES or _BACKTRACKING.search(pattern):
         raise _Uncounted
     states, times = len(pattern), 1
     for group, least, most in _COUNT.findall(pattern):
