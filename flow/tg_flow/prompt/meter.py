@@ -5,11 +5,13 @@ Every operation that can repeat or enlarge anything charges the meter of the ren
 
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from time import monotonic
+from time import thread_time
 from typing import Any
 
 NODE_COST = 16
 """Cost of one element of a list or table. A character costs 1 when text is made, 1/16 when it is only read."""
+_LOOK_COST = 1024
+"""Work after which the clock is looked at: a clock of CPU time costs a microsecond."""
 
 
 class TooMuchWork(Exception):
@@ -22,11 +24,11 @@ class Meter:
     Args:
         work: characters that may be made.
         seconds: time that the render may take.
-        time: the clock for it, in seconds. A render blocks the loop, so the loop's own clock would stand still.
+        time: the clock for it, in seconds: the CPU time of its thread, so that a loaded machine refuses no render.
     """
 
-    def __init__(self, work: int, seconds: float, time: Callable[[], float] = monotonic) -> None:
-        self._left = work
+    def __init__(self, work: int, seconds: float, time: Callable[[], float] = thread_time) -> None:
+        self._left = self._look = work
         self._time = time
         self._end = time() + seconds
 
@@ -37,8 +39,10 @@ class Meter:
             TooMuchWork: the budget is used up.
         """
         self._left -= amount
-        if self._left < 0 or self._time() > self._end:
-            raise TooMuchWork
+        if self._left < self._look:
+            self._look = max(0, self._left - _LOOK_COST)
+            if self._left < 0 or self._time() > self._end:
+                raise TooMuchWork
 
 
 METER: ContextVar[Meter] = ContextVar("METER")

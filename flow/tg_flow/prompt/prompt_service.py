@@ -1,7 +1,7 @@
 """PromptRequest -> rendered template -> text completion -> PromptResponses."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from time import monotonic
+from time import thread_time
 from typing import Any, Literal
 
 import msgspec
@@ -63,7 +63,7 @@ class PromptService(Service[PromptRequest, PromptResponse]):
         llm: Client[TextCompletionRequest, TextCompletionResponse],
         templates: Templates,
         *,
-        time: Callable[[], float] = monotonic,
+        time: Callable[[], float] = thread_time,
     ) -> None:
         self.templates = templates
         self._llm = llm

@@ -6,7 +6,7 @@ started again in a thread, with a larger budget; only a few run there concurrent
 
 import asyncio
 from collections.abc import Callable, Mapping
-from time import monotonic
+from time import thread_time
 from typing import Any
 
 from tg_flow.prompt.meter import Meter, TooMuchWork
@@ -28,7 +28,7 @@ class Rendering:
         time: the clock for the time limit of a render, in seconds.
     """
 
-    def __init__(self, time: Callable[[], float] = monotonic) -> None:
+    def __init__(self, time: Callable[[], float] = thread_time) -> None:
         self._time = time
         self._turns = asyncio.Semaphore(MAX_CONCURRENT_RENDERINGS)
 

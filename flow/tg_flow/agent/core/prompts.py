@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic
+from time import thread_time
 from typing import Any, Self
 
 import msgspec
@@ -21,12 +21,12 @@ class AgentPrompts:
         time: the clock for the time limit of a render, in seconds.
     """
 
-    def __init__(self, templates: dict[str, PromptTemplate], *, time: Callable[[], float] = monotonic) -> None:
+    def __init__(self, templates: dict[str, PromptTemplate], *, time: Callable[[], float] = thread_time) -> None:
         self._templates = templates
         self._rendering = Rendering(time)
 
     @classmethod
-    def of(cls, config: Config, *, time: Callable[[], float] = monotonic) -> Self:
+    def of(cls, config: Config, *, time: Callable[[], float] = thread_time) -> Self:
         """Compile the templates.
 
         Raises:
