@@ -1,28 +1,22 @@
 """No gateway -> an embedded one: memory bus, demo model, prompts and the real gateway, on a free loopback port."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
-from tg_schema.errors import Internal
 from tg_serve.options import ServeOptions
 from tg_serve.structlog_import import import_structlog
 
 import_structlog()
-from tg_serve.launcher import launch, set_up  # noqa: E402 - it imports all that logs
+from tg_serve.launcher import launch_beside, set_up  # noqa: E402 - it imports all that logs
 
 DEMO_MODEL_NOTICE = "a tiny demo model (2 million parameters: it streams, but knows little)"
 _ORDER = ServeOptions(bus="memory://", host="127.0.0.1", port=0, drain=1.0, log_level="warning")
 
 
-@asynccontextmanager
-async def embedded_gateway() -> AsyncIterator[str]:
-    """Run a gateway with the built-in configuration for as long as the block, and yield its URL.
+def embedded_gateway() -> AbstractAsyncContextManager[str]:
+    """Runs a gateway with the built-in configuration for as long as the block, and yields its URL.
 
     Raises:
         TgError: it cannot run; the message says what to do.
     """
     set_up(_ORDER)
-    async with launch(_ORDER) as (_, url):
-        if url is None:
-            raise Internal("the embedded pipeline has no gateway")
-        yield url
+    return launch_beside(_ORDER)

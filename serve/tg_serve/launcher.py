@@ -36,13 +36,14 @@ from tg_base.server import (
     Work,
     Workers,
     add_kinds,
+    end_if_held,
     serve_process,
 )
 from tg_base.telemetry import configure_log
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, Timeout, Unavailable
+from tg_schema.errors import BadRequest, Internal, Timeout, Unavailable
 from tg_serve.options import GATEWAY, LOOPBACK, ServeOptions
-from tg_serve.served import describe_served, find_rest
+from tg_serve.served import check_workers, describe_served, find_rest
 
 if TYPE_CHECKING:
     from tg_gateway.app import Gateway
@@ -176,6 +177,20 @@ async def launch(
             yield config, url
         finally:
             readiness.stage = "the process is shutting down"
+
+
+@asynccontextmanager
+async def launch_beside(order: ServeOptions) -> AsyncIterator[str]:
+    """`launch` on the event loop of a command, and yield the gateway's URL. What holds the loop ends the process.
+
+    Raises:
+        TgError: as `launch`.
+    """
+    async with launch(order) as (_, url):
+        if url is None:
+            raise Internal("the embedded pipeline has no gateway")
+        with end_if_held():
+            yield url
 
 
 @asynccontextmanager
@@ -363,24 +378,10 @@ def _overrides(order: ServeOptions) -> CliOverrides:
 def _configure(order: ServeOptions, config: Config) -> Config:
     config = _overrides(order).apply(config)
     if order.workers is not None:
-        _check_workers(order, config.bus.url)
+        check_workers(order, config.bus.url)
     if config.bus.url == "memory://" and set(order.parts) != {*order.services, GATEWAY}:
         raise BadRequest("memory:// reaches no other process: with --only, give --bus pulsar://HOST:6650 as well")
     return config
-
-
-def _check_workers(order: ServeOptions, bus: str) -> None:
-    """Refuse what several workers cannot do."""
-    if bus == "memory://":
-        raise BadRequest(
-            "memory:// reaches no other process, so each worker would be alone: with --workers, give "
-            "--bus pulsar://HOST:6650 and --only gateway, and run the models as processes of their own"
-        )
-    if order.parts != (GATEWAY,):
-        raise BadRequest(
-            "--workers multiplies the gateway alone: add --only gateway, and run the other parts as processes of their "
-            "own, such as: tg-serve --only text-completion"
-        )
 
 
 def _would_run(order: ServeOptions, config: Config) -> str:

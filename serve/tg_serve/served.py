@@ -1,8 +1,9 @@
-"""Running services -> one line for who started them: what is served, where, and how to try it."""
+"""Running services -> one line for who started them: what is served, where, and how to try it; or why it is refused."""
 
 import shlex
 from collections.abc import Sequence
 
+from tg_schema.errors import BadRequest
 from tg_serve.options import GATEWAY, ServeOptions
 
 
@@ -41,3 +42,21 @@ def find_rest(order: ServeOptions, bound: Sequence[str]) -> tuple[str, ...]:
     """The options of a process that runs what this one leaves out, without which no gateway is ready."""
     file = () if order.file is None else ("--config", shlex.quote(str(order.file)))
     return (*file, *(f"--only {part}" for part in (*bound, GATEWAY) if part not in order.parts))
+
+
+def check_workers(order: ServeOptions, bus: str) -> None:
+    """Refuse what several workers cannot do.
+
+    Raises:
+        BadRequest: the message says which options to give.
+    """
+    if bus == "memory://":
+        raise BadRequest(
+            "memory:// reaches no other process, so each worker would be alone: with --workers, give "
+            "--bus pulsar://HOST:6650 and --only gateway, and run the models as processes of their own"
+        )
+    if order.parts != (GATEWAY,):
+        raise BadRequest(
+            "--workers multiplies the gateway alone: add --only gateway, and run the other parts as processes of their "
+            "own, such as: tg-serve --only text-completion"
+        )

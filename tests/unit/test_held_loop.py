@@ -10,9 +10,10 @@ import pytest
 SECONDS = 0.2
 PROGRAM = f"""
 import asyncio, sys, time
-from tg_base.server.held_loop import end_if_held
+from tg_base.server import held_loop
 from tg_base.telemetry import configure_log, trace
 
+held_loop.HELD_SECONDS = {SECONDS}
 configure_log("json", "error")
 
 
@@ -23,7 +24,7 @@ async def work():
 
 
 async def work_within():
-    with end_if_held({SECONDS}):
+    with held_loop.end_if_held():
         await asyncio.create_task(work())
 
 

@@ -5,6 +5,7 @@ The processors of one process share a `Host`; `Workers` are several processes th
 A `ServiceKind` describes a service, so that a process can run it from the configuration.
 """
 
+from tg_base.server.held_loop import end_if_held
 from tg_base.server.host import Host
 from tg_base.server.own_kinds import add_kinds
 from tg_base.server.process import ProcessEvents, serve_process
@@ -31,5 +32,6 @@ __all__ = [
     "Work",
     "Workers",
     "add_kinds",
+    "end_if_held",
     "serve_process",
 ]

@@ -27,15 +27,13 @@ _STDERR = 2
 
 
 @contextmanager
-def end_if_held(seconds: float = HELD_SECONDS) -> Iterator[None]:
+def end_if_held() -> Iterator[None]:
     """Within the block, end the process, with one line of the log and exit code 1, if work holds the running loop.
 
     A call into C that keeps the interpreter for itself lets nobody see it. Then the process is killed by SIGVTALRM,
-    after `seconds` of CPU time for each core, and a traceback goes to standard error. Call it in the main thread.
-
-    Args:
-        seconds: of CPU time in the loop's thread, without a turn of the loop.
+    after as much CPU time for each core, and a traceback goes to standard error. Call it in the main thread.
     """
+    seconds = HELD_SECONDS
     loop, work = asyncio.get_running_loop(), None
     turned_at = time.thread_time()
 
