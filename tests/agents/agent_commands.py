@@ -4,14 +4,23 @@ import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.openai_chat_server import CompatibleServer
+from tests.fakes.plan import Fault, Plan
+from tg_base.llm import LlmService
+from tg_flow.providers import open_provider
+from tg_schema.errors import ContextLengthExceeded
+
 FOLDER = Path(__file__).parents[2] / ".cache" / "agents"
 PACKAGES = {"claude": "@anthropic-ai/claude-code@2.1.197", "codex": "@openai/codex@0.169.0"}
 """The versions whose requests were read; a newer one may send others."""
+MODEL = "counting"
+"""As the gateway of tests announces it."""
 INSTALL_SECONDS = 600
 RUN_SECONDS = 120.0
 
@@ -34,8 +43,10 @@ def agent_or_skip(name: str) -> Path:
     return program
 
 
-async def run_agent(program: Path, *arguments: str, folder: Path, settings: Mapping[str, str]) -> str:
-    """What the agent prints in the end; its own files are in `folder`, and it knows no other host."""
+async def run_agent(
+    program: Path, *arguments: str, folder: Path, settings: Mapping[str, str], code: int = 0
+) -> tuple[str, str]:
+    """What the agent prints, and its log; its own files are in `folder`, and it knows no other host."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "NO_COLOR": "1", **settings}
     (folder / "home").mkdir()
     process = await asyncio.create_subprocess_exec(
@@ -53,5 +64,15 @@ async def run_agent(program: Path, *arguments: str, folder: Path, settings: Mapp
         if process.returncode is None:
             process.kill()
             await process.wait()
-    assert process.returncode == 0, out.decode() + err.decode()
-    return out.decode().strip()
+    assert process.returncode == code, out.decode() + err.decode()
+    return out.decode().strip(), err.decode()
+
+
+@asynccontextmanager
+async def full_context() -> AsyncIterator[tuple[CompatibleServer, LlmService]]:
+    """A hosted model that refuses each prompt as too long, and a provider that would ask it three times."""
+    async with CompatibleServer.running() as server:
+        server.play(Plan(fault=Fault.REFUSE, error=ContextLengthExceeded))
+        options = {"base_url": f"{server.url}/v1", "upstream_model": server.model, "tries": 3}
+        async with aclosing(await open_provider("openai-compatible", MODEL, options)) as service:
+            yield server, service
