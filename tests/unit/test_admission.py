@@ -12,7 +12,9 @@ from tg_base.client.admission import (
     AdmissionControl,
 )
 from tg_base.client.membership import Membership
+from tg_base.config import ConfigWatcher
 from tg_base.protocol import HeartbeatTiming, LinkState, Presence, Route
+from tg_flow.providers.registry import outline_provider
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import RateLimited
 
@@ -75,6 +77,19 @@ def test_capacity_that_others_leave_and_so_many_more(
     processors: list[Presence], bound: int | None, expected: int
 ) -> None:
     assert taken(admission(*processors), route(bound=bound)) == expected
+
+
+async def test_the_built_in_model_runs_16_requests_and_lets_256_wait() -> None:
+    """What somebody gets who sets nothing."""
+    config = ConfigWatcher().config
+    [(name, model)] = config.models.items()
+    [asked] = config.routes("text-completion")
+    outline = await outline_provider(model.provider, name, model.options)
+    full = admission(presence(outline.capacity, queues=(asked.request,), seconds=2.0))
+    assert (outline.capacity, taken(full, asked)) == (16, 16 + 256)
+    with pytest.raises(RateLimited) as refused:
+        admit(full, asked)
+    assert refused.value.retry_after == pytest.approx(257 * 2 / 16, abs=1e-3)
 
 
 def test_flows_of_one_model_share_its_capacity() -> None:
