@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+from tests.fakes.stream_server import stream_server
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -30,13 +32,9 @@ async def gateway_wire(answer: Answer) -> AsyncIterator[GatewayWire]:
             await answer(reader, writer)
         except ConnectionError:
             wire.left.set()
-        finally:
-            writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    # Not `async with`: since Python 3.12 its end waits for answers that hang until the test is over.
-    with closing(server):
-        wire.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with stream_server(serve) as port:
+        wire.url = f"http://127.0.0.1:{port}/"
         yield wire
 
 

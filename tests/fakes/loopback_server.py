@@ -110,7 +110,7 @@ class LoopbackServer(ABC):
             yield server
         finally:
             await runner.cleanup()
-            await server._end(tls)
+            await server._end()
 
     async def exchange(self, number: int) -> Exchange:
         """The request of that number, counted from 0, as soon as it has come."""
@@ -145,9 +145,9 @@ class LoopbackServer(ABC):
             exchange.left.set()
             raise
 
-    async def _end(self, tls: ssl.SSLContext | None) -> None:
-        """TLS of Python 3.11 may wait for the other side's farewell for ever, and its transport outlives the loop."""
-        for transport in self._transports if tls else ():
+    async def _end(self) -> None:
+        """A transport outlives the loop while TLS of Python 3.11 waits for a farewell, or a client reads nothing."""
+        for transport in self._transports:
             transport.abort()
         await asyncio.sleep(0)
 

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import Self
 
 from tests.fakes.model_server_pages import Load, vllm_page
+from tests.fakes.stream_server import stream_server
 
 
 class PageFault(Enum):
@@ -59,22 +60,15 @@ class ModelServer:
         self.looks = 0
         self.connections = 0
         self._looked = asyncio.Condition()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     @asynccontextmanager
     async def running(cls) -> AsyncIterator[Self]:
         """Serve on a free port of the loopback interface."""
         server = cls()
-        listener = await asyncio.start_server(server._serve, "127.0.0.1", 0)
-        server.address = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-        try:
+        async with stream_server(server._serve) as port:
+            server.address = f"127.0.0.1:{port}"
             yield server
-        finally:
-            listener.close()
-            for task in server._tasks:
-                task.cancel()
-            await asyncio.gather(*server._tasks, return_exceptions=True)
 
     async def looked(self, more: int = 1) -> None:
         """Wait until it was asked so many times more."""
@@ -83,24 +77,15 @@ class ModelServer:
             await self._looked.wait_for(lambda: self.looks >= goal)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         self.connections += 1
-        try:
-            while True:
-                asked = await reader.readuntil(b"\r\n\r\n")
-                assert asked.startswith(b"GET /metrics HTTP/1.1\r\n")
-                async with self._looked:
-                    self.looks += 1
-                    self._looked.notify_all()
-                if not await self._answer(writer):
-                    return
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
-        finally:
-            self._tasks.discard(task)
-            writer.close()
+        going_on = True
+        while going_on:
+            asked = await reader.readuntil(b"\r\n\r\n")
+            assert asked.startswith(b"GET /metrics HTTP/1.1\r\n")
+            async with self._looked:
+                self.looks += 1
+                self._looked.notify_all()
+            going_on = await self._answer(writer)
 
     async def _answer(self, writer: asyncio.StreamWriter) -> bool:
         """Whether the connection goes on."""

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.fakes.plan import Exchange, Plan
+from tests.fakes.stream_server import stream_server
 
 
 class SilentServer:
@@ -28,9 +29,8 @@ class SilentServer:
     async def running(cls) -> AsyncIterator["SilentServer"]:
         """Serve until left."""
         silent = cls()
-        server = await asyncio.start_server(silent._listen, "127.0.0.1", 0)
-        async with server:
-            silent.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with stream_server(silent._listen) as port:
+            silent.url = f"http://127.0.0.1:{port}"
             yield silent
 
     def play(self, *plans: Plan) -> None:
@@ -51,4 +51,3 @@ class SilentServer:
         except ConnectionResetError:
             pass
         self.left.set()
-        writer.close()

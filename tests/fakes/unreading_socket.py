@@ -5,10 +5,11 @@ import re
 import socket
 from base64 import b64encode
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from hashlib import sha1
 
 from tests.fakes.socket_wire import GREETED
+from tests.fakes.stream_server import stream_server
 
 MAX_UNREAD_BYTES = 4096
 """What its system takes in its place; it may double that."""
@@ -21,24 +22,18 @@ _TEXT = 0x81
 @asynccontextmanager
 async def unreading_socket() -> AsyncIterator[str]:
     """The URL, while the block runs."""
-    done = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         writer.transport.pause_reading()  # type: ignore[attr-defined] # typeshed has no read transport here
         writer.write(_handshake(head) + bytes((_TEXT, len(GREETED))) + GREETED.encode())
-        await done.wait()
-        writer.transport.abort()
+        await asyncio.Event().wait()
 
     listening = socket.create_server(("127.0.0.1", 0))
     # Before it accepts: a connection inherits this, and announces it with its first packet.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MAX_UNREAD_BYTES)
-    server = await asyncio.start_server(serve, sock=listening)
-    with closing(server):
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        finally:
-            done.set()
+    async with stream_server(serve, sock=listening) as port:
+        yield f"http://127.0.0.1:{port}/"
 
 
 def _handshake(head: bytes) -> bytes:

@@ -14,6 +14,7 @@ import structlog
 from tests.fakes.answers_llm import AnswersLlm
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.scripted_llm import ScriptedLlm
+from tests.fakes.stream_server import stream_server
 from tests.until import until
 from tests.within import within
 from tg_base.bus import Bus
@@ -356,11 +357,8 @@ async def test_a_reference_to_another_document_is_never_followed(file: Path, bus
         visits += 1
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
         await writer.drain()
-        writer.close()
 
-    canary = await asyncio.start_server(visited, "127.0.0.1", 0)
-    async with canary:
-        port = canary.sockets[0].getsockname()[1]
+    async with stream_server(visited) as port:
         for schema in (
             f'{{ "$ref" = "http://127.0.0.1:{port}/person.json" }}',
             f'{{ "$schema" = "http://127.0.0.1:{port}/meta.json" }}',

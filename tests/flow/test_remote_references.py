@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.openai_server import OpenAiServer
+from tests.fakes.stream_server import stream_server
 from tests.flow.openai_asking import Open, chunks
 from tg_llama.grammar.json_grammar import json_grammar
 from tg_schema import TextCompletionRequest, Tool
@@ -28,10 +29,9 @@ class Canary:
         async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self.visits.append(await reader.readline())
             self.visited.set()
-            writer.close()
 
-        async with await asyncio.start_server(visit, "127.0.0.1", 0) as server:
-            self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with stream_server(visit) as port:
+            self.url = f"http://127.0.0.1:{port}"
             yield self
 
 

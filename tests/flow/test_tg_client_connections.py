@@ -5,12 +5,12 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.fakes.gateway_wire import END, EVENTS, bytes_of, chunk, gateway_wire
 from tests.fakes.loopback_tls import loopback_tls
+from tests.fakes.stream_server import stream_server
 from tg_client import TgClient
 from tg_client.transport.errors import WireError
 from tg_client.transport.http_connection import HttpConnections
@@ -24,41 +24,18 @@ LAST = chunk(b'data: {"response":"two","end_of_stream":true}\n\n')
 async def staying(answer: bytes, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, list[int]]]:
     """A server that answers each request of a connection alike; its URL, and the requests of each connection."""
     counts: list[int] = []
-    serving: set[asyncio.Task[Any]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         number = len(counts)
         counts.append(0)
-        if (task := asyncio.current_task()) is not None:
-            serving.add(task)
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                size = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-                await reader.readexactly(int(size.partition(b":")[2]))
-                counts[number] += 1
-                writer.write(answer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            size = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            await reader.readexactly(int(size.partition(b":")[2]))
+            counts[number] += 1
+            writer.write(answer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", counts
-    finally:
-        server.close()
-        # A connection that has just been accepted is served a few turns later, and a closed one is gone one later.
-        await turn(5)
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
-        await turn(5)
-
-
-async def turn(turns: int) -> None:
-    """Let the loop turn."""
-    for _ in range(turns):
-        await asyncio.sleep(0)
+    async with stream_server(serve, ssl=tls) as port:
+        yield f"http://127.0.0.1:{port}/", counts
 
 
 async def ask(client: TgClient) -> list[str | None]:

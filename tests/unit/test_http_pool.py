@@ -9,15 +9,16 @@ import gzip
 import socket
 import termios
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from typing import Any, ClassVar, cast
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, ClassVar
 
 import pytest
 import uvloop
 from typing_extensions import override
 from yarl import URL
 
+from tests.fakes.stream_server import stream_server
 from tests.fakes.threaded_server import receive, saying, serving
 from tests.until import until
 from tg_base.llm import Method
@@ -196,27 +197,6 @@ def test_pools_share_their_connections_until_the_last_of_them_is_closed(run: Run
         run(ask_both(url))
 
 
-@asynccontextmanager
-async def closing_server(
-    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-) -> AsyncIterator[str]:
-    """The URL of a server, all of whose connections have ended when the block has been left."""
-    connections = set[asyncio.Task[None]]()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections.add(cast("asyncio.Task[None]", asyncio.current_task()))
-        try:
-            await serve(reader, writer)
-        finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-
-    async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        await asyncio.gather(*connections)
-
-
 @pytest.mark.parametrize("at_once", [True, False], ids=["with the answer", "behind it"])
 def test_what_comes_behind_an_answer_is_nobodys(run: Runner, at_once: bool) -> None:
     """The second answer is in the same read, or already received when the next request takes a connection."""
@@ -224,15 +204,14 @@ def test_what_comes_behind_an_answer_is_nobodys(run: Runner, at_once: bool) -> N
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal asked
-        with suppress(OSError, asyncio.IncompleteReadError):
-            while True:
-                await reader.readuntil(b"}")
-                asked += 1
-                writer.write(HELLO.replace(b"hello", b"own %d" % asked) + (leftover if at_once else b""))
+        while True:
+            await reader.readuntil(b"}")
+            asked += 1
+            writer.write(HELLO.replace(b"hello", b"own %d" % asked) + (leftover if at_once else b""))
 
     async def ask() -> None:
-        async with closing_server(serve) as url:
-            pool = HttpPool()
+        async with stream_server(serve) as port:
+            url, pool = f"http://127.0.0.1:{port}/v1", HttpPool()
             target = pool.target(url, ())
             for number in (1, 2):
                 answer = await pool.send("POST", target, b"{}")
@@ -315,12 +294,11 @@ def test_a_broken_chunk_is_told_at_once(run: Runner) -> None:
         writer.write(CHUNKED + b"5\r\nhello\r\n")
         await broken.wait()
         writer.write(b"zz\r\n")
-        with suppress(OSError):
-            await reader.read()
+        await reader.read()
 
     async def ask() -> None:
-        async with closing_server(serve) as url:
-            pool = HttpPool()
+        async with stream_server(serve) as port:
+            url, pool = f"http://127.0.0.1:{port}/v1", HttpPool()
             answer = await pool.ask("POST", url, (), b"{}")
             assert await answer.read() == b"hello"
             broken.set()

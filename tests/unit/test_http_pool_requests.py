@@ -15,6 +15,7 @@ from typing_extensions import override
 from yarl import URL
 
 from tests.fakes.loopback_tls import loopback_tls
+from tests.fakes.stream_server import stream_server
 from tests.fakes.threaded_server import receive, saying, serving
 from tests.unit.test_http_pool import CHUNKED, HELLO, RUNNERS, Runner
 from tg_base.llm import PreparedConnection, share_tls
@@ -58,21 +59,18 @@ def test_tls_is_checked_both_ways(run: Runner, tmp_path: Path) -> None:
     tls, certificate = loopback_tls(tmp_path)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError):
-            while True:
-                await reader.readuntil(b"}")
-                writer.write(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n")
-        writer.close()
+        while True:
+            await reader.readuntil(b"}")
+            writer.write(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n")
 
     async def ask() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls)
-        url = URL(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
-        await post(url, (), HttpPool(ssl.create_default_context(cafile=certificate)))
-        pool = HttpPool(ssl.create_default_context())
-        with pytest.raises(Unavailable):
-            await pool.ask("POST", str(url), (), b"{}")
-        await pool.aclose()
-        server.close()
+        async with stream_server(answer, ssl=tls) as port:
+            url = URL(f"https://127.0.0.1:{port}/v1")
+            await post(url, (), HttpPool(ssl.create_default_context(cafile=certificate)))
+            pool = HttpPool(ssl.create_default_context())
+            with pytest.raises(Unavailable):
+                await pool.ask("POST", str(url), (), b"{}")
+            await pool.aclose()
 
     run(ask())
 
@@ -82,12 +80,10 @@ def test_a_proxy_leads_to_tls(run: Runner, tmp_path: Path, monkeypatch: pytest.M
     """The proxy has its password, and the server alone what is asked of it."""
     tls, certificate = loopback_tls(tmp_path)
     asked: list[bytes] = []
-    led = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"}")
         writer.write(HELLO)
-        writer.close()
 
     async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append(await reader.readuntil(b"\r\n\r\n"))
@@ -102,22 +98,22 @@ def test_a_proxy_leads_to_tls(run: Runner, tmp_path: Path, monkeypatch: pytest.M
             finally:
                 sink.close()
 
-        await asyncio.gather(copy(reader, outer), copy(inner, writer))
-        led.set()
+        try:
+            await asyncio.gather(copy(reader, outer), copy(inner, writer))
+        finally:
+            outer.transport.abort()
+            with suppress(OSError):
+                await outer.wait_closed()
 
     async def ask() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls)
-        proxy = await asyncio.start_server(lead, "127.0.0.1", 0)
-        url = URL(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
-        monkeypatch.setenv("HTTPS_PROXY", f"http://me:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
-        monkeypatch.setenv("NO_PROXY", "")
-        await post(url, (("X-Key", "k"),), HttpPool(ssl.create_default_context(cafile=certificate)))
-        monkeypatch.setenv("HTTPS_PROXY", "nonsense")
-        with pytest.raises(Unavailable, match="through the proxy"):
-            await HttpPool().ask("POST", str(url), (), b"{}")
-        server.close()
-        proxy.close()
-        await led.wait()
+        async with stream_server(answer, ssl=tls) as port, stream_server(lead) as proxy:
+            url = URL(f"https://127.0.0.1:{port}/v1")
+            monkeypatch.setenv("HTTPS_PROXY", f"http://me:secret@127.0.0.1:{proxy}")
+            monkeypatch.setenv("NO_PROXY", "")
+            await post(url, (("X-Key", "k"),), HttpPool(ssl.create_default_context(cafile=certificate)))
+            monkeypatch.setenv("HTTPS_PROXY", "nonsense")
+            with pytest.raises(Unavailable, match="through the proxy"):
+                await HttpPool().ask("POST", str(url), (), b"{}")
 
     run(ask())
     assert b"Proxy-Authorization: Basic bWU6c2VjcmV0\r\n" in asked[0]
@@ -130,22 +126,19 @@ def test_a_proxy_that_refuses_to_lead_on_is_told_nothing(run: Runner, monkeypatc
     heard: list[bytes] = []
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError, OSError):
-            while True:
-                heard.append(await reader.readuntil(b"\r\n\r\n"))
-                writer.write(b"HTTP/1.1 407 Who\r\nContent-Length: 4\r\n\r\nwho?")
-        writer.close()
+        while True:
+            heard.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 407 Who\r\nContent-Length: 4\r\n\r\nwho?")
 
     async def ask() -> None:
         pool = HttpPool()
-        async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
-            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        async with stream_server(refuse) as proxy:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy}")
             monkeypatch.setenv("NO_PROXY", "")
             for _ in range(2):
                 with pytest.raises(Unavailable, match="through the proxy"):
                     await pool.ask("POST", "https://server.example/v1", (("X-Key", "k"),), b"{}")
             await pool.aclose()
-            await asyncio.sleep(0)
 
     run(ask())
     assert [head.split()[0] for head in heard] == [b"CONNECT", b"CONNECT"]

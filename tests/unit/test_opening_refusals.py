@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.fakes.stream_server import stream_server
 from tg_base.bus import BusOptions
 from tg_base.bus.pulsar.client import Broker, error_of
 from tg_schema.errors import BusError
@@ -30,18 +31,12 @@ async def broker(reply: bytes) -> AsyncIterator[tuple[Broker, list[bytes]]]:
     asked: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            for command in (CONNECTED, reply):
-                size = struct.unpack(">I", await reader.readexactly(4))[0]
-                asked.append(await reader.readexactly(size))
-                writer.write(struct.pack(">II", len(command) + 4, len(command)) + command)
-        except asyncio.IncompleteReadError:
-            pass
-        finally:
-            writer.close()
+        for command in (CONNECTED, reply):
+            size = struct.unpack(">I", await reader.readexactly(4))[0]
+            asked.append(await reader.readexactly(size))
+            writer.write(struct.pack(">II", len(command) + 4, len(command)) + command)
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
-        port = listening.sockets[0].getsockname()[1]
+    async with stream_server(serve) as port:
         yield Broker(f"pulsar://127.0.0.1:{port}", BusOptions()), asked
 
 

@@ -16,6 +16,7 @@ from tests.fakes.kv_publisher import (
     SGLangBlockStored,
     kv_publisher,
 )
+from tests.fakes.stream_server import stream_server
 from tests.until import until
 from tg_picker.core import (
     Endpoint,
@@ -277,12 +278,10 @@ async def test_a_server_that_is_away_or_silent_holds_up_nobody(monkeypatch: pyte
 
     async def speak(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
-        writer.close()
 
     followed = Followed()
-    async with kv_publisher() as silent, await asyncio.start_server(speak, "127.0.0.1", 0) as other:
-        silent.silent = True
-        port = str(other.sockets[0].getsockname()[1])
+    async with kv_publisher() as silent, stream_server(speak) as other:
+        silent.silent, port = True, str(other)
         async with KvSubscriber(followed.scheduler, KvEventOptions()) as subscriber:
             endpoints = (
                 followed.endpoint(silent),
