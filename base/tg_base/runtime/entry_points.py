@@ -56,7 +56,8 @@ def find_entry_point(group: str, name: str, what: str, place: str, others: Itera
 def load_object(point: EntryPoint) -> object:
     """What stands at an entry point's place, also within a class; None = its module has no such name."""
     # Not by `point.load()`: its AttributeError for a name that is missing may be a defect of the module as well.
-    return reduce(lambda found, name: getattr(found, name, None), point.attr.split("."), import_module(point.module))
+    module: object = import_module(point.module)
+    return reduce(lambda found, name: getattr(found, name, None), point.attr.split("."), module)
 
 
 def load_function(group: str, name: str, what: str) -> Callable[..., Any]:
