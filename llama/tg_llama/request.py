@@ -17,8 +17,6 @@ from tg_schema import Message, Sampling, TextCompletionRequest, Tool
 from tg_schema.errors import BadRequest, TooLarge
 
 MAX_STOPS = 16
-MAX_STOP_CHARACTERS = 256
-"""Maximum length of a stop string in characters."""
 
 MAX_LOGPROBS = 20
 
@@ -41,8 +39,8 @@ def check_sampling(sampling: Sampling, vocabulary: int) -> None:
     for field in ("logprobs", "prompt_logprobs"):
         if not 0 <= (getattr(sampling, field) or 0) <= MAX_LOGPROBS:
             raise BadRequest(f"sampling.{field} must be from 0 to {MAX_LOGPROBS}")
-    if len(sampling.stop) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in sampling.stop):
-        raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters")
+    if len(sampling.stop) > MAX_STOPS:
+        raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts")
     check_ids("the ids that stop", sampling.stop_ids, vocabulary)
 
 

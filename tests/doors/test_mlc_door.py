@@ -295,6 +295,15 @@ async def test_each_event_is_a_chunk_also_where_one_takes_several_writes() -> No
     assert used["choices"] == []
 
 
+CALL = b'{"id":"c","type":"function","function":{"name":"f","arguments":{"a":%b}}}'
+CALLED = b'{"messages":[{"role":"user","content":"q"},{"role":"assistant","tool_calls":[%b]}]}'
+
+
+def chat_with_number(field: bytes, number: bytes) -> bytes:
+    """A chat with a number that Python's JSON does not write."""
+    return json.dumps(chat()).encode()[:-1] + b',"%b":%b}' % (field, number)
+
+
 INVALID: list[tuple[str, Any, list[str | int], str]] = [
     ("chat/completions", b"", ["body"], "not valid JSON"),
     ("chat/completions", b"[]", ["body"], "wrong field"),
@@ -305,6 +314,10 @@ INVALID: list[tuple[str, Any, list[str | int], str]] = [
     ("chat/completions", chat(messages=[]), ["body", "messages"], "at least one message"),
     ("chat/completions", chat(messages=[{"role": "robot"}]), ["body", "messages", 0, "role"], "must be one of"),
     ("chat/completions", chat(temperature=-1), ["body", "temperature"], ">= 0"),
+    ("chat/completions", chat_with_number(b"temperature", b"1e999"), ["body", "temperature"], "out of range"),
+    ("chat/completions", chat_with_number(b"temperature", b"9" * 400), ["body", "temperature"], "out of range"),
+    ("chat/completions", chat_with_number(b"seed", b"1e999"), ["body", "seed"], "out of range"),
+    ("chat/completions", chat_with_number(b"seed", b"9" * 400), ["body", "seed"], "int"),
     ("chat/completions", chat(frequency_penalty=3), ["body", "frequency_penalty"], "<= 2"),
     ("chat/completions", chat(presence_penalty=-3), ["body", "presence_penalty"], ">= -2"),
     ("chat/completions", chat(logit_bias={"1": 101}), ["body", "logit_bias"], "<= 100"),
@@ -336,6 +349,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("completions", {"model": "nobody", "prompt": "a"}, 400, "there is no model"),
     ("embeddings", {"model": "nobody", "input": "a"}, 400, "there is no model"),
     ("chat/completions", chat(reasoning_effort="high"), 400, "the model can't do this: reasoning"),
+    ("chat/completions", CALLED % (CALL % b"1e999"), 400, "Number out of range"),
     ("nowhere", {}, 404, "no such path"),
 ]
 

@@ -86,6 +86,7 @@ async def test_an_object_stands_alone(it: Opened) -> None:
         (COMPLETION, {"prompt": "1", "model": "other"}, 404, "model"),
         (COMPLETION, {"prompt": "1", "model": "other", "streaming": True}, 404, "model"),
         (COMPLETION, b'{"prompt": "\xff"}', 400, "UTF-8"),
+        (COMPLETION, b'{"prompt": "1", "sampling": {"\xff": 1}}', 400, "UTF-8"),
         (COMPLETION, b'{"prompt": "1", "sampling": {"temperature": NaN}}', 400, "JSON"),
         (COMPLETION, b'{"prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "$.prompt"),
         (COMPLETION, b'{"prompt": "1", "schema": ' + b'{"a":' * 100_000, 400, "nested too deep"),

@@ -1,38 +1,40 @@
 """Small inputs with a large meaning: they are refused, or end within a bound of work, wherever they are interpreted."""
 
 import asyncio
+import json
 
 import pytest
 from aiohttp import ClientSession
 
 from tests.fakes.chat_llm import ABLE, ChatLlm
 from tests.fakes.willing_llm import WillingLlm
-from tests.flow.open_gateway import open_gateway
+from tests.hostile_inputs.asking import ask
 from tests.hostile_inputs.bodies import Body, make_bodies
 from tests.hostile_inputs.doors import PLACES
 from tests.hostile_inputs.run import find_unbounded
 from tests.hostile_inputs.schemas import double
 from tests.openapi.described_gateway import MODEL, described_gateway
 
-EVERY = 23
+EVERY = 37
 """Of so many bodies one is sent here, and all by `python -m tests.hostile_inputs`."""
 
 
-async def test_what_is_interpreted_ends_within_its_bound() -> None:
-    assert await find_unbounded(seed=1, size=30) == ""
+@pytest.mark.parametrize("module", ["readers", pytest.param("door_cases", marks=pytest.mark.model)])
+async def test_what_is_interpreted_ends_within_its_bound(module: str) -> None:
+    """By itself, and at each place of each door."""
+    assert await find_unbounded(seed=1, size=30, module=f"tests.hostile_inputs.{module}") == ""
 
 
-@pytest.mark.parametrize("place", PLACES)
-async def test_a_door_refuses_such_a_schema_before_a_model_is_asked(place: str) -> None:
-    path, make_body = PLACES[place]
+@pytest.mark.parametrize("name", [name for name, place in PLACES.items() if place.kind in {"schema", "strict tool"}])
+async def test_a_door_refuses_such_a_schema_before_a_model_is_asked(name: str) -> None:
     llm = ChatLlm(features=ABLE | {"raw"})
-    async with open_gateway(instead=llm) as it:
+    llm.model = MODEL
+    async with described_gateway(llm) as http:
         for word in ("allOf", "anyOf", "properties"):
-            async with it.http.post(path, json=make_body(double(word, 30))) as response:
-                said = await response.text()
-                assert response.status in {400, 422} or ("streamed" in place and "too much work" in said), said
-                assert "too much work" in said
-        async with it.http.get("health") as response:
+            status, said = await ask(http, PLACES[name], json.dumps(double(word, 30)).encode())
+            assert "too much work" in said, (status, said)
+            assert status in {400, 422} or PLACES[name].socket or "streamed" in name, (status, said)
+        async with http.get("health") as response:
             assert response.status == 200
     assert not llm.requests
 

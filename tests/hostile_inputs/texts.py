@@ -34,7 +34,18 @@ def make_patterns(random: Random, size: int) -> Iterator[str]:
         ".*.*.*.*b",
         f"a{{0,{50 * size}}}b",
         f".*a.{{{10 * size}}}",
+        "((a{1,99}){1,99}){1,99}",
+        "a{1000000000}",
+        f"(a?){{{size}}}a{{{size}}}",
+        "(?:a|(?:a|(?:a|b{0,30}){0,30}){0,30})+",
+        "[\x00-\U0010ffff]{900}",
+        rf"(?:\w|\d|[^\n]){{{10 * size}}}",
+        "[" + "".join(chr(0x4E00 + 2 * at) for at in range(50 * size)) + "]{0,500}",
     )
+    yield "(?:" + "|".join("a" * 9 + chr(97 + at % 26) * (at // 26 + 1) for at in range(6 * size)) + "){1,3}"
+    yield "(" * 20 * size + "a" + ")" * 20 * size
+    yield "a{" + "9" * 20 * size + "}"
+    yield "(a{" + "9" * 1000 + "}){" + "9" * 900 + "}"
     yield "(?:" * size + "a" + "{0,9}){0,9}" * size
     yield "(?:a|b|ab)*c" * size
     yield "|".join("a" * at + "b" for at in range(size))
@@ -46,6 +57,17 @@ def make_patterns(random: Random, size: int) -> Iterator[str]:
                 f"(?:{pattern}{random.choice(_ATOMS)}){repeat}" if random.random() < 0.7 else f"{pattern}|(?:{pattern})"
             )
         yield f"^{pattern}$"
+
+
+def make_stops(size: int) -> Iterator[str]:
+    """Texts at which an answer may end."""
+    yield from ("a" * 10_000 * size + "b", "ab" * 400, "\0", "e\u0301" * 8, "\U0001f468\u200d" * 100, " " * 250)
+
+
+def make_paths(size: int) -> Iterator[str]:
+    """What stands in a URL, percent-encoded."""
+    yield from ("a/" * 90 * size, "%2e%2e/" * 30 * size, "a:" * 90 * size, ":" * 200 * size, "%2F" * 60 * size)
+    yield from ("%00", "%ff%fe", "%ED%A0%80", "%7Bmodel%7D", "a%0D%0Ab", ";" * 200 * size, "%25" * 60 * size, "*")
 
 
 def make_templates(size: int) -> Iterator[str]:

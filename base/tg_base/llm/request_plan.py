@@ -18,6 +18,9 @@ from tg_schema.features import Feature
 MAX_STOPS = 64
 """Most stop strings, and most stop ids, of a request; a provider may allow fewer."""
 
+MAX_STOP_CHARACTERS = 256
+"""Of a stop string: with each piece of an answer, as many beginnings of it are looked for."""
+
 MAX_TEXTS = 2048
 """Most texts of one request to embed (OpenAI's limit)."""
 
@@ -194,8 +197,8 @@ def _check_sampling(sampling: Sampling) -> None:
         raise BadRequest(f"wrong field: {error}") from None
     if sampling.best_of is not None and sampling.best_of < (sampling.n or 1):
         raise BadRequest("sampling.best_of must be at least sampling.n: it counts the answers to choose from")
-    if len(sampling.stop) > MAX_STOPS or "" in sampling.stop:
-        raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts, none of them empty")
+    if len(sampling.stop) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in sampling.stop):
+        raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters")
     if len(sampling.stop_ids) > MAX_STOPS:
         raise BadRequest(f"sampling.stop_ids may have {MAX_STOPS} ids")
     if sampling.max_tokens is not None and (sampling.min_tokens or 0) > sampling.max_tokens:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tg_llama.grammar.parameter_types import follow
+from tg_llama.grammar.parameter_types import MAX_REFERENCE_CHARACTERS, follow
 from tg_llama.grammar.schema_keywords import (
     ANNOTATIONS,
     KINDS,
@@ -183,8 +183,11 @@ def _check_enum(value: object) -> None:
 
 
 def _check_reference(value: object) -> None:
-    if not isinstance(value, str) or not value.startswith("#"):
-        raise BadRequest("schema: $ref must point into the schema itself, for instance to #/$defs/name")
+    if not isinstance(value, str) or not value.startswith("#") or len(value) > MAX_REFERENCE_CHARACTERS:
+        raise BadRequest(
+            f"schema: $ref must point into the schema itself, for instance to #/$defs/name, in at most "
+            f"{MAX_REFERENCE_CHARACTERS} characters"
+        )
 
 
 def _check_names(value: object) -> None:

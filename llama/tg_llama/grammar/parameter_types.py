@@ -14,6 +14,9 @@ MAX_SCHEMAS: Final = 1_000
 MAX_VALUES: Final = 1_000
 """Values of an `enum` that are looked at."""
 
+MAX_REFERENCE_CHARACTERS: Final = 1_000
+"""Of a $ref; a longer one is not followed."""
+
 _ALL: Final = frozenset(KINDS)
 
 
@@ -85,8 +88,8 @@ def _named(schema: dict[str, Any]) -> frozenset[str]:
 
 
 def follow(reference: object, root: Mapping[str, Any]) -> Any:
-    """What a reference within `root` points to; True if that is nothing."""
-    if not isinstance(reference, str) or not reference.startswith("#/"):
+    """What a reference within `root` points to; True if that is nothing, or too long."""
+    if not isinstance(reference, str) or not reference.startswith("#/") or len(reference) > MAX_REFERENCE_CHARACTERS:
         return True
     found: Any = root
     for step in reference[2:].split("/"):
