@@ -13,9 +13,11 @@
 A JSON path is found in a schema alone, as `$ref`. These kinds have no place:
 
 - Templates: a client sends variables only. A template is its operator's, and a chat template its model's: `readers`.
-- Globs: nothing has one. Keys name groups, hosts, and origins that are compared as they are; "*" alone means all.
+- Globs: nothing has one. Models, groups, hosts and origins are compared as they are; "*" alone means all.
 - Grammars: vLLM's `structured_outputs.grammar` and `structural_tag` are refused, and no other door has such a field.
 - LMTP and LMI have no field for a schema, a tool or an expression; LMI's doors pass OpenAI's bodies on to OpenAI's.
+
+`tg-pick` reads a model's name and numbers of bodies that it passes on: `readers`.
 """
 
 import json

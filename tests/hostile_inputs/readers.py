@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from tests.hostile_inputs.numbers import NUMBERS
 from tests.hostile_inputs.schemas import make_schemas, make_values
 from tests.hostile_inputs.texts import Use, attack, make_patterns, make_templates, own_patterns
 from tg_base.llm import LlmChunk, object_schema
@@ -23,6 +24,7 @@ from tg_llama.grammar.regex_grammar import choice_grammar, regex_grammar
 from tg_llama.grammar.token_grammars import find_error
 from tg_llama.tools.tool_format import TOOL_FORMATS
 from tg_llama.tools.tool_grammar import tool_grammar
+from tg_picker.extproc.model_request import read_model_request, rename_model
 from tg_schema import TextCompletionRequest, TgError, Tool, encode
 
 Case = tuple[str, Callable[[], object]]
@@ -53,6 +55,8 @@ def make_cases(seed: int, size: int) -> Iterator[Case]:
     for template in make_templates(size):
         yield f"prompt template: {template[:80]}", partial(_render, template)
         yield f"chat template: {template[:80]}", partial(_render_in_sandbox, template)
+    for name, number in NUMBERS.items():
+        yield f"tg-pick: {name}", partial(_pick, number)
     for name, own in own_patterns():
         yield f"own expression: {name}", partial(_search, own)
     runner.run(checkers.aclose())
@@ -80,6 +84,12 @@ def _render(template: str) -> None:
 def _render_in_sandbox(template: str) -> None:
     compiled = SandboxedTemplate(template, {"text": "text" * 25})
     within(SANDBOX_SECONDS, lambda: compiled.render([{"role": "user", "content": "u"}] * 50))
+
+
+def _pick(number: bytes) -> None:
+    body = b'{"model":"m","max_tokens":%b,"messages":[{"role":"user","content":"q"}]}' % number
+    read_model_request(body)
+    rename_model(body, "n")
 
 
 def _search(use: Use) -> None:
