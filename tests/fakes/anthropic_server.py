@@ -46,6 +46,9 @@ _FINISH = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use",
 class AnthropicServer(LoopbackServer):
     """Key, version, `POST /v1/messages`, `GET /v1/models`."""
 
+    unavailable: ClassVar[str] = "overloaded_error"
+    request_header: ClassVar[str] = "request-id"
+
     keep_alive = event("ping")
     key: ClassVar[str] = "sk-ant-loopback"
     model: ClassVar[str] = "fake-model"

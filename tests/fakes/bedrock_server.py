@@ -43,6 +43,9 @@ _STOP_REASONS = {
 class BedrockServer(LoopbackServer):
     """AWS signature (its form alone), `POST /model/{id}/converse-stream`, `GET /foundation-models`."""
 
+    unavailable: ClassVar[str] = "ServiceUnavailableException"
+    request_header: ClassVar[str] = "x-amzn-RequestId"
+
     content_type: ClassVar[str] = "application/vnd.amazon.eventstream"
     keep_alive: ClassVar[bytes] = b""
     filler: ClassVar[bytes] = b""

@@ -41,6 +41,7 @@ _CHOICE = {"AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto
 class GeminiServer(LoopbackServer):
     """Google AI Studio: a key, and models without a project."""
 
+    unavailable: ClassVar[str] = "UNAVAILABLE"
     key: ClassVar[str] = "AIza-loopback"
     model: ClassVar[str] = "fake-model"
     place: ClassVar[str] = "/v1beta/models"

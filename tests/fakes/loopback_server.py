@@ -32,12 +32,16 @@ class LoopbackServer(ABC):
         keep_alive: bytes that this wire's servers send to keep a connection open; b"" where there are none.
         garbage: a whole frame of this wire, with nonsense in it.
         filler: some thousand bytes that this wire passes over.
+        unavailable: this wire's code for `Unavailable`; "" = it has none.
+        request_header: in which it names a request that it refuses, for its support; "" = it does not.
     """
 
     content_type: ClassVar[str] = "text/event-stream"
     keep_alive: ClassVar[bytes] = b": keep-alive\n\n"
     garbage: ClassVar[bytes] = b'data: {"nonsense\n\n'
     filler: ClassVar[bytes] = b":\n" * 2048
+    unavailable: ClassVar[str] = ""
+    request_header: ClassVar[str] = ""
 
     def __init__(self) -> None:
         self.url = ""
@@ -135,7 +139,11 @@ class LoopbackServer(ABC):
         except Refused as refused:
             return refused.response
         if plan.fault is Fault.REFUSE:
-            return self.refusal(plan)
+            refusal = self.refusal(plan)
+            exchange.refused = refusal.status
+            if self.request_header:
+                refusal.headers[self.request_header] = f"req_{len(self.exchanges)}"
+            return refusal
         whole = self.whole(request, plan, asked)
         if whole is not None and plan.fault is Fault.NONE:
             return whole

@@ -121,6 +121,8 @@ class Chat(Strict, frozen=True):
 class MistralServer(LoopbackServer):
     """Bearer key, `POST /v1/chat/completions`, `GET /v1/models`."""
 
+    unavailable: ClassVar[str] = "unreachable_backend"
+    request_header: ClassVar[str] = "mistral-correlation-id"
     key: ClassVar[str] = "mistral-loopback"
     model: ClassVar[str] = "fake-model"
 

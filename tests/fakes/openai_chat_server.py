@@ -42,6 +42,8 @@ _STATUS: dict[type[TgError], tuple[int, str | None, str]] = {
 class OpenAiChatServer(LoopbackServer):
     """OpenAI's own: Bearer key, `POST /v1/chat/completions`, `GET /v1/models`."""
 
+    unavailable: ClassVar[str] = "server_error"
+    request_header: ClassVar[str] = "x-request-id"
     key: ClassVar[str] = "sk-loopback"
     model: ClassVar[str] = "fake-model"
     completions: ClassVar[str] = "/v1/chat/completions"
@@ -129,6 +131,8 @@ class OpenAiChatServer(LoopbackServer):
 class AzureOpenAiServer(OpenAiChatServer):
     """A deployment of Azure OpenAI: key in `api-key`, the deployment in the path, `api-version` in the query."""
 
+    request_header: ClassVar[str] = "apim-request-id"
+
     completions = "/openai/deployments/fake-model/chat/completions?api-version=2024-10-21"
     listing = "/openai/models?api-version=2024-10-21"
 
@@ -139,6 +143,8 @@ class AzureOpenAiServer(OpenAiChatServer):
 
 class AzureAiServer(OpenAiChatServer):
     """Azure's serverless models: Bearer key, under `/openai/v1`."""
+
+    request_header: ClassVar[str] = "apim-request-id"
 
     completions = "/openai/v1/chat/completions"
     listing = "/openai/v1/models"

@@ -138,6 +138,7 @@ class Exchange:
         asked: what it says; None if the server refused it as wrong.
         headers: by lower-case name.
         path: the target as the client wrote it.
+        refused: the status of `Fault.REFUSE`.
         began: set when the plan's last byte before a stall is written, or the answer is.
         left: set when the client's socket has closed before the answer's end.
         done: set when the answer was written to its end.
@@ -146,6 +147,7 @@ class Exchange:
     path: str
     headers: dict[str, str]
     asked: Asked | None = None
+    refused: int | None = None
     began: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)

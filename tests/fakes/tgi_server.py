@@ -9,7 +9,7 @@ among it, is an event after status 200.
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from aiohttp import web
@@ -41,6 +41,8 @@ class Grammar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
 
 class TgiServer(OpenAiChatServer):
     """No key, `POST /v1/chat/completions`, `GET /v1/models`."""
+
+    unavailable: ClassVar[str] = "incomplete_generation"
 
     @override
     def authorized(self, request: web.Request) -> bool:

@@ -1,11 +1,14 @@
 """The columns for how a provider behaves when its server fails, stalls, lies or is left."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, MutableMapping
 from contextlib import aclosing, suppress
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from tests.fakes.loopback_server import LoopbackServer
 from tests.fakes.plan import Counts, Fault, Plan
 from tests.provider_matrix.asking import (
     REQUEST,
@@ -34,6 +37,9 @@ from tg_schema.errors import (
 ABSURD = 10**399
 """A count of 400 digits."""
 
+_TOLD = ("status", "code", "upstream_request")
+_REFUSAL_EVENTS = frozenset({"provider.refused", "pool.failover"})
+
 PATIENCE = 1.0
 """Seconds until a cancel must have closed the provider's socket."""
 
@@ -57,6 +63,30 @@ async def _retry_after(stage: Stage) -> None:
         error = await _fails(responses(service), RateLimited)
     assert error.retry_after == 90
     assert len(stage.wire.exchanges) == 1
+
+
+async def _refusal_line(stage: Stage) -> None:
+    """Each refusal is told in the log with what the provider says of it, also where another server is asked next."""
+    wire = stage.wire
+    assert isinstance(wire, LoopbackServer)
+    wire.play(Plan(fault=Fault.REFUSE, error=Unavailable))
+    logs: list[MutableMapping[str, Any]]
+    with capture_logs() as logs:
+        for request in (REQUEST, WHOLE):
+            async with stage.opened() as service:
+                await _fails(responses(service, request), Unavailable)
+    told = [{name: line[name] for name in _TOLD if name in line} for line in logs if line["event"] in _REFUSAL_EVENTS]
+    said = [
+        {
+            "status": exchange.refused,
+            **({"code": wire.unavailable} if wire.unavailable else {}),
+            **({"upstream_request": f"req_{number}"} if wire.request_header else {}),
+        }
+        for number, exchange in enumerate(wire.exchanges, 1)
+    ]
+    assert len(said) >= 2
+    assert [line for line in said if line not in told] == [line for line in told if line not in said] == []
+    assert len(told) >= len(said)
 
 
 async def _fails(awaitable: Awaitable[object], kind: type[TgError]) -> TgError:
@@ -185,6 +215,7 @@ async def _endless_head(stage: Stage) -> None:
 
 FAULT_CELLS: tuple[Cell, ...] = (
     Cell("error before", _error_before),
+    Cell("log of a refusal", _refusal_line),
     Cell("Retry-After", _retry_after, tells="retry_after"),
     Cell("error in the middle", _error_in_the_middle, tells="error_event"),
     Cell("early end", _early_end),

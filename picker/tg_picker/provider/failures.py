@@ -31,7 +31,8 @@ def choose_failure(before: TgError | None, error: TgError, pick: Pick | None) ->
     """
     if pick is None or not (error.retryable or isinstance(error, NotFound | ProtocolError)):
         raise error
-    log.warning("pool.failover", server=pick.endpoint.name, address=pick.endpoint.address, error=error.type)
+    server = pick.endpoint
+    log.warning("pool.failover", server=server.name, address=server.address, error=error.type, **error.details)
     # That another server lacks the model says less than why one that may have it failed.
     return before if before and isinstance(error, NotFound) else error
 

@@ -27,8 +27,8 @@ from tg_schema.errors import (
 MAX_RETRY_AFTER_SECONDS = 3600.0
 """Upper limit of `retry_after`, in seconds."""
 
-_REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid")
-"""Headers in which providers name a request: OpenAI and many others, Anthropic, Azure, AWS."""
+_REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "mistral-correlation-id")
+"""Headers in which providers name a request: OpenAI and many others, Anthropic, Azure, AWS, Mistral."""
 _WORD = re.compile(r"[\w.:-]{1,100}", re.ASCII)
 """A code or an id. Anything else may be a sentence with a prompt or a key in it."""
 
