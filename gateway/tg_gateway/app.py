@@ -86,6 +86,7 @@ class Gateway:
         config: address, keys, limits. Port 0 = any free one.
         requestor: this process's end of the bus, entered by its owner.
         routes: every service of every flow.
+        needed: those without which it is not ready; None = all.
         limits: what one client may take.
         mounts: which protocols are where; None = all that are installed.
         shared: where it listens, in place of the configured address.
@@ -104,6 +105,7 @@ class Gateway:
         requestor: Requestor,
         routes: tuple[Route[Any, Any], ...],
         *,
+        needed: tuple[Route[Any, Any], ...] | None = None,
         limits: Limits | None = None,
         mounts: Sequence[Mount] | None = None,
         shared: SharedListener | None = None,
@@ -113,6 +115,7 @@ class Gateway:
         self._config = config
         self._requestor = requestor
         self._routes = routes
+        self._needed = routes if needed is None else needed
         self._limits = limits or Limits()
         table = load_mounts() if mounts is None else mounts
         self._mounts = [replace(mount, dialect=mount.dialect.configure(config)) for mount in table]
@@ -229,7 +232,7 @@ class Gateway:
             middlewares=[middleware.admit], client_max_size=max(config.body_limit, config.large_body_limit)
         )
         application.add_routes(router.routes(handlers.answer, self._sockets.answer))
-        application.add_routes(Health(self._requestor, catalogue, relay, limits).routes())
+        application.add_routes(Health(self._requestor, self._needed, relay, limits).routes())
         if config.docs:
             application.add_routes(Documentation(self._mounts).routes())
         application.add_routes([web.get(path, show, expect_handler=defer_expectation) for path, show in shown.items()])

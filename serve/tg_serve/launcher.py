@@ -40,7 +40,7 @@ from tg_base.server import (
     serve_process,
 )
 from tg_base.telemetry import configure_log
-from tg_schema import TgError
+from tg_schema import TEXT_COMPLETION, TgError
 from tg_schema.errors import BadRequest, Internal, Timeout, Unavailable
 from tg_serve.options import GATEWAY, LOOPBACK, ServeOptions
 from tg_serve.served import check_workers, describe_served, find_rest
@@ -250,8 +250,10 @@ def _make_gateway(
     routes = tuple(route for service in order.services for route in config.routes(service))
     plain = tuple(route.response for route in routes if route.plain)
     requestor = Requestor(bus, config.topics, plain=plain, queues=_list_queues(order, config))
+    # Without a file nobody has asked for more than a model.
+    needed = routes if order.file is not None else config.routes(TEXT_COMPLETION.name)
     with _locating(config):
-        return requestor, Gateway(config.gateway, requestor, routes, shared=listener)
+        return requestor, Gateway(config.gateway, requestor, routes, needed=needed, shared=listener)
 
 
 def _list_queues(order: ServeOptions, config: Config) -> tuple[str, ...]:

@@ -107,19 +107,28 @@ async def test_the_commands_through_three_processes(provider: GatedOpenAi, proce
         assert (await ended(process, within=20)).code == 0
 
 
-async def test_a_processor_and_what_its_line_says_to_add_become_ready_without_a_file(pulsar: PulsarServer) -> None:
-    """The built-in configuration has a prompt and an agent service, too, and a gateway waits for all that it has."""
-    async with started("tg-serve", "--bus", pulsar.service_url, "--only", "text-completion") as processor:
+async def test_without_a_file_a_gateway_and_a_processor_become_ready(pulsar: PulsarServer) -> None:
+    """The built-in configuration has a prompt and an agent service, too: the processor's line says how to add them."""
+    async with (
+        started("tg-serve", "--bus", pulsar.service_url, "--only", "text-completion") as processor,
+        started("tg-serve", "--bus", pulsar.service_url, "--only", "gateway", "--port", "0") as gateway,
+    ):
         line = await ready(processor)
+        await until_ready(gateway)
         program, *options = shlex.split(line.partition("add what else you need: ")[2])
         async with started(program, *options, "--port", "0") as others:
-            url = (await ready(others)).split()[1]
-            async with aiohttp.ClientSession(url) as http, asyncio.timeout(30):
-                while True:
-                    async with http.get("ready") as answer:
-                        if answer.status == 200:
-                            break
-                    await asyncio.sleep(0.1)
+            await until_ready(others)
+
+
+async def until_ready(gateway: Process) -> None:
+    """Until its line is printed and `/ready` answers 200."""
+    url = (await ready(gateway)).split()[1]
+    async with aiohttp.ClientSession(url) as http, asyncio.timeout(30):
+        while True:
+            async with http.get("ready") as answer:
+                if answer.status == 200:
+                    return
+            await asyncio.sleep(0.1)
 
 
 async def test_a_killed_processor_is_one_error_within_seconds(processes: Processes) -> None:

@@ -1,6 +1,7 @@
 """Orchestrator -> gateway: the liveness probe `/health` and the readiness probe `/ready`."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -9,7 +10,6 @@ from aiohttp import web
 from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_gateway.access import Limits
-from tg_gateway.dialects import Catalogue
 from tg_gateway.http.router import defer_expectation
 from tg_gateway.relay import Relay
 from tg_gateway.telemetry import FreshAnswer
@@ -33,11 +33,14 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """`/health` and `/ready`."""
+    """`/health` and `/ready`, which needs a live processor of each of these routes.
 
-    def __init__(self, requestor: Requestor, catalogue: Catalogue, relay: Relay, limits: Limits) -> None:
+    A plain peer announces nothing: whether it lives is not known.
+    """
+
+    def __init__(self, requestor: Requestor, needed: Iterable[Route[Any, Any]], relay: Relay, limits: Limits) -> None:
         self._requestor = requestor
-        self._catalogue = catalogue
+        self._needed = tuple(route for route in needed if not route.plain)
         self._relay = relay
         self._limits = limits
         self._bus_answers = FreshAnswer(self._ask_bus, FRESH_SECONDS)
@@ -58,9 +61,7 @@ class Health:
         if self._requestor.has_failed_subscription:
             missing.append("a subscription has ended and is being opened again")
         serving = self._requestor.presence.serving
-        # A plain peer announces nothing: whether it lives is not known.
-        needed = [route for route in self._catalogue.routes if not route.plain]
-        deserted = [route for route in needed if not serving(route.request)]
+        deserted = [route for route in self._needed if not serving(route.request)]
         if deserted and self._requestor.refusal is not None:
             missing.append(f"processors cannot be asked what they serve: {self._requestor.refusal}")
         elif self._refusal is not None:
