@@ -36,8 +36,9 @@ async def stream_server(serve: Serve, **options: Any) -> AsyncIterator[int]:
         finally:
             writer.close()
 
-    place = {} if "sock" in options else {"host": "127.0.0.1", "port": 0}
-    server = await asyncio.start_server(accept, **place, **options)
+    if "sock" not in options:
+        options.update(host="127.0.0.1", port=0)
+    server = await asyncio.start_server(accept, **options)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

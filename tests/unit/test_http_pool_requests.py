@@ -4,9 +4,11 @@ import asyncio
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import certifi
 import httpx
@@ -18,6 +20,7 @@ from tests.fakes.loopback_tls import loopback_tls
 from tests.fakes.stream_server import stream_server
 from tests.fakes.threaded_server import receive, saying, serving
 from tests.unit.test_http_pool import CHUNKED, HELLO, RUNNERS, Runner
+from tests.until import until
 from tg_base.llm import PreparedConnection, share_tls
 from tg_base.llm.http.pool import HttpPool, HttpTarget
 from tg_schema.errors import BadRequest, Unavailable
@@ -142,6 +145,42 @@ def test_a_proxy_that_refuses_to_lead_on_is_told_nothing(run: Runner, monkeypatc
 
     run(ask())
     assert [head.split()[0] for head in heard] == [b"CONNECT", b"CONNECT"]
+
+
+def test_a_host_is_looked_up_once_unless_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On asyncio's loop, which asks Python's `socket`; the first of those who wait for the answer leaves."""
+    asked: list[str] = []
+    answer, find = threading.Event(), socket.getaddrinfo
+
+    def look_up(host: str, *place: Any, **options: Any) -> Any:
+        asked.append(host)
+        if host == "away.example":
+            raise socket.gaierror
+        assert answer.wait(20)
+        return find("127.0.0.1", *place, **options)
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        writer.write(HELLO)
+
+    async def ask() -> None:
+        pool = HttpPool()
+        async with stream_server(greet) as port, asyncio.timeout(20):
+            asking = [asyncio.create_task(pool.ask("POST", f"http://here.example:{port}/", (), b"{}")) for _ in "1234"]
+            await until(lambda: asked)
+            asking.pop(0).cancel()
+            answer.set()
+            for each in asking:
+                assert await (await each).read() == b"hello"
+            for _ in "12":
+                with pytest.raises(Unavailable):
+                    await pool.ask("POST", "http://away.example/", (), b"{}")
+                await asyncio.sleep(0)
+            await pool.aclose()
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    asyncio.run(ask())
+    assert asked == ["here.example", "away.example", "away.example"]
 
 
 def test_a_proxy_that_no_dns_has_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -16,7 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
 import msgspec
-from aiohappyeyeballs import start_connection
+from aiohappyeyeballs import AddrInfoType, start_connection
 from multidict import CIMultiDict
 from typing_extensions import override
 
@@ -33,6 +33,8 @@ from tg_schema.errors import BadRequest, ProtocolError, Timeout, Unavailable
 
 IDLE_SECONDS = 15.0
 """Seconds for which a connection is kept for the next request."""
+NAME_SECONDS = 10.0
+"""Seconds for which the addresses of a host are kept: to look them up takes a thread and a question to DNS."""
 NEXT_ADDRESS_SECONDS = 0.25
 """Seconds after which a host's next address is tried too."""
 
@@ -211,6 +213,7 @@ class Connections:
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Place, list[HttpConnection]] = {}
         self._open: set[HttpConnection] = set()
+        self._addresses: dict[tuple[str, int], asyncio.Future[Sequence[AddrInfoType]]] = {}
         self._room = memoryview(bytearray(READ_BYTES))
 
     async def connect(self, place: Place) -> HttpConnection:
@@ -249,7 +252,13 @@ class Connections:
         await asyncio.sleep(0)
 
     async def _open_socket(self, place: Place | None, host: str, port: int, *, secure: bool) -> HttpConnection:
-        addresses = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        looking = self._addresses.get((host, port))
+        if looking is None:
+            look_up = self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            looking = self._addresses[host, port] = asyncio.ensure_future(look_up)
+            looking.add_done_callback(partial(self._keep_addresses, host, port))
+        # Others wait for it too, and this one may be cancelled.
+        addresses = await asyncio.shield(looking)
         sock = await start_connection(addresses, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, interleave=1)
         tls, name = (self._tls, host) if secure else (None, None)
         _, connection = await self._loop.create_connection(
@@ -282,6 +291,10 @@ class Connections:
     def _keep(self, place: Place, connection: HttpConnection) -> None:
         self._idle.setdefault(place, []).append(connection)
         connection.idle = self._loop.call_later(IDLE_SECONDS, self._drop, place, connection)
+
+    def _keep_addresses(self, host: str, port: int, looked: asyncio.Future[Sequence[AddrInfoType]]) -> None:
+        seconds = 0.0 if looked.cancelled() or looked.exception() else NAME_SECONDS
+        self._loop.call_later(seconds, self._addresses.pop, (host, port))
 
     def _drop(self, place: Place, connection: HttpConnection) -> None:
         self._idle[place].remove(connection)
