@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import Context
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,12 @@ def test_what_a_peer_says_of_it_is_an_id_or_nothing(
     for name in (span.request, *(name for name in (span.parent, span.caller) if name is not None)):
         assert re.fullmatch(r"[\w.:-]+", name, re.ASCII)
         assert len(name) <= MAX_ID_CHARACTERS
-    nested = span.child("t")
+
+    def ask() -> Span:
+        enter(span)
+        return child("t")
+
+    nested = Context().run(ask)
     assert (nested.request, nested.parent, nested.stream) == (span.request, "s", "t")
     assert nested.traceparent.split("-")[1] == span.traceparent.split("-")[1]
     assert nested.traceparent != span.traceparent

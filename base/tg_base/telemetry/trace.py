@@ -88,23 +88,18 @@ class Span(msgspec.Struct, frozen=True):
     @classmethod
     def at_door(cls, request: str, traceparent: str | None) -> Self:
         """The span of a request at the gateway. An invalid trace context is replaced by a new one."""
-        return cls(request, None, None, (traceparent and _valid(_TRACEPARENT, traceparent)) or _new_trace())
+        trace = traceparent if traceparent and _TRACEPARENT.fullmatch(traceparent) else _new_trace()
+        return cls(request, None, None, trace)
 
     @classmethod
     def from_peer(
         cls, stream: str, request: str | None, parent: str | None, traceparent: str | None, caller: str | None = None
     ) -> Self:
         """The span of a request from the bus, perhaps from a plain peer. Invalid ids are ignored."""
-        trace = (traceparent and _valid(_TRACEPARENT, traceparent)) or _new_trace()
-        request = (request and _valid(_ID, request)) or stream
-        # Most requests have neither of the last two.
-        parent = (parent and _valid(_ID, parent)) or None
-        return cls(request, stream, parent, trace, (caller and _valid(_ID, caller)) or None)
-
-    def child(self, stream: str) -> Self:
-        """The span of a request that this hop makes, with the id `stream`."""
-        version, trace, _, flags = self.traceparent.split("-")[:4]
-        return type(self)(self.request, stream, self.stream, f"{version}-{trace}-{new_id(8)}-{flags}", self.caller)
+        trace = traceparent if traceparent and _TRACEPARENT.fullmatch(traceparent) else _new_trace()
+        request = request if request and _ID.fullmatch(request) else stream
+        parent = parent if parent and _ID.fullmatch(parent) else None
+        return cls(request, stream, parent, trace, caller if caller and _ID.fullmatch(caller) else None)
 
     @property
     def fields(self) -> dict[str, str]:
@@ -168,11 +163,10 @@ def own_cache_key(key: str | None) -> str | None:
 def child(stream: str) -> Span:
     """The span of a request that the current task makes; a new request if the task works for none."""
     span = _current.get()
-    return Span(stream, stream, None, _new_trace()) if span is None else span.child(stream)
-
-
-def _valid(pattern: re.Pattern[str], text: str) -> str | None:
-    return text if pattern.fullmatch(text) else None
+    if span is None:
+        return Span(stream, stream, None, _new_trace())
+    version, trace, _, flags = span.traceparent.split("-")[:4]
+    return Span(span.request, stream, span.stream, f"{version}-{trace}-{new_id(8)}-{flags}", span.caller)
 
 
 def _new_trace() -> str:
