@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
+import msgspec
 from typing_extensions import override
 
 from tg_base.bus.core import (
@@ -173,38 +174,32 @@ def _check_size(body: bytes) -> None:
         raise TooLarge(f"a message holds at most {MAX_MESSAGE_BYTES} bytes; this one has {len(body)}")
 
 
-class _Message:
+class _Message(msgspec.Struct, eq=False):
     """A published message, shared by all its deliveries."""
 
-    __slots__ = ("body", "properties", "published")
-
-    def __init__(self, body: bytes, properties: Mapping[str, str], published: float) -> None:
-        self.body = body
-        self.properties = properties
-        self.published = published
+    body: bytes
+    properties: Mapping[str, str]
+    published: float
 
 
-class _Delivery:
+class _Delivery(msgspec.Struct, eq=False):
     """One message, delivered to one reader."""
 
-    __slots__ = ("_message", "_reader", "body", "properties", "redelivered")
-
-    def __init__(self, message: _Message, reader: "_Reader", *, redelivered: bool) -> None:
-        self.body = message.body
-        self.properties = message.properties
-        self.redelivered = redelivered
-        self._message = message
-        self._reader = reader
+    body: bytes
+    properties: Mapping[str, str]
+    redelivered: bool
+    message: _Message
+    reader: "_Reader"
 
     @property
     def age(self) -> float:
-        return asyncio.get_running_loop().time() - self._message.published
+        return asyncio.get_running_loop().time() - self.message.published
 
     def ack(self) -> None:
-        self._reader.ack(self._message)
+        self.reader.ack(self.message)
 
     def nack(self, after: float = 0.0) -> None:
-        self._reader.nack(self._message, after)
+        self.reader.nack(self.message, after)
 
 
 class _Queue:
@@ -323,7 +318,7 @@ class _Reader(AsyncIterator[Delivery]):
             self._unacked[id(message)] = message
         else:
             self._free(message)
-        return _Delivery(message, self, redelivered=id(message) in queue.returned)
+        return _Delivery(message.body, message.properties, id(message) in queue.returned, message, self)
 
     def ack(self, message: _Message) -> None:
         if self._unacked.pop(id(message), None) is not None:
