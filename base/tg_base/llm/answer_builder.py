@@ -126,7 +126,7 @@ class AnswerBuilder:
     )  # fmt: skip
 
     def __init__(self, request: TextCompletionRequest, plan: GenerationPlan, form: AnswerForm | None) -> None:
-        self.totals = Totals(request.adapter or request.model)
+        self.totals = Totals(request.adapter or request.model, _NO_ENDINGS)
         self.on_record: PassRecordOn | None = None
         self.streams_ends = bool(request.streaming) and form is None
         self._streaming = bool(request.streaming)
@@ -216,15 +216,15 @@ class Totals:
 
     Attributes:
         asked: the name of the adapter or model in the request.
-        counts: those of `Usage`, in its order.
         endings: how each answer ended, by its `index`.
+        counts: those of `Usage`, in its order.
         last: the answer that ended last.
     """
 
     asked: str | None
+    endings: Mapping[int, Ending]
     counts: list[int | None] = field(default_factory=[*UNCOUNTED].copy)
     model: str | None = None
-    endings: Mapping[int, Ending] = field(default_factory=lambda: _NO_ENDINGS)
     last: int = 0
 
     def add(self, chunk: LlmChunk) -> None:

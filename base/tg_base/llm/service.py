@@ -4,7 +4,7 @@ Chunk loop, final record, timeouts, retries before the first chunk, usage and ca
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -248,8 +248,10 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         else:
             request = self.check(request)
             plan = GenerationPlan.of(request, self.native_features)
+        several = len(plan.requests) > 1
+        begin = partial(self._start_merged, plan.requests) if several else partial(self._start, plan.requests[0])
         # Return that generator: through one of our own each chunk would pass both.
-        return answer_request(request, plan, partial(self._start, plan), self.model, self._checkers)
+        return answer_request(request, plan, begin, self.model, self._checkers)
 
     async def _operate(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         unchecked = request.operation in CHECKED_OPERATIONS and not isinstance(request, PreparedRequest)
@@ -286,21 +288,19 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             raise BadRequest(describe_missing(missing))
         return msgspec.structs.replace(request, model=self.model)
 
-    async def _start(self, plan: GenerationPlan) -> Begun:
-        """The first chunk and the rest of the provider's stream, or of all of them merged; the caller closes it."""
-        if len(plan.requests) == 1:
-            return await self._start_stream(plan.requests[0])
-        stream = merge_streams([self._read_stream(request) for request in plan.requests], self.capacity)
+    async def _start_merged(self, requests: Sequence[TextCompletionRequest]) -> Begun:
+        """The first chunk and the rest of all of the provider's streams, merged; the caller closes it."""
+        stream = merge_streams([self._read_stream(request) for request in requests], self.capacity)
         return await anext(stream), stream
 
     async def _read_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        first, rest = await self._start_stream(request)
+        first, rest = await self._start(request)
         async with aclosing(rest):
             yield first
             async for chunk in rest:
                 yield chunk
 
-    async def _start_stream(self, request: TextCompletionRequest) -> Begun:
+    async def _start(self, request: TextCompletionRequest) -> Begun:
         """The first chunk and the rest of one of the provider's streams; retries until there is one."""
         time = asyncio.get_running_loop().time
         until = time() + self.clocks.first_token
