@@ -101,18 +101,17 @@ MUTANTS = (
                 "            await self._slots.wait(route)\n"
                 "            if descriptors.short:\n"
                 "                await descriptors.until_enough()\n"
-                "            delivery = await anext(requests)\n"
-                "            call = self._call_of(delivery)\n",
+                "            delivery = await anext(requests)\n",
                 "            slot = Slot(self._slots, route)\n"
                 "            while not await slot.take():\n"
                 "                pass\n"
-                "            delivery = await anext(requests)\n"
-                "            call = self._call_of(delivery)\n",
+                "            delivery = await anext(requests)\n",
             ),
             Change(
                 "tg_base/server/processor.py",
-                "            slot, doubtful = Slot(self._slots, route), call.doubtful\n",
-                "            doubtful = call.doubtful\n",
+                "            doubtful = call.reply is not None and not call.fresh\n"
+                "            slot = Slot(self._slots, route)\n",
+                "            doubtful = call.reply is not None and not call.fresh\n",
             ),
         ),
         seed=25,

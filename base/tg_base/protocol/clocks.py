@@ -71,7 +71,7 @@ class StreamClock:
         self._began = now
         self.progress_at: float | None = None
         self._expire = expire
-        self._timer = call_late(self._due, self._check)
+        self._timer = call_late(now + timeout if self._end is None else min(now + timeout, self._end), self._check)
 
     @property
     def remaining(self) -> float:

@@ -55,11 +55,6 @@ class RequestHeaders(msgspec.Struct, frozen=True):
     queue: str | None = None
 
     @property
-    def doubtful(self) -> bool:
-        """Whether its requestor must confirm it before it is begun."""
-        return self.reply is not None and not self.fresh
-
-    @property
     def properties(self) -> dict[str, str]:
         """The message's properties; `deadline` is in milliseconds from the moment of publishing."""
         written = {"id": self.key.stream, "attempt": str(self.key.attempt)}

@@ -180,14 +180,17 @@ class Processor:
             if descriptors.short:
                 await descriptors.until_enough()
             delivery = await anext(requests)
-            call = self._call_of(delivery)
-            if isinstance(call, BadRequest):
-                self._start(route, delivery, call, Slot(self._slots, route))
+            try:
+                call = RequestHeaders.of(delivery, self.host.publishers)
+            except BadRequest as error:
+                self._start(route, delivery, error, Slot(self._slots, route))
                 continue
             if self._drop_unwanted(route, delivery, call):
                 self._tell_reused(route, call)
                 continue
-            slot, doubtful = Slot(self._slots, route), call.doubtful
+            # Its requestor must confirm it before it is begun.
+            doubtful = call.reply is not None and not call.fresh
+            slot = Slot(self._slots, route)
             if doubtful and self._is_excess(call):
                 await self._return(delivery, call)
             elif not descriptors.short and ((doubtful and self._postpone(call, slot)) or await slot.take()):
@@ -214,12 +217,6 @@ class Processor:
     def _start(self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | BadRequest, slot: Slot) -> None:
         task = asyncio.create_task(self._take(route, delivery, call, slot, self._time()), name="request")
         task.add_done_callback(report)
-
-    def _call_of(self, delivery: Delivery) -> RequestHeaders | BadRequest:
-        try:
-            return RequestHeaders.of(delivery, self.host.publishers)
-        except BadRequest as error:
-            return error
 
     def _postpone(self, call: RequestHeaders, slot: Slot) -> bool:
         """Whether a doubtful request takes no slot yet. One is reserved if it is soon to be confirmed."""

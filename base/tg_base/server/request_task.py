@@ -1,6 +1,7 @@
 """Processor -> service -> responder: one request, from its confirmation to its single terminal record."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any, Final, cast
@@ -99,12 +100,6 @@ class RequestTask:
             self._wanted, self._wanted_at = True, asked_at
             if self._confirmed is not None:
                 self._confirmed.set()
-
-    @property
-    def _is_stale(self) -> bool:
-        """Whether the requestor may have asked another processor meanwhile; a plain peer never does."""
-        waited = asyncio.get_running_loop().time() - self._wanted_at
-        return self._call.reply is not None and waited >= self._patience
 
     def stop(self, ending: TgError | None = None) -> None:
         """Close the service's stream now; its last record is `ending`."""
@@ -213,8 +208,10 @@ class RequestTask:
     async def _until_wanted(self, responder: Responder) -> None:
         """Ask the requestor to confirm a possible redelivery, so that no request is run (and billed) twice."""
         clock = asyncio.get_running_loop().time
+        # Its requestor may have asked another processor after a while; a plain peer never does.
+        patience = math.inf if self._call.reply is None else self._patience
         # A new number for each question: the reply to an earlier one may be older than the requestor's next attempt.
-        while not self._wanted or self._is_stale:
+        while not self._wanted or clock() - self._wanted_at >= patience:
             self._wanted = False
             confirmed = self._confirmed = asyncio.Event()
             question = new_number()

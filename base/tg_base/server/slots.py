@@ -1,7 +1,9 @@
 """Work queues -> slots: bounds the requests that a processor runs concurrently; its queues take turns."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+
+from typing_extensions import override
 
 TURN_SECONDS = 0.05
 """How long a free slot is reserved for a queue whose request was returned, before another queue may use it."""
@@ -107,7 +109,7 @@ class Slots:
             self._unreserved.set()
 
 
-class Slot:
+class Slot(AbstractContextManager["Slot"]):
     """The slot of one request. Enter it, take it when it is needed; leaving frees it.
 
     Args:
@@ -143,9 +145,7 @@ class Slot:
         self._lapse = None
         self._slots.unreserve(self)
 
-    def __enter__(self) -> None:
-        pass
-
+    @override
     def __exit__(self, kind: object, error: object, tb: object) -> None:
         if self._lapse is not None:
             self._unreserve(self._lapse)
