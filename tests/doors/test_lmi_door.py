@@ -19,7 +19,8 @@ from tests.fakes.raw_llm import ERRORS, FEATURES, RawLlm
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
 from tests.installed_package import install_package
 from tests.llama.demo_llm import opened
-from tg_base.config import ApiKey, GatewayConfig, LmiConfig, read_config
+from tg_base.config import ApiKey, GatewayConfig, read_config
+from tg_doors import LmiConfig
 from tg_schema import COMMON_FEATURES
 from tg_schema.errors import TgError, Timeout, TooLarge
 
@@ -36,7 +37,7 @@ FAILED = {"finish_reason": "error", "generated_tokens": None, "inputs": None}
 @asynccontextmanager
 async def door(llm: RawLlm | None = None, lmi: LmiConfig | None = None) -> AsyncIterator[Opened]:
     """A gateway that knows who serves."""
-    config = GatewayConfig(port=0, drain=0.05, lmi=lmi or LmiConfig())
+    config = GatewayConfig(port=0, drain=0.05, doors={"lmi": lmi or LmiConfig()})
     async with open_gateway(config, instead=llm or RawLlm()) as it:
         await until_listed(it.http)
         yield it
@@ -317,7 +318,7 @@ def house_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("house_formats")
 @pytest.mark.parametrize("named", [True, False])
 async def test_formatters_of_ones_own(*, named: bool) -> None:
-    example = read_config(EXAMPLE / "tokengrid.toml").gateway.lmi
+    example = read_config(EXAMPLE / "tokengrid.toml").gateway.door(LmiConfig)
     lmi = LmiConfig(input_formatter="question", output_formatter="words") if named else example
     llm = RawLlm()
     async with door(llm, lmi) as it:

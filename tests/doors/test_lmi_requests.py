@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tg_base.config import GatewayConfig, LmiConfig
+from tg_base.config import GatewayConfig
 from tg_base.protocol import Presence, Route
+from tg_doors import LmiConfig
 from tg_doors.lmi import LMI, Lmi, OutputStep
 from tg_doors.lmi.invocation import read_invocation
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue
@@ -223,7 +224,7 @@ def test_several_texts_are_a_batch() -> None:
     assert asked.request.requests[0].sampling is asked.request.requests[1].sampling
     assert ask({"inputs": ["a"], "stream": True}).streaming is True
     assert ask({"inputs": ["a"], "parameters": {"output_formatter": "jsonlines"}}).streaming is True
-    dynamic = LMI.configure(GatewayConfig(lmi=LmiConfig(rolling_batch=False)))
+    dynamic = LMI.configure(GatewayConfig(doors={"lmi": LmiConfig(rolling_batch=False)}))
     assert isinstance(ask({"inputs": "a"}, dynamic).request, Batch)
     with pytest.raises(BadRequest, match=r"^parameters\.details: a dynamic batch has no details; leave it out$"):
         ask({"inputs": "a", "parameters": {"details": True}}, dynamic)
@@ -273,7 +274,7 @@ def test_a_number_beyond_all_numbers_is_told_by_its_field() -> None:
 @pytest.mark.parametrize("name", ["nothing", "json:nothing", "no_such_module:f", "math:pi"])
 def test_a_formatter_that_does_not_exist(name: str) -> None:
     for field in ("output_formatter", "input_formatter"):
-        config = GatewayConfig(lmi=msgspec.convert({field: name}, LmiConfig))
+        config = GatewayConfig(doors={"lmi": msgspec.convert({field: name}, LmiConfig)})
         with pytest.raises(BadRequest) as caught:
             LMI.configure(config)
         assert caught.value.option == ("lmi", field)
@@ -283,12 +284,12 @@ def test_a_formatter_that_does_not_exist(name: str) -> None:
     ("field", "arguments"), [("input_formatter", "body and headers"), ("output_formatter", "step")]
 )
 def test_a_formatter_of_other_arguments(field: str, arguments: str) -> None:
-    config = GatewayConfig(lmi=msgspec.convert({field: "os:getcwd"}, LmiConfig))
+    config = GatewayConfig(doors={"lmi": msgspec.convert({field: "os:getcwd"}, LmiConfig)})
     with pytest.raises(BadRequest, match=f'"os:getcwd" must be a function of {arguments}$') as caught:
         LMI.configure(config)
     assert caught.value.option == ("lmi", field)
     # Not every function of C tells its arguments.
-    LMI.configure(GatewayConfig(lmi=msgspec.convert({field: "builtins:dict"}, LmiConfig)))
+    LMI.configure(GatewayConfig(doors={"lmi": msgspec.convert({field: "builtins:dict"}, LmiConfig)}))
 
 
 def test_the_completions_of_openai_are_asked_by_their_key() -> None:
@@ -324,7 +325,7 @@ def write_own(step: OutputStep) -> str:
 
 @pytest.mark.parametrize("name", ["n", "best_of"])
 def test_a_formatter_of_ones_own_writes_one_answer(name: str) -> None:
-    door = LMI.configure(GatewayConfig(lmi=LmiConfig(output_formatter=f"{__name__}:write_own")))
+    door = LMI.configure(GatewayConfig(doors={"lmi": LmiConfig(output_formatter=f"{__name__}:write_own")}))
     parameters = {name: 2, "do_sample": True}
     with pytest.raises(BadRequest, match=f"parameters.{name}: this endpoint's output formatter writes one answer;"):
         ask({"inputs": "hi", "parameters": parameters}, door)
@@ -340,7 +341,7 @@ def test_a_model_has_settings_of_its_own() -> None:
             "beams": {"input_formatter": f"{__name__}:read_own"},
         },
     }
-    configured = LMI.configure(GatewayConfig(lmi=msgspec.convert(tables, LmiConfig)))
+    configured = LMI.configure(GatewayConfig(doors={"lmi": msgspec.convert(tables, LmiConfig)}))
     # A large body is parsed in another process.
     for door in (configured, pickle.loads(pickle.dumps(configured))):
         assert answer({"inputs": "hi"}, door) == [{"generated_text": ""}]
@@ -359,7 +360,7 @@ def test_a_model_has_settings_of_its_own() -> None:
 def test_a_model_without_such_a_formatter() -> None:
     tables = {"models": {"chat": {"output_formatter": "gone"}}}
     with pytest.raises(BadRequest) as raised:
-        LMI.configure(GatewayConfig(lmi=msgspec.convert(tables, LmiConfig)))
+        LMI.configure(GatewayConfig(doors={"lmi": msgspec.convert(tables, LmiConfig)}))
     assert raised.value.option == ("lmi", "models", "chat", "output_formatter")
 
 

@@ -1,10 +1,12 @@
 """Parley <-> records: a protocol of our own invention, whole in one file, as somebody outside would add it."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 from typing_extensions import override
 
+from tg_base.config import GatewayConfig
 from tg_gateway.dialects import (
     Answer,
     Ask,
@@ -20,6 +22,13 @@ from tg_gateway.dialects import (
 )
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import BadRequest
+
+
+class ParleyConfig(msgspec.Struct, frozen=True):
+    """The table [gateway.parley]."""
+
+    longest: Annotated[int, msgspec.Meta(gt=0)] = 1_000_000
+    """Characters that one may say at a time."""
 
 
 class _Talk(msgspec.Struct, frozen=True):
@@ -90,6 +99,13 @@ class SpeechWriter(WholeWriter[TextCompletionResponse]):
 class Parley(Dialect):
     """`POST /parley/talks` and `GET /parley/voices`; talks side by side on the WebSocket `/parley/line`."""
 
+    def __init__(self, longest: int = ParleyConfig().longest) -> None:
+        self._longest = longest
+
+    @override
+    def configure(self, config: GatewayConfig) -> "Parley":
+        return type(self)(config.door(ParleyConfig).longest)
+
     @override
     def parse(self, call: Call) -> Ask | Answer:
         if call.operation == "voices":
@@ -97,6 +113,8 @@ class Parley(Dialect):
         talk = decode(_Talk, call.body)
         if not talk.say:
             raise BadRequest("say something")
+        if len(talk.say) > self._longest:
+            raise BadRequest(f"say at most {self._longest} characters")
         found = call.catalogue.find_model(talk.voice)
         if found.adapter:
             raise BadRequest("a voice has no accents here")

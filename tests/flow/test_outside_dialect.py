@@ -34,6 +34,9 @@ SERVED = """
 [gateway]
 port = 0
 
+[gateway.parley]
+longest = 3
+
 [models.counting]
 provider = "tests.fakes.counting_llm:CountingLlm"
 
@@ -70,10 +73,14 @@ async def test_the_server_serves_it_by_its_entry_point(tmp_path: Path, monkeypat
     """As the page's package does, from a module that it only names."""
     file = tmp_path / "tg.toml"
     file.write_text(SERVED)
-    install_package(tmp_path, monkeypatch, "parley-door", "[tokengrid.doors]\nparley = tests.fakes.parley:MOUNTS\n")
+    module = "tests.fakes.parley"
+    points = f"[tokengrid.doors]\nparley = {module}:MOUNTS\n[tokengrid.door_tables]\nparley = {module}:ParleyConfig\n"
+    install_package(tmp_path, monkeypatch, "parley-door", points)
     async with launch(ServeOptions(file=file)) as (_, url), ClientSession(url) as http:
         async with http.post(TALKS, json={"say": "2"}) as response:
             assert (response.status, (await response.json())["speech"]) == (200, "0 1 ")
+        async with http.post(TALKS, json={"say": "0002"}) as response:
+            assert (response.status, (await response.json())["fault"]) == (400, "say at most 3 characters")
         async with http.get("/api/v1/models") as response:
             assert response.status == 200
 

@@ -148,11 +148,18 @@ def test_a_package_of_somebody_brings_a_door(road: Installation, tmp_path: Path)
     (tmp_path / "pyproject.toml").write_text(project[1], "utf-8")
     shutil.copy(parley.__file__, tmp_path / "parley.py")
     road.install(tmp_path)
-    with serving(road) as url:
+    table = "[gateway.parley]\nlongest = 12\n"
+    with serving(road, CONFIG + table) as url:
         status, talk = ask(url, "parley/talks", {"say": "Who are you?"})
         assert (status, talk["speech"] + "\n") == (200, HELPLESS)
+        assert ask(url, "parley/talks", {"say": "Who are you all?"})[1]["fault"] == "say at most 12 characters"
         status, refused = ask(url, "generate", {"inputs": "Who are you?"})
         assert (status, refused["error"]["message"].endswith('pip install "tokengrid-serve[doors]"')) == (404, True)
+    (road.home / "tokengrid.toml").write_text(CONFIG + table.replace("12", "0") + "[gateway.lmi]\ntgi_compat = true\n")
+    checked = road.run("tg-serve", "--check", "--config", "tokengrid.toml", PYTHONPATH=str(road.home))
+    assert "gateway.parley.longest must be a whole number >= 1" in checked.err
+    assert 'unknown field "lmi" in gateway; ' in checked.err
+    assert "; doors with a table here: parley\n" in checked.err
 
 
 def test_a_package_of_somebody_brings_formatters(server: Installation, tmp_path: Path) -> None:

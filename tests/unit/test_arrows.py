@@ -151,7 +151,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.telemetry",
     },
     "tg_doors": set(),
-    "tg_doors.lmi": {"tg_doors.tgi"},
+    "tg_doors.lmi": {"tg_doors", "tg_doors.tgi"},
     "tg_doors.lmtp": set(),
     "tg_doors.mlc": set(),
     "tg_doors.tgi": set(),

@@ -14,13 +14,13 @@ from tg_base.config import (
     ApiKey,
     Config,
     GatewayConfig,
-    LmiConfig,
     ToolConfig,
 )
 from tg_base.config.changes import is_followed
-from tg_base.config.model import BusConfig, LmiModelConfig, ModelConfig, PromptsConfig, TemplateConfig
+from tg_base.config.model import BusConfig, ModelConfig, PromptsConfig, TemplateConfig
 from tg_base.llm import ProviderOptions
 from tg_base.llm.guard import Clocks
+from tg_doors import LmiConfig, LmiModelConfig
 from tg_flow.agent.tools.completion_tool import CompletionOptions
 from tg_flow.agent.tools.http_tool import HttpOptions
 from tg_flow.agent.tools.mcp_options import McpOptions
@@ -73,5 +73,5 @@ TOOLS = [PythonOptions, HttpOptions, McpOptions, PromptOptions, CompletionOption
 @pytest.mark.parametrize("table", [*TABLES, Clocks, ProviderOptions, LlamaCppOptions, *TOOLS])
 def test_every_field_is_documented(table: type[msgspec.Struct]) -> None:
     named = {name.rpartition(".")[2] for name in re.findall(r"`\[*([A-Za-z0-9_.]+)\]*", DOCUMENT)}
-    nested = {"options", "templates", "clocks", "keys", "limits", "lmi"}
+    nested = {"options", "templates", "clocks", "keys", "limits", "doors"}
     assert set(table.__struct_fields__) - nested <= named

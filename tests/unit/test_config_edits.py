@@ -13,6 +13,7 @@ from tg_base.config import (
     Config,
     ConfigWatcher,
 )
+from tg_doors import LmiConfig
 from tg_schema.errors import BadRequest
 
 GOOD = '[models.m]\nprovider = "openai"\n[flows.f]\ntext-completion = { model = "m" }\n'
@@ -163,6 +164,19 @@ async def test_what_needs_a_restart_says_so_until_it_is_taken_back(tmp_path: Pat
                 await seen(logs, "config.unchanged")
                 assert logs == []
                 assert [config.gateway.hosts for config in heard.configs] == [("h",), ("i",), ("i",)]
+
+
+async def test_an_edit_of_a_doors_table_needs_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "tg.toml"
+    file.write_text("[gateway.lmi]\ntgi_compat = true\n")
+    with structlog.testing.capture_logs() as logs:
+        async with ConfigWatcher(file, poll=0.01) as config_file:
+            replace(file, "[gateway.lmi]\ntgi_compat = false\nrolling_batch = false\n")
+            keys = (await seen(logs, "config.needs_restart"))["keys"]
+            assert keys == ["gateway.lmi.tgi_compat", "gateway.lmi.rolling_batch"]
+            assert config_file.config.gateway.door(LmiConfig) == LmiConfig(tgi_compat=True)
+            replace(file, "")
+            assert (await seen(logs, "config.needs_restart"))["keys"] == ["gateway.lmi"]
 
 
 async def test_nobody_is_told_after_leaving(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.installed_package import install_package
 from tg_base.config import (
     Config,
     ConfigWatcher,
@@ -13,7 +14,7 @@ from tg_base.config import (
 from tg_base.config.reader import DEFAULT_FILE, parse_config
 from tg_base.config.text_file import MAX_FILE_BYTES
 from tg_base.config.toml_positions import Position, places_of
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, NotFound
 
 FILE = Path("tg.toml")
 KEY = f'[[gateway.keys]]\nname = "k"\nsha256 = "{"0" * 64}"\ngroups = ["a", "b", "default", "*"]\n'
@@ -87,6 +88,19 @@ def test_an_empty_file_is_a_configuration() -> None:
         (GOOD + '[gateway.aliases]\nx = "M:a"', 6, 'no flow has the model "M:a"'),
         (GOOD + '[gateway.aliases]\nx = "m"\ny = "x"', 7, 'no flow has the model "x"'),
         (GOOD + "[gateway.lmi.models.M]\ntgi_compat = true", 5, 'no flow has the model "M"'),
+        (
+            "[gateway.lmi]\ntgi_compact = true",
+            2,
+            '"tgi_compact" in gateway.lmi; did you mean "tgi_compat"?',
+        ),
+        (
+            "[gateway]\nlmi.models.m.rolling_batch = 1",
+            2,
+            "gateway.lmi.models.m.rolling_batch must be true or",
+        ),
+        ("[gateway]\nlmi = 1", 2, "gateway.lmi must be a table, not a whole number"),
+        ("[gateway.lmii]\na = 1", 1, "; doors with a table here: lmi"),
+        ("[gateway]\ndoors.lmi.tgi_compat = true", 2, 'unknown field "doors" in gateway'),
         (KEY + '[tools.t]\nkind = "http"\ngroup = ["a"]', 4, 'no tool is in the group "b"; known are a'),
         ("[flows.f]\nagent = {}", 2, 'flow "f" has an agent but no text-completion'),
         ('[tools."a b"]\nkind = "http"', 1, "a tool's name may have"),
@@ -105,6 +119,15 @@ def test_a_mistake_is_named_with_file_and_line(text: str, line: int, words: str)
         parse_config(text, FILE)
     assert refused.value.message.startswith(f"tg.toml, line {line}: ")
     assert words in refused.value.message
+
+
+def test_a_table_of_a_door_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = "[tokengrid.door_tables]\nlmi = tg_doors:LmiConfig\nlost = tg_doors:Lost\n"
+    install_package(tmp_path, monkeypatch, "house-doors", points)
+    with pytest.raises(NotFound, match='there is no table of a door "lost" that can be imported'):
+        parse_config("[gateway.lost]", FILE)
+    with pytest.raises(NotFound, match='several packages have a table of a door "lmi": house-doors, tokengrid-doors'):
+        parse_config("[gateway.lmi]", FILE)
 
 
 def test_text_is_a_path_where_a_file_is_meant() -> None:

@@ -6,7 +6,7 @@
 from tg_base.config.agent_config import AGENT_PATTERNS, AgentConfig, AgentLimits
 from tg_base.config.findings import Findings, FirstFinding
 from tg_base.config.model import (
-    ApiKey, BusConfig, Config, GatewayConfig, LmiConfig, ServiceConfig, ToolConfig, SERVICE_KINDS, TOOL_KINDS,
+    ApiKey, BusConfig, Config, GatewayConfig, ServiceConfig, ToolConfig, SERVICE_KINDS, TOOL_KINDS,
 )
 from tg_base.config.option_reader import read_options
 from tg_base.config.overrides import CliOverrides
@@ -24,7 +24,7 @@ from tg_base.config.wrong_value import advise
 
 __all__ = [
     "AGENT_PATTERNS", "SERVICES", "SERVICE_KINDS", "TOOL_KINDS", "AgentConfig", "AgentLimits", "ApiKey", "BusConfig",
-    "CliOverrides", "Config", "ConfigWatcher", "Findings", "FirstFinding", "GatewayConfig", "Keys", "LmiConfig",
+    "CliOverrides", "Config", "ConfigWatcher", "Findings", "FirstFinding", "GatewayConfig", "Keys",
     "Prepare", "PromptConfig", "ServiceConfig", "TableReader", "TextCompletionConfig", "ToolConfig", "advise",
     "inspect_config", "read_config", "read_options", "read_services", "read_table", "read_text", "sound_part",
 ]  # fmt: skip

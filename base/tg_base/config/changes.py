@@ -22,6 +22,9 @@ Followed = Annotated[Value, _Reading(followed=True)]
 AtStart = Annotated[Value, _Reading(followed=False)]
 """The type of a field below a followed one that is read at the start only. All other fields are, without a mark."""
 
+SET_BY_READER = msgspec.Meta(extra={"set_by_reader": True})
+"""Marks the type of a field that no file has: the reader sets it."""
+
 _ABSENT: Any = object()
 
 
@@ -61,7 +64,11 @@ class Changes(Generic[Table]):
     ) -> msgspec.Struct:
         merged = {
             name: self._merge(
-                (*keys, name), getattr(held, name), getattr(edited, name), followed=is_followed(kind, below=followed)
+                # What the reader sets has names of the file's within: those of doors are beside the fields.
+                keys if SET_BY_READER in getattr(kind, "__metadata__", ()) else (*keys, name),
+                getattr(held, name),
+                getattr(edited, name),
+                followed=is_followed(kind, below=followed),
             )
             # The marks are extras: without that argument the types come without them.
             for name, kind in get_type_hints(type(held), include_extras=True).items()

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 import msgspec
 
 from tg_base.bus import MAX_MESSAGE_BYTES, BusOptions
-from tg_base.config.changes import AtStart, Followed
+from tg_base.config.changes import SET_BY_READER, AtStart, Followed
 from tg_base.config.toml_positions import Keys, Position
 from tg_base.protocol import MAX_REQUEST_BYTES, Route
 from tg_base.runtime import find_entry_point
@@ -21,6 +21,7 @@ from tg_schema.topics import Topics, resolve_topic
 
 E = TypeVar("E", bound=TgError)
 Table = TypeVar("Table", bound="ServiceConfig")
+Door = TypeVar("Door", bound=msgspec.Struct)
 
 MAX_SECONDS = 365 * 86_400
 """Maximum of a duration in seconds, a year: timers fail with infinity, and with numbers near it."""
@@ -61,30 +62,6 @@ class ApiKey(Section, frozen=True):
     """Whether it may read `/metrics` and `/instances`, and load and unload adapters."""
     store: bool = True
     """Whether responses may be kept for it."""
-
-
-class LmiModelConfig(Section, frozen=True):
-    """The LMI door for one model; what is not set is that of `[gateway.lmi]`."""
-
-    tgi_compat: bool | None = None
-    rolling_batch: bool | None = None
-    output_formatter: str | None = None
-    input_formatter: str | None = None
-
-
-class LmiConfig(Section, frozen=True):
-    """The LMI door: what an LMI container reads from its `serving.properties`."""
-
-    tgi_compat: bool = False
-    """Answers as TGI's clients read them: in a list, with TGI's names and details, streams as server-sent events."""
-    rolling_batch: bool = True
-    """false = dynamic batches: one text too is answered in a list, as several always are."""
-    output_formatter: str = ""
-    """Of requests that name none: "jsonlines" and others, an entry point's name, "module:function"; "" = by `stream`"""
-    input_formatter: str = ""
-    """Reads the bodies of `/invocations` in a form of your own: an entry point's name, or "module:function"."""
-    models: dict[str, LmiModelConfig] = {}
-    """By the models' names: what is different for them."""
 
 
 class GatewayConfig(Section, frozen=True):
@@ -129,7 +106,12 @@ class GatewayConfig(Section, frozen=True):
     """Whether responses of the Responses API may be kept; keys can be excepted."""
     docs: bool = True
     """Whether `/docs` and `/openapi.json` are served, to everybody and without a key."""
-    lmi: LmiConfig = LmiConfig()
+    doors: Annotated[dict[str, msgspec.Struct], SET_BY_READER] = {}
+    """The tables `[gateway.NAME]` of doors, each of the type that its package declares; see `door`."""
+
+    def door(self, kind: type[Door]) -> Door:
+        """The table of a door: as the file has it, else with its defaults."""
+        return next((table for table in self.doors.values() if isinstance(table, kind)), kind())
 
 
 class ModelConfig(Section, frozen=True):
@@ -192,6 +174,8 @@ class PromptsConfig(Section, frozen=True):
     templates: dict[str, TemplateConfig] = {}
 
 
+DOOR_TABLES = "tokengrid.door_tables"
+"""The group of entry points with which doors declare their tables of `[gateway]`, each under the door's name."""
 TOOL_KINDS = "tokengrid.tool_kinds"
 """The group of entry points with which packages offer kinds of tools, ours and others' alike."""
 SERVICE_KINDS = "tokengrid.services"
@@ -249,8 +233,8 @@ class Config(Section, frozen=True):
     flows: dict[str, dict[str, ServiceConfig]] = {}
     prompts: Followed[PromptsConfig] = PromptsConfig()
     tools: dict[str, ToolConfig] = {}
-    source: Source | None = None
-    """The file it was read from; set by the reader, not a field of the file. None = the built-in default."""
+    source: Annotated[Source | None, SET_BY_READER] = None
+    """The file it was read from. None = the built-in default."""
 
     def where(self, *keys: str, line: int = 0) -> str:
         """The position of a value for an error: `FILE, line N`, or its keys if there is no file."""

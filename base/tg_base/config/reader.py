@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from tg_base.config.findings import Findings, FirstFinding
-from tg_base.config.model import Config, ServiceConfig, Source
+from tg_base.config.model import DOOR_TABLES, Config, GatewayConfig, ServiceConfig, Source
 from tg_base.config.rules import faults, foreign_faults, foreign_fields
 from tg_base.config.services import SERVICES
 from tg_base.config.table_reader import TableReader
@@ -14,6 +14,7 @@ from tg_base.config.text_file import read_text
 from tg_base.config.toml_positions import Keys, places_of
 from tg_base.config.toml_text import parse_toml
 from tg_base.config.wrong_value import WrongValue
+from tg_base.runtime import find_entry_points, load_function
 from tg_schema.errors import BadRequest, Internal
 
 DEFAULT_FILE = Path(__file__).with_name("default.toml")
@@ -84,14 +85,10 @@ def _inspect(
     data = parse_toml(text, file)
     # tomllib reads CRLF as LF, and positions are counted in what it reads.
     source = Source(file, places_of(text.replace("\r\n", "\n")), services, completed)
-    # The reader sets this field; in a file it is as unknown as any other.
-    if "source" in data:
-        findings.add(_make_error(source, WrongValue((), Config, unknown="source")))
-        return None
     config = _convert(source, data, findings)
     if config is None:
         return None
-    config = msgspec.structs.replace(config, source=source)
+    config = replace(config, source=source)
     for fault in faults(config):
         findings.add(fault)
     return config
@@ -102,6 +99,12 @@ def _convert(source: Source, data: dict[str, Any], findings: Findings) -> Config
     # `flows` is converted by itself, because msgspec cannot choose a type by the key of a table.
     reader = TableReader()
     tables = reader.read(data.get("flows", {}), _Flows, ("flows",))
+    gateway: Any = data.get("gateway")
+    named = find_entry_points(DOOR_TABLES).names & gateway.keys() if isinstance(gateway, dict) else ()
+    doors = {
+        name: reader.read(gateway.pop(name), load_function(DOOR_TABLES, name, "table of a door"), ("gateway", name))
+        for name in sorted(named)
+    }
     config: Config | None = reader.read({key: value for key, value in data.items() if key != "flows"}, Config)
     flows: dict[str, dict[str, ServiceConfig]] = {
         flow: {service: _read_service(source, reader, (flow, service), fields) for service, fields in services.items()}
@@ -110,7 +113,7 @@ def _convert(source: Source, data: dict[str, Any], findings: Findings) -> Config
     for wrong in reader.wrong:
         findings.add(_make_error(source, wrong))
     if config is not None and not reader.wrong:
-        return msgspec.structs.replace(config, flows=flows)
+        return replace(config, flows=flows, gateway=replace(config.gateway, doors=doors))
     for fault in foreign_faults(Config(flows=flows, source=source)):
         findings.add(fault)
     return None
@@ -128,6 +131,8 @@ def _read_service(source: Source, reader: TableReader, keys: Keys, data: dict[st
 
 
 def _make_error(source: Source, wrong: WrongValue) -> BadRequest:
-    # `source` is set by this module, and no field of the file.
-    sentence = wrong.describe(hidden=("source",) if wrong.kind is Config else ())
-    return BadRequest(f"{source.where(*wrong.blamed)}: {sentence}").at(*wrong.blamed)
+    # The table of a door, perhaps: it needs the door's package, also where no gateway runs.
+    is_table = wrong.kind is GatewayConfig and any(keys[:-1] == wrong.blamed for keys in source.places)
+    doors = ", ".join(sorted(find_entry_points(DOOR_TABLES).names)) or "none"
+    advice = f"{wrong.describe()}; doors with a table here: {doors}" if is_table else wrong.describe()
+    return BadRequest(f"{source.where(*wrong.blamed)}: {advice}").at(*wrong.blamed)

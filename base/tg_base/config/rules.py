@@ -93,7 +93,14 @@ def _faults_of_names(config: Config) -> Iterator[BadRequest]:
         return
     known = ", ".join(sorted(filter(None, models)))
     meant = [(("aliases", alias), name) for alias, name in gateway.aliases.items()]
-    for keys, name in (*meant, *((("lmi", "models", name), name) for name in gateway.lmi.models)):
+    for keys, name in (
+        *meant,
+        *(
+            ((door, "models", name), name)
+            for door, table in gateway.doors.items()
+            for name in getattr(table, "models", ())
+        ),
+    ):
         base = name.rpartition(":")[0]
         if models.isdisjoint({name, base, gateway.aliases.get(base)}):
             sentence = f'no flow has the model "{name}"; name one of them ({known}), or MODEL:ADAPTER'

@@ -8,7 +8,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from tg_base.config.toml_positions import Keys
-from tg_base.config.wrong_value import WrongValue
+from tg_base.config.wrong_value import WrongValue, list_fields
 
 # A sentinel: None is a valid value.
 _WRONG: Any = object()
@@ -65,8 +65,7 @@ class TableReader:
 @cache
 def _fields_of(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
     """The types of a struct's fields by their names, and the fields by their names in the file."""
-    types = get_type_hints(kind, include_extras=True)
-    return types, {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    return get_type_hints(kind, include_extras=True), list_fields(kind)
 
 
 def _describe(kind: Any) -> str:

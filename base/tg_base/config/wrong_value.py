@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
+from tg_base.config.changes import SET_BY_READER
 from tg_base.config.toml_positions import Keys
 
 TOML_WORDS = {
@@ -24,6 +25,15 @@ TOML_WORDS = {
 """msgspec's names of types -> how they are called in a TOML file."""
 _FRACTION = ("int", "float")
 """What msgspec expects and gets where a whole number has a fraction."""
+
+
+def list_fields(table: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """The fields that a table of a file may have, by their names there."""
+    return {
+        field.encode_name: field
+        for field in msgspec.structs.fields(table)
+        if SET_BY_READER not in getattr(field.type, "__metadata__", ())
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +61,16 @@ class WrongValue:
         """The keys of the value to correct."""
         return (*self.keys, self.unknown) if self.unknown else self.keys
 
-    def describe(
-        self, words: Mapping[str, str] = TOML_WORDS, hidden: Collection[str] = (), whole: str = "the file"
-    ) -> str:
+    def describe(self, words: Mapping[str, str] = TOML_WORDS, whole: str = "the file") -> str:
         """The sentence without the place.
 
         Args:
             words: what types are called in the file.
-            hidden: fields of the type that are no fields of the file.
             whole: what was read.
         """
         path = ".".join(self.keys) or whole
         if self.unknown:
-            known = [field.encode_name for field in msgspec.structs.fields(self.kind) if field.name not in hidden]
-            return f'unknown field "{self.unknown}" in {path}; {advise(self.unknown, known)}'
+            return f'unknown field "{self.unknown}" in {path}; {advise(self.unknown, list_fields(self.kind).keys())}'
         if self.missing:
             return f"{path} needs the field {self.missing}; add it"
         return f"{path} must be {self.described or self._describe_type(words)}"

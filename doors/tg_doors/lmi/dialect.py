@@ -9,6 +9,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
+from tg_doors import LmiConfig
 from tg_doors.lmi.batch_writers import GeneratedTextsWriter, OutputsWriter
 from tg_doors.lmi.custom_formatters import translate_body
 from tg_doors.lmi.descriptions import LMI_DESCRIPTIONS, PARTS, Health
@@ -54,7 +55,7 @@ class Lmi(Dialect):
 
     @override
     def configure(self, config: GatewayConfig) -> "Lmi":
-        return Lmi(read_settings(config.lmi))
+        return Lmi(read_settings(config.door(LmiConfig)))
 
     @override
     def parse(self, call: Call) -> Ask | Answer | Awaitable[Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tg_base.config import LmiConfig
+from tg_doors import LmiConfig
 from tg_doors.lmi.custom_formatters import (
     INPUT_GROUP,
     OUTPUT_GROUP,

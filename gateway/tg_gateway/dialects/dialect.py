@@ -30,7 +30,7 @@ class Dialect(ABC):
     descriptions: ClassVar[Mapping[str, Description]] = MappingProxyType({})
 
     def configure(self, config: GatewayConfig) -> "Dialect":
-        """This protocol as an operator has configured it. Most have nothing to configure.
+        """This protocol as an operator has configured it; `config.door(kind)` is the table of its door. Most have none.
 
         Raises:
             BadRequest: a value of the configuration is wrong; `option` has its keys within the gateway's table.

@@ -1,0 +1,27 @@
+"""The table `[gateway.lmi]`, apart from its door: processes without a gateway read it too."""
+
+import msgspec
+
+
+class LmiModelConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The LMI door for one model; what is not set is that of `[gateway.lmi]`."""
+
+    tgi_compat: bool | None = None
+    rolling_batch: bool | None = None
+    output_formatter: str | None = None
+    input_formatter: str | None = None
+
+
+class LmiConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The LMI door: what an LMI container reads from its `serving.properties`."""
+
+    tgi_compat: bool = False
+    """Answers as TGI's clients read them: in a list, with TGI's names and details, streams as server-sent events."""
+    rolling_batch: bool = True
+    """false = dynamic batches: one text too is answered in a list, as several always are."""
+    output_formatter: str = ""
+    """Of requests that name none: "jsonlines" and others, an entry point's name, "module:function"; "" = by `stream`"""
+    input_formatter: str = ""
+    """Reads the bodies of `/invocations` in a form of your own: an entry point's name, or "module:function"."""
+    models: dict[str, LmiModelConfig] = {}
+    """By the models' names: what is different for them."""
