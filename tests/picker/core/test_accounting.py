@@ -163,7 +163,7 @@ def test_a_server_that_left_and_was_told_of_late_is_forgotten_at_the_next_change
 
 def test_what_servers_of_a_model_showed_is_kept_while_one_of_them_is_there() -> None:
     scheduler = Scheduler("round-robin")
-    first, second = Endpoint("a:8000", "a", ("base",)), Endpoint("b:8000", "b", ("base",))
+    first, second = (Endpoint(f"{each}:8000", each, models=("base",)) for each in "ab")
     shown = scheduler.server(first).speed.engine
     assert scheduler.server(second).speed.engine is shown
     scheduler.retain([second])
