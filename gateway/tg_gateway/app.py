@@ -34,7 +34,7 @@ from tg_gateway.http import (
     find_pages,
 )
 from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner, notice_leaving
-from tg_gateway.jobs import KEPT_SECONDS, AttemptPauses, FlexQueue, JobLogs, JobRuns, JobStore, QueueBounds
+from tg_gateway.jobs import AttemptPauses, FlexQueue, JobLogs, JobRuns, JobStore, QueueBounds
 from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, listen, stop_listening
 from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import Documentation
@@ -51,8 +51,6 @@ LAST_WRITE_SECONDS = 2.0
 """Seconds that handlers get to write what they have, when everything else is over."""
 RESUMABLE: Final = "resumable "
 """The scope of answers that sockets have asked for: they have bounds of their own, beside those kept for HTTP."""
-RESUMABLE_SECONDS: Final = 3600.0
-"""How long such an answer can be resumed."""
 TIMER_ROUNDING_SECONDS = 86_400.0
 """Seconds below which the server's timers keep their time: rounded up to whole seconds, as it does by itself, the pings
 of thousands of sockets would come at once and hold up everybody's chunks for 0.2 s."""
@@ -216,7 +214,7 @@ class Gateway:
         unauthenticated = self._unauthenticated = UnauthenticatedLimit(
             config.max_unauthenticated, lambda: self._authenticator.required
         )
-        self._background, self._resumable = self._make_runs(), self._make_runs(RESUMABLE, RESUMABLE_SECONDS)
+        self._background, self._resumable = self._make_runs(), self._make_runs(RESUMABLE)
         self._flex_queue = self._make_flex_queue(catalogue) if config.max_wait else None
         backend = Backend(self._authenticator, catalogue, relay, self._resumable, limits)
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
@@ -245,7 +243,7 @@ class Gateway:
         pause, most = limits.flex_pause, limits.paused_bytes
         return FlexQueue(self._requestor, runs, catalogue, dialects, bounds, longest_pause=pause, most_paused=most)
 
-    def _make_runs(self, scope: str = "", seconds: float = KEPT_SECONDS) -> JobRuns:
+    def _make_runs(self, scope: str = "") -> JobRuns:
         limits = self._limits
         requestor = self._requestor
         pauses = AttemptPauses(requestor.time, first=limits.attempt_pause)
@@ -254,7 +252,6 @@ class Gateway:
             requestor.topics,
             requestor.time,
             scope=scope,
-            seconds=seconds,
             silence=limits.silence,
             pauses=pauses,
             part_bytes=limits.part_bytes,

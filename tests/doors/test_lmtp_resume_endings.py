@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -14,10 +15,10 @@ from tests.flow.socket_frames import masked, upgrade
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_doors.lmtp.item_writers import StreamForm
-from tg_doors.lmtp.resumable import name_stream
+from tg_doors.lmtp.resumable import RESUMABLE_SECONDS, name_stream
 from tg_gateway.access import Limits
 from tg_gateway.app import RESUMABLE
-from tg_gateway.jobs.log import CANCEL, HEAD, kind_of, label_end, label_first, label_part
+from tg_gateway.jobs.log import CANCEL, HEAD, JobLog, kind_of, label_end, label_first, label_part
 from tg_schema import encode
 from tg_schema.errors import Timeout, Unavailable
 
@@ -52,6 +53,16 @@ async def test_a_cancel_that_is_sent_again_and_again_is_kept_once() -> None:
         assert (await client.stream(1))[-1]["code"] == "cancelled"
         kinds = [kind_of(entry) for entry in await it.opened.bus.read(kept("k"))]
         assert kinds.count(CANCEL) == 1
+
+
+async def test_a_stream_can_be_resumed_for_an_hour() -> None:
+    async with open_pair() as it, it.connect() as client:
+        before = time.time()
+        await client.generate(1, WORD, request_key="k")
+        it.step(1)
+        await read_tokens(client, 1)
+        left = JobLog(await it.opened.bus.read(kept("k"))).expires - RESUMABLE_SECONDS
+        assert before <= left <= time.time()
 
 
 async def test_a_cancel_while_it_begins() -> None:

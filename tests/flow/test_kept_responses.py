@@ -22,7 +22,8 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.dialects import Keep
-from tg_gateway.jobs import KEPT_SECONDS, JobLogs, JobStore
+from tg_gateway.dialects.answers import KEPT_SECONDS
+from tg_gateway.jobs import JobLogs, JobStore
 from tg_schema import Message
 from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BusError, IncompleteStream, NotFound, TooLarge

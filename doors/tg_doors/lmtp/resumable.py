@@ -24,6 +24,8 @@ from tg_gateway.dialects.output import join_output
 from tg_schema import Error, TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import BadRequest, Cancelled, NotFound, TooLarge, Unavailable
 
+RESUMABLE_SECONDS: Final = 3600.0
+"""How long a stream can be resumed."""
 _GONE: Final = "the gateway of this stream has ended, or lost the bus; generate it again"
 _CUT: Final = "the tokens of this stream are too many to be kept: ask for fewer top_logprobs, or for less at once"
 _OTHER_KEY: Final = "what it has said is kept under its request_key: generate it again with another"
@@ -75,7 +77,16 @@ def make_background(name: str, form: StreamForm, writer: StreamWriter) -> Backgr
     def answer(kept: KeptAnswers) -> StreamedAnswer:
         return StreamedAnswer(_read_on(kept, name, head, writer, 0), "", {}, b"")
 
-    return Background(name, head, b"", keeps_parts=True, finish=_finish, answer=answer, chosen="request_key")
+    return Background(
+        name,
+        head,
+        b"",
+        keeps_parts=True,
+        finish=_finish,
+        answer=answer,
+        chosen="request_key",
+        seconds=RESUMABLE_SECONDS,
+    )
 
 
 async def resume(

@@ -1,7 +1,7 @@
 """Ask -> log of the bus -> answer: answers that are made apart from the connection that asked, and kept."""
 
 from tg_gateway.jobs.live_parts import LiveParts
-from tg_gateway.jobs.logs import KEPT_SECONDS, JobLogs
+from tg_gateway.jobs.logs import JobLogs
 from tg_gateway.jobs.pauses import AttemptPauses
 from tg_gateway.jobs.queue import FlexQueue
 from tg_gateway.jobs.queue_limits import QueueBounds
@@ -9,7 +9,6 @@ from tg_gateway.jobs.runs import JobRuns
 from tg_gateway.jobs.store import JobStore
 
 __all__ = [
-    "KEPT_SECONDS",
     "AttemptPauses",
     "FlexQueue",
     "JobLogs",

@@ -12,7 +12,7 @@ from typing import Final
 
 from tg_base.bus import Bus, Entry
 from tg_base.runtime import running
-from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Background, Outcome
+from tg_gateway.dialects.answers import KEPT_SECONDS, MAX_KEPT_BYTES, Background, Outcome
 from tg_gateway.jobs.live_parts import LiveParts
 from tg_gateway.jobs.log import JobLog, erase_remnant, label_end, label_first, label_lost
 from tg_gateway.jobs.log_watch import watch
@@ -22,8 +22,6 @@ from tg_gateway.jobs.written import Written, WrittenLogs
 from tg_schema.errors import BusError, NotFound, TooLarge
 from tg_schema.topics import Topics
 
-KEPT_SECONDS: Final = 24 * 3600.0
-"""How long an answer can be read."""
 ALIVE_SHARE: Final = 3
 """An answer in the background shows a sign of life this many times within the silence that would count as its death."""
 NOT_FOUND: Final = "nothing of this name is kept for this key: it never was, it has expired, or it was deleted"
@@ -43,7 +41,6 @@ class JobLogs:
         topics: their names.
         clock: seconds since 1970, the same for all gateways.
         scope: tells its answers from those of other stores on this bus: none finds another's.
-        seconds: how long an answer can be read.
         silence: seconds without an entry after which the writer of an answer in the background counts as dead.
         pauses: behind lost attempts at those that wait.
         part_bytes: of all parts of one answer that are kept.
@@ -66,7 +63,6 @@ class JobLogs:
         clock: Callable[[], float] = time.time,
         *,
         scope: str = "",
-        seconds: float = KEPT_SECONDS,
         silence: float = 15.0,
         pauses: AttemptPauses | None = None,
         part_bytes: int = 8 * 1024 * 1024,
@@ -78,7 +74,6 @@ class JobLogs:
         self.clock = clock
         self._topics = topics
         self._scope = scope
-        self._seconds = seconds
         self._part_bytes = part_bytes
         self.silence = silence
         self.pauses = pauses or AttemptPauses(clock)
@@ -113,17 +108,18 @@ class JobLogs:
         kind: str,
         *,
         claim: str = "",
+        seconds: float = KEPT_SECONDS,
         waits: float | None = None,
         attempts: int = 1,
     ) -> str:
-        """Append the first entry, as `label_first`; its position.
+        """Append the first entry, as `label_first`; its position. Readable for `seconds`, from `waits` on.
 
         Raises:
             TooLarge: as `check_size`.
             BusError: the bus did not take it.
         """
         self.check_size(body)
-        expires = (self.clock() if waits is None else waits) + self._seconds
+        expires = (self.clock() if waits is None else waits) + seconds
         # Counted first: an append that seems to fail may still arrive.
         self.written.add(name, Written(owner, len(body), expires, waits is not None, claim))
         # With each new answer a few: no task of its own is needed for what has expired.

@@ -112,7 +112,7 @@ class JobStore:
         """
         owner, name = self.logs.owner(key), background.name
         claim = new_id() if background.chosen else ""
-        position = await self.logs.begin(owner, name, background.head, HEAD, claim=claim)
+        position = await self.logs.begin(owner, name, background.head, HEAD, claim=claim, seconds=background.seconds)
         if background.chosen:
             await self._check_claim(name, claim)
         async with self.logs.write(background, live=live, claim=claim) as writer:

@@ -28,7 +28,15 @@ class WaitingJobs:
             TooLarge, BusError: as `JobLogs.begin`.
         """
         name, until = background.name, self._logs.clock() + seconds
-        await self._logs.begin(self._logs.owner(key), name, background.head, HEAD, waits=until, attempts=attempts)
+        await self._logs.begin(
+            self._logs.owner(key),
+            name,
+            background.head,
+            HEAD,
+            seconds=background.seconds,
+            waits=until,
+            attempts=attempts,
+        )
         if background.begin and background.keeps_parts:
             await self._logs.bus.append(self._logs.topic(name), background.begin, label_part(0))
         return until

@@ -3,6 +3,7 @@
 from tg_gateway.dialects.answers.answer import Answer, StreamedAnswer
 from tg_gateway.dialects.answers.background import Background, Finish, Waiting
 from tg_gateway.dialects.answers.kept_answers import (
+    KEPT_SECONDS,
     MAX_KEPT_BYTES,
     NOTHING_KEPT,
     Keep,
@@ -12,6 +13,7 @@ from tg_gateway.dialects.answers.kept_answers import (
 )
 
 __all__ = [
+    "KEPT_SECONDS",
     "MAX_KEPT_BYTES",
     "NOTHING_KEPT",
     "Answer",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tg_gateway.dialects.answers.answer import Answer, StreamedAnswer
-from tg_gateway.dialects.answers.kept_answers import KeptAnswers
+from tg_gateway.dialects.answers.kept_answers import KEPT_SECONDS, KeptAnswers
 from tg_schema import TgError
 
 
@@ -55,6 +55,7 @@ class Background:
             An answer that fails with a retryable error before anything of it was written frees the name.
         start: makes what is kept once a processor works on it, perhaps after the writer's first bytes. Of an answer
             that waited the writer writes that itself, with its first record.
+        seconds: for how long it can be read.
         waiting: it is made later, when there is room; None = now.
     """
 
@@ -66,4 +67,5 @@ class Background:
     answer: Callable[[KeptAnswers], Answer | StreamedAnswer]
     chosen: str = ""
     start: Callable[[], bytes] = bytes
+    seconds: float = KEPT_SECONDS
     waiting: Waiting | None = None

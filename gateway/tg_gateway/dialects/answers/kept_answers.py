@@ -8,6 +8,8 @@ from typing_extensions import override
 
 from tg_schema.errors import NotFound
 
+KEPT_SECONDS: Final = 24 * 3600.0
+"""How long an answer can be read that does not say otherwise."""
 MAX_KEPT_BYTES: Final = 4 * 1024 * 1024
 """The most bytes of one kept answer, with all that its dialect keeps beside it."""
 
