@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tg_base.runtime import finish
 from tg_doors.lmtp import mask
 from tg_doors.lmtp.request import read_generate
-from tg_llama.sampling import packed_numbers
 from tg_llama.sampling.logit_bias import LogitBias
 from tg_schema import Sampling
 from tg_schema.errors import BadRequest
@@ -28,15 +27,9 @@ SPACES = st.sampled_from([(", ", ": "), (",", ":"), (",\n", ":"), (" , ", " :  "
 MUTATIONS = st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 3), st.sampled_from(PIECES)), max_size=2)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def small_slices() -> Iterator[None]:
-    """All masks are packed, in many slices."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mask, "MIN_PACKED_BYTES", 0)
-        patch.setattr(mask, "PACKED_SLICE_BYTES", 60)
-        patch.setattr(mask, "SLICE_BYTES", 60)
-        patch.setattr(packed_numbers, "SLICE_BYTES", 40)
-        yield
+def pack(data: bytes, *features: str) -> Mapping[str, str]:
+    """Fields of all masks that are an object, read in many slices."""
+    return finish(mask.pack_mask(data, frozenset(features), size=60, least=0))
 
 
 def mutate(text: str, changes: list[tuple[int, int, str]]) -> str:
@@ -67,10 +60,10 @@ async def read(text: str) -> tuple[np.ndarray[Any, Any] | None, bool]:
     """What it adds to the logits, None = it is refused; and whether it was packed."""
     data, fields = text.encode(), dict[str, Any]()
     try:
-        fields |= finish(mask.pack_mask(data, frozenset({"packed_bias", "packed_floats"})))
-        sampling = Sampling(**(fields or {"logit_bias": await mask.read_long_mask(data)}))
+        fields |= pack(data, "packed_bias", "packed_floats")
+        sampling = Sampling(**(fields or {"logit_bias": await mask.read_long_mask(data, 60)}))
         packed = sampling.packed_bias
-        bias = LogitBias.of(sampling.logit_bias or {}) if packed is None else finish(LogitBias.unpack(packed))
+        bias = LogitBias.of(sampling.logit_bias or {}) if packed is None else finish(LogitBias.unpack(packed, 40))
         if packed is not None or sampling.logit_bias:
             bias.check(VOCABULARY)
     except BadRequest:
@@ -156,6 +149,6 @@ async def test_a_message_whose_mask_is_no_json() -> None:
     long = "{" + LONG * 100 + ', "1"0: 5}'
     apart = read_generate(b'{"stream_id":1,"model":"m","prompt":[1],"logit_bias":%b}' % long.encode())[1]
     assert apart == long.encode()
-    assert finish(mask.pack_mask(apart, frozenset({"packed_bias"}))) == {}
+    assert pack(apart, "packed_bias") == {}
     with pytest.raises(BadRequest, match="not valid JSON"):
-        await mask.read_long_mask(apart)
+        await mask.read_long_mask(apart, 60)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tg_base.runtime import Steps, finish
 from tg_doors.lmtp.mask import pack_bias, pack_mask
-from tg_llama.sampling import packed_numbers
 from tg_llama.sampling.logit_bias import LogitBias
 from tg_llama.sampling.packed_numbers import MAX_RUNS, read_equal_rows
 from tg_schema import Sampling, decode
@@ -255,12 +254,10 @@ ENTRIES = st.tuples(st.integers(0, VOCABULARY - 1), st.integers(-100, 100) | st.
 @given(st.lists(ENTRIES, min_size=1), st.integers(1, 30))
 def test_parts_give_what_the_whole_gives(entries: list[tuple[int, float]], size: int) -> None:
     text = ",".join(f"{token},{bias}" for token, bias in entries)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed_numbers, "SLICE_BYTES", size)
-        assert added(unpack(text)) == added(LogitBias.of(dict(entries)))
-        for wrong in (f"{text},", f",{text}", f"{text},1", text.replace(",", ",,", 1)):
-            with pytest.raises(BadRequest, match=r"sampling\.logit_bias"):
-                unpack(wrong)
+    assert added(finish(LogitBias.unpack(text, size))) == added(LogitBias.of(dict(entries)))
+    for wrong in (f"{text},", f",{text}", f"{text},1", text.replace(",", ",,", 1)):
+        with pytest.raises(BadRequest, match=r"sampling\.logit_bias"):
+            finish(LogitBias.unpack(wrong, size))
 
 
 def test_what_a_packed_mask_needs() -> None:

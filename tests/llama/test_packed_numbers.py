@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tg_base.runtime import finish
-from tg_llama.sampling import packed_numbers
 from tg_llama.sampling.packed_numbers import read_numbers
 from tg_schema.errors import BadRequest
 
@@ -22,9 +21,7 @@ ENTRIES = st.lists(st.tuples(st.integers(0, 2 * 10**9), WRITTEN | SPELLED), min_
 @settings(max_examples=200)
 @given(ENTRIES, st.integers(8, 300))
 def test_any_spelling_gives_the_number_of_json(entries: list[tuple[int, str]], size: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed_numbers, "SLICE_BYTES", size)
-        tokens, biases = finish(read_numbers(",".join(f"{token},{bias}" for token, bias in entries)))
+    tokens, biases = finish(read_numbers(",".join(f"{token},{bias}" for token, bias in entries), size))
     assert [*map(int, tokens)] == [token for token, _ in entries]
     assert [*map(float, biases)] == [json.loads(bias) for _, bias in entries]
 

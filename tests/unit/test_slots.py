@@ -2,9 +2,7 @@
 
 import asyncio
 
-import pytest
-
-from tg_base.server import slots as module
+from tests.virtual_time import in_virtual_time
 from tg_base.server.slots import Slot, Slots
 
 FIRST, SECOND = "first", "second"
@@ -31,8 +29,8 @@ async def test_no_more_is_asked_for_than_what_is_reserved_leaves_free() -> None:
     assert await settled(waiting)
 
 
-async def test_what_is_never_confirmed_reserves_a_slot_for_a_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RESERVE_SECONDS", 0.0)
+@in_virtual_time
+async def test_what_is_never_confirmed_reserves_a_slot_for_a_time_only() -> None:
     slots = Slots(1)
     slot = Slot(slots, FIRST)
     slot.reserve()
@@ -41,9 +39,8 @@ async def test_what_is_never_confirmed_reserves_a_slot_for_a_time_only(monkeypat
     assert await slot.take()
 
 
-async def test_two_queues_whose_requests_are_confirmed_together_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HOLD_SECONDS", 0.0)
-    monkeypatch.setattr(module, "TURN_SECONDS", 60.0)
+@in_virtual_time
+async def test_two_queues_whose_requests_are_confirmed_together_take_turns() -> None:
     slots, served = Slots(1), []
     for _ in range(4):
         both = {queue: Slot(slots, queue) for queue in (FIRST, SECOND)}

@@ -36,10 +36,10 @@ def read_mask(mask: bytes) -> dict[int, Bias] | None:
     return decode(_Mask, b'{"logit_bias":%b}' % mask).logit_bias
 
 
-async def read_long_mask(mask: bytes) -> dict[int, Bias]:
-    """The bias of each token of a long mask, read in slices, between which the event loop has a turn."""
+async def read_long_mask(mask: bytes, size: int = SLICE_BYTES) -> dict[int, Bias]:
+    """The bias of each token of a long mask, read in slices of this size, between which the event loop has a turn."""
     found: dict[int, Bias] = {}
-    for part in cut_members(mask, SLICE_BYTES):
+    for part in cut_members(mask, size):
         found |= decode(_Mask, b'{"logit_bias":%b}' % part).logit_bias or {}
         await asyncio.sleep(0)
     return found
@@ -85,12 +85,16 @@ _REST: Final = b'{}" \t\r\n'
 _READER: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
-def pack_mask(mask: bytes, features: Set[str]) -> Steps[Mapping[str, str]]:
+def pack_mask(
+    mask: bytes, features: Set[str], *, size: int = PACKED_SLICE_BYTES, least: int = MIN_PACKED_BYTES
+) -> Steps[Mapping[str, str]]:
     """Fields of `Sampling` that have a mask as one text.
 
     Args:
         mask: JSON of an object, or of the Base64 of little-endian 32-bit floats, one for each token of the vocabulary.
         features: of the model; processors of older versions read only mappings, or only whole numbers.
+        size: bytes of an object that are read in one step.
+        least: size from which an object is packed.
 
     Returns:
         No field for an object that is small, not in LMQL's form, or that these processors cannot read.
@@ -104,7 +108,7 @@ def pack_mask(mask: bytes, features: Set[str]) -> Steps[Mapping[str, str]]:
         return {"packed_floats": text}
     if "packed_bias" not in features:
         return {}
-    packed = yield from pack_bias(mask, _ANY if "packed_floats" in features else _WHOLE)
+    packed = yield from pack_bias(mask, _ANY if "packed_floats" in features else _WHOLE, size=size, least=least)
     return {} if packed is None else {"packed_bias": packed}
 
 
@@ -121,7 +125,9 @@ def _read_floats(data: bytes) -> str:
     return text
 
 
-def pack_bias(data: bytes, numbers: bytes = _ANY) -> Steps[str | None]:
+def pack_bias(
+    data: bytes, numbers: bytes = _ANY, *, size: int = PACKED_SLICE_BYTES, least: int = MIN_PACKED_BYTES
+) -> Steps[str | None]:
     """`Sampling.packed_bias`; None for what is small, not in LMQL's form, or no JSON.
 
     That form is an object of numbers with the same white space in each entry.
@@ -129,15 +135,17 @@ def pack_bias(data: bytes, numbers: bytes = _ANY) -> Steps[str | None]:
     Args:
         data: JSON.
         numbers: the characters that numbers may have.
+        size: as that of `pack_mask`.
+        least: as that of `pack_mask`.
     """
-    first = _FIRST_ENTRY.match(data) if len(data) >= MIN_PACKED_BYTES else None
+    first = _FIRST_ENTRY.match(data) if len(data) >= least else None
     if first is None or not data.endswith(b"}"):
         return None
     # Without its numbers, a mask of this form is the same entry again and again.
     entry, comma = b'""' + first[1], first[2]
-    forms = (entry + comma) * (PACKED_SLICE_BYTES // len(entry + comma) + 2)
+    forms = (entry + comma) * (size // len(entry + comma) + 2)
     found: list[str] = []
-    for part in cut_members(data, PACKED_SLICE_BYTES):
+    for part in cut_members(data, size):
         if not _has_equal_members(part):
             # The blank of the comma before is part of all but the first.
             start = len(b"{") + (len(comma[1:]) if found else 0)

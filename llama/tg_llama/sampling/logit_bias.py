@@ -9,7 +9,7 @@ import numpy as np
 
 from tg_base.runtime import Steps
 from tg_llama.core import native
-from tg_llama.sampling.packed_numbers import read_equal_rows, read_numbers
+from tg_llama.sampling.packed_numbers import SLICE_BYTES, read_equal_rows, read_numbers
 from tg_schema.errors import BadRequest
 
 MAX_BIAS: Final = 100
@@ -49,13 +49,17 @@ class LogitBias:
         return cls(tokens, values)
 
     @classmethod
-    def unpack(cls, text: str) -> Steps["LogitBias"]:
+    def unpack(cls, text: str, size: int = SLICE_BYTES) -> Steps["LogitBias"]:
         """The biases of `Sampling.packed_bias`.
+
+        Args:
+            text: to be read.
+            size: as that of `read_numbers`.
 
         Raises:
             BadRequest: it is no such text, or has a bias out of range.
         """
-        tokens, bias = (_is_whole(text) and (yield from read_equal_rows(text))) or (yield from read_numbers(text))
+        tokens, bias = (_is_whole(text) and (yield from read_equal_rows(text))) or (yield from read_numbers(text, size))
         _check_range(bias)
         tokens = tokens.clip(-1, MAX_ID)
         if not (tokens[1:] > tokens[:-1]).all():

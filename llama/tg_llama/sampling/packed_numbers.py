@@ -16,8 +16,12 @@ _NO_PAIRS: Final = "sampling.logit_bias: the keys are token ids, and the values 
 _Pairs = tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.float64]]]
 
 
-def read_numbers(text: str) -> Steps[_Pairs]:
+def read_numbers(text: str, size: int = SLICE_BYTES) -> Steps[_Pairs]:
     """Ids and biases of "id,bias,id,bias,...", each number as it is in JSON; ids of more than 64 bits are none.
+
+    Args:
+        text: to be read.
+        size: bytes of it that are read in one step.
 
     Raises:
         BadRequest: it is no such text.
@@ -25,7 +29,7 @@ def read_numbers(text: str) -> Steps[_Pairs]:
     found: list[_Pairs] = []
     start = 0
     while start <= len(text):
-        stop = _find_comma(text, start)
+        stop = _find_comma(text, start, size)
         found.append(_read_slice(text[start:stop]))
         start = stop + 1
         yield
@@ -33,9 +37,9 @@ def read_numbers(text: str) -> Steps[_Pairs]:
     return np.concatenate(tokens), np.concatenate(biases)
 
 
-def _find_comma(text: str, start: int) -> int:
+def _find_comma(text: str, start: int, size: int) -> int:
     """The place behind some entries."""
-    comma = text.find(",", start + SLICE_BYTES)
+    comma = text.find(",", start + size)
     # An id and its bias stay together: within a part, the commas are odd.
     if comma >= 0 and not text.count(",", start, comma) % 2:
         comma = text.find(",", comma + 1)
