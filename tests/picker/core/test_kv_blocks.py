@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tg_picker.core import Fingerprint, KvBlocks, fingerprint_tokens
-from tg_picker.core.state import kv_blocks as module
-from tg_picker.core.state.kv_blocks import KvHash
+from tg_picker.core.state.kv_blocks import MAX_KV_BLOCKS, KvHash
 from tg_picker.core.state.prefix_owners import PrefixOwners
 
 LONG = tuple(range(640))
@@ -125,11 +124,11 @@ def test_after_a_gap_what_was_told_is_believed_and_forgotten_in_time() -> None:
     assert len(engine.owners) == 0
 
 
-def test_blocks_of_a_server_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_KV_BLOCKS", 20)
-    engine = Engine()
+def test_blocks_of_a_server_are_bounded() -> None:
+    engine, others = Engine(), range(len(LONG), len(LONG) + MAX_KV_BLOCKS - 20)
+    assert engine.kv.store(others, None, others)
     assert not engine.run(LONG)
-    assert (len(engine.kv), engine.match(LONG)) == (20, 5)
+    assert (len(engine.kv), engine.match(LONG)) == (MAX_KV_BLOCKS, 5)
 
 
 def test_a_block_of_a_server_takes_at_most_half_a_kibibyte() -> None:
