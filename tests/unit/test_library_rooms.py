@@ -59,6 +59,17 @@ def test_faces_import_nothing_optional() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_tables_of_doors_are_read_without_a_gateway() -> None:
+    """A processor reads them, since they are in its file too."""
+    code = """import sys
+sys.modules["tg_gateway"] = None
+from importlib.metadata import entry_points
+print(*[point.load().__name__ for point in entry_points(group="tokengrid.door_tables")])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert (done.stdout, done.stderr) == ("LmiConfig\n", "")
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_libraries_stay_in_their_rooms(room: str) -> None:
     found = {
