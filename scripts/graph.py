@@ -1,31 +1,29 @@
 """Imports -> circles, floors and arrows up, of modules and of packages."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import TopologicalSorter
 from typing import TypeAlias
 
-from typing_extensions import override
-
-from tests.unit.source_imports import FILES, imported, imports_in, package_of, room_of
+from tests.unit.source_imports import FILES, imported, imports_in, package_of, room_of, tree_of
 from tests.unit.test_arrows import LAUNCHERS, MAY_IMPORT, PACKAGES_MAY_IMPORT
 
 Graph: TypeAlias = Mapping[str, set[str]]
 
 
-class _AtRunTime(ast.NodeTransformer):
-    """Leaves what runs when a module is imported: no bodies of functions, nothing for types only, no names in texts."""
-
-    def _drop(self, node: ast.AST) -> None:
-        return None
-
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = visit_Constant = _drop  # noqa: N815 - ast's names
-
-    @override
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        """Drop what only the type checker sees."""
-        return None if "TYPE_CHECKING" in ast.unparse(node.test) else self.generic_visit(node)
+def _at_run_time(node: ast.AST) -> Iterator[ast.stmt]:
+    """The imports that run when a module is imported: those outside functions that are not for types only."""
+    for inner in ast.iter_child_nodes(node):
+        match inner:
+            case ast.Import() | ast.ImportFrom():
+                yield inner
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.expr():
+                pass
+            case ast.If(test=test) if "TYPE_CHECKING" in ast.unparse(test):
+                pass
+            case _:
+                yield from _at_run_time(inner)
 
 
 @cache
@@ -41,8 +39,8 @@ def run_time_imports() -> Graph:
 
 
 def _run_time(module: str) -> set[str]:
-    tree = _AtRunTime().visit(ast.parse(FILES[module].read_text("utf-8")))
-    return {other for other, _ in imports_in(tree, room_of(module))}
+    body = list(_at_run_time(tree_of(module)))
+    return {other for other, _ in imports_in(ast.Module(body, []), room_of(module))}
 
 
 def packages_of(graph: Graph) -> Graph:

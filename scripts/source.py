@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tests.unit.source_imports import parse
+
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _WITHOUT_CODE = {
     tokenize.COMMENT,
@@ -53,10 +55,10 @@ class Source:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    @cached_property
+    @property
     def tree(self) -> ast.Module:
         """Its syntax tree."""
-        return ast.parse(self.path.read_text("utf-8"))
+        return parse(self.path)
 
     @cached_property
     def lines(self) -> int:

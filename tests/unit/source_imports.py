@@ -29,8 +29,13 @@ PACKAGES = {module for module, path in FILES.items() if path.name == "__init__.p
 
 
 @cache
+def parse(path: Path) -> ast.Module:
+    """The syntax tree of a file. It is shared, so nobody changes it."""
+    return ast.parse(path.read_text("utf-8"))
+
+
 def tree_of(module: str) -> ast.Module:
-    return ast.parse(FILES[module].read_text("utf-8"))
+    return parse(FILES[module])
 
 
 @cache
