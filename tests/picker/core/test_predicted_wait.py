@@ -4,6 +4,7 @@ A first token takes 0.05 s and 0.1 ms a token to compute; a request takes 100 to
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -204,24 +205,26 @@ def test_a_report_that_knows_better_is_believed() -> None:
     assert list(state.adapters.used_at) == ["y"]
 
 
-def serve(clients: int, cold: Sequence[float] = (0.0, 0.0, 0.0), requests: int = 240) -> list[int]:
-    """So many clients, each with one request at a time, at three equal servers; how many requests each of these got.
+def serve(
+    clients: int, cold: Sequence[float] = (0.0, 0.0, 0.0), requests: int = 240, slow_until: float = 0.0
+) -> list[tuple[float, int]]:
+    """So many clients, each with one request at a time, at three equal servers: when each was asked, and which server.
 
-    A server that is cold begins its first answer so many seconds late.
+    A server that is cold begins its first answer so many seconds late. Until `slow_until` the first one takes eight
+    times as long to a first token as the others.
     """
-    scheduler, pool, counts = Scheduler("predicted-wait", random=Random(1)), tuple(map(endpoint, "abc")), [0, 0, 0]
-    ready, events, asked = list(cold), [(0.0, number, "ask") for number in range(clients)], 0
+    scheduler, pool, asked = Scheduler("predicted-wait", random=Random(1)), tuple(map(endpoint, "abc")), []
+    ready, events = list(cold), [(0.0, number, "ask") for number in range(clients)]
     held: dict[int, Pick] = {}
     while events:
         events.sort()
         now, client, what = events.pop(0)
-        if what == "ask" and asked < requests:
-            asked += 1
+        if what == "ask" and len(asked) < requests:
             made = scheduler.pick(request(tokens=100), pool, now)
             assert isinstance(made, Pick)
             held[client], at = made, pool.index(made.endpoint)
-            counts[at] += 1
-            begins = ready[at] = max(now, ready[at]) + 0.05
+            asked.append((now, at))
+            begins = ready[at] = max(now, ready[at]) + (0.4 if not at and now < slow_until else 0.05)
             events.append((begins, client, "begin"))
         elif what == "begin":
             held[client].placement.first_token(now)
@@ -229,14 +232,31 @@ def serve(clients: int, cold: Sequence[float] = (0.0, 0.0, 0.0), requests: int =
         elif what == "end":
             held.pop(client).placement.finish(InstanceUsage(output_tokens=20), now)
             events.append((now, client, "ask"))
-    return counts
+    return asked
+
+
+def least_share(asked: list[tuple[float, int]]) -> float:
+    """Of the requests, the share of the server that got fewest."""
+    return min(sum(at == server for _, at in asked) for server in range(3)) / len(asked)
 
 
 @pytest.mark.parametrize("clients", [1, 3, 6, 20])
 def test_equal_servers_get_equal_loads(clients: int) -> None:
-    assert min(serve(clients)) >= 240 / 3 / 2
+    assert least_share(serve(clients)) >= 1 / 6
     # All were cold at once, and the first to be warm does not get everything.
-    assert min(serve(clients, (1.0, 4.0, 5.0), 480)) >= 480 / 3 / 2
+    assert least_share(serve(clients, (1.0, 4.0, 5.0), 480)) >= 1 / 6
+
+
+@pytest.mark.parametrize("clients", [1, 6])
+def test_what_a_server_is_known_for_fades_and_few_requests_renew_it(clients: int) -> None:
+    """As its factor fades it gets a request now and then: its knowledge is renewed while it is slow and after that."""
+    asked = serve(clients, requests=240 * clients, slow_until=60.0)
+    assert asked[-1][0] > 120.0
+    first = [now for now, at in asked if at == 0]
+    while_slow = [now for now in first if now < 60.0]
+    assert len(while_slow) < 0.1 * sum(now < 60.0 for now, _ in asked)
+    assert max(late - early for early, late in pairwise(first)) < 40.0
+    assert least_share([each for each in asked if each[0] > 80.0]) >= 1 / 6
 
 
 def running(name: str, answers: int) -> ServerState:
