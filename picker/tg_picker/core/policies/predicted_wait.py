@@ -14,7 +14,7 @@ from tg_picker.core.policies.policy import Choice, Refusal, SchedulingContext
 from tg_picker.core.state import LOAD_SECONDS, MAX_FALLBACKS, ServerState
 
 OTHERS_WEIGHT = 0.1
-"""What a second that other requests lose counts, beside a second of this request's own wait."""
+"""What a second that other requests lose, or probably will, counts beside a second of this request's own wait."""
 LENGTH_BY_AGE = 2.0
 """Seconds that an answer takes at least, by the mean age of those under way: they are halfway through, on average."""
 KV_POWER = 4.0
@@ -22,12 +22,8 @@ KV_WEIGHT = 8.0
 """What it counts to take room in a cache, by the seconds for which it is taken and by how full the cache is."""
 KV_BALANCE_WEIGHT = 3.0
 """What room counts while the cache is far from full: prompts like a first one will follow it to its server."""
-EVICTION_WEIGHT = 0.1
-"""What the victim's next load counts, if it was used a moment ago."""
 EVICTION_DECAY_SECONDS = 10.0
-"""Seconds after which an idle adapter's next load counts for 1 / e of `EVICTION_WEIGHT`."""
-SLOT_WEIGHT = 0.1
-"""What it counts to use one more slot, by the seconds for which it is used and by how many are."""
+"""Seconds after which an idle adapter's next load counts for 1 / e of one that was used a moment ago."""
 DRAIN_SECONDS = 2.0
 """What it counts that no slot is free, for each adapter that waits for one, beside the predicted wait."""
 DRAIN_WEIGHT = 0.3
@@ -35,7 +31,7 @@ DRAIN_WEIGHT = 0.3
 SHED_SHARE = 0.5
 """A sheddable request is refused if its predicted wait is above this share of its objective."""
 BUSY_FACTOR = 2.0
-"""It is refused only if others make it wait: if the wait is above this many times what the request takes alone."""
+"""A server counts as idle for a request that waits at most this many times as long there as on an idle one."""
 DEFAULT_OBJECTIVE_SECONDS = 2.0
 """The objective assumed for a sheddable request that has none."""
 SMALL_POOL_SERVERS = 16
@@ -187,14 +183,14 @@ def _slot_cost(server: ServerState, context: SchedulingContext, residence: float
     busy = len(server.adapter_requests)
     if busy >= slots:
         return DRAIN_SECONDS * (busy - slots + 1) + DRAIN_WEIGHT * server.drain_seconds(residence, context.now)
-    cost = SLOT_WEIGHT * residence * (busy + 1) / slots
+    lost = residence * (busy + 1) / slots
     adapters = server.adapters
     if context.request.adapter not in adapters.used_at and len(adapters.used_at) >= slots:
         victim = adapters.victim(server.adapter_requests)
         if victim is not None:
             idle = context.now - adapters.used_at[victim]
-            cost += EVICTION_WEIGHT * LOAD_SECONDS * exp(-idle / EVICTION_DECAY_SECONDS)
-    return cost
+            lost += LOAD_SECONDS * exp(-idle / EVICTION_DECAY_SECONDS)
+    return OTHERS_WEIGHT * lost
 
 
 def _reasons(server: ServerState, adapter: str | None, matched: int, cost: float) -> tuple[str, ...]:

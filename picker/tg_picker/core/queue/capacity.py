@@ -3,13 +3,11 @@
 from collections.abc import Iterable
 
 from tg_picker.core.interface import InstanceRequest, Objective
-from tg_picker.core.policies import SHED_SHARE, Choice, Scheduler
+from tg_picker.core.policies import BUSY_FACTOR, SHED_SHARE, Choice, Scheduler
 from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.queue.slo_attainment import RouteSlo, SloAttainment
 from tg_picker.core.state import ServerState
 
-ALONE_FACTOR = 1.5
-"""A server counts as idle for a request whose first token takes at most this many times an idle server's."""
 ELSEWHERE = "the best server would miss the promise"
 """The reason of a pick that is not the policy's first."""
 FAIR_SHARE = 0.5
@@ -105,7 +103,7 @@ class Capacity:
         if not route.misses_first_token:
             return True
         bound, alone = route.objective.first_token or 0.0, server.speed.predict_first_token(self._request.prompt_tokens)
-        if self.predict(server) <= max(SHED_SHARE * bound, ALONE_FACTOR * alone):
+        if self.predict(server) <= max(SHED_SHARE * bound, BUSY_FACTOR * alone):
             return True
         # A promise that most miss, as an idle server would, must not stop everybody else: users mistype.
         return alone > bound and route.first_token.share < FAIR_SHARE

@@ -10,10 +10,7 @@ from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.queue.request_queue import RequestQueue
 from tg_picker.core.queue.slo_attainment import SlidingWindow, SloAttainment
 from tg_picker.core.queue.waiting import Lane, Waiting
-from tg_picker.core.state import Pick, Placement, Rejection, RejectionReason
-
-ASSUMED_OUTPUT_TOKENS = 128
-"""What a flow pays for an answer of unknown length."""
+from tg_picker.core.state import ASSUMED_OUTPUT_TOKENS, Pick, Placement, Rejection, RejectionReason
 
 
 class FlowControl:

@@ -2,7 +2,7 @@
 
 from tg_picker.core.state.kv_blocks import KvBlocks
 from tg_picker.core.state.missing_adapters import MissingAdapters
-from tg_picker.core.state.output_estimates import OutputEstimates
+from tg_picker.core.state.output_estimates import ASSUMED_OUTPUT_TOKENS, OutputEstimates
 from tg_picker.core.state.pick import MAX_FALLBACKS, Pick, Rejection, RejectionReason
 from tg_picker.core.state.placement import (
     MAX_OUTPUT_TOKENS,
@@ -18,7 +18,7 @@ from tg_picker.core.state.server_speed import EngineSpeed
 from tg_picker.core.state.server_state import LOAD_SECONDS, ServerState
 
 __all__ = [
-    "LOAD_SECONDS", "MAX_ADAPTERS", "MAX_BLOCKS", "MAX_FALLBACKS", "MAX_OUTPUT_TOKENS", "EngineSpeed", "KvBlocks",
-    "LatencySample", "MissingAdapters", "OutputEstimates", "Pick", "Placement", "PlacementFollower",
-    "PlacementListener", "Rejection", "RejectionReason", "ReportedAdapters", "ServerState",
+    "ASSUMED_OUTPUT_TOKENS", "LOAD_SECONDS", "MAX_ADAPTERS", "MAX_BLOCKS", "MAX_FALLBACKS", "MAX_OUTPUT_TOKENS",
+    "EngineSpeed", "KvBlocks", "LatencySample", "MissingAdapters", "OutputEstimates", "Pick", "Placement",
+    "PlacementFollower", "PlacementListener", "Rejection", "RejectionReason", "ReportedAdapters", "ServerState",
 ]  # fmt: skip

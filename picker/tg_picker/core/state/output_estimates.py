@@ -3,7 +3,7 @@
 from tg_picker.core.interface import InstanceRequest
 
 ASSUMED_OUTPUT_TOKENS = 128
-"""The length of an answer until something is learnt."""
+"""The length of an answer until something is learnt, and what a flow pays for one of unknown length."""
 LEARNING_RATE = 0.05
 """Weight of one answer in the mean."""
 MAX_ADAPTERS = 10_000
