@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from tg_cli.endings import notify
 from tg_cli.output import Output
 from tg_schema import TextCompletionResponse
 
@@ -15,9 +16,14 @@ class ChatScreen(Protocol):
     async def show(self, records: AsyncIterator[TextCompletionResponse]) -> None:
         """Show an answer as it comes. What was shown stays when it fails or is stopped."""
 
+    def tell(self, sentence: str) -> None:
+        """Tell the user something while an answer is waited for."""
+
 
 class PlainScreen:
     """See `ChatScreen`. The text as it is, and a line break at its end."""
+
+    tell = staticmethod(notify)
 
     async def show(self, records: AsyncIterator[TextCompletionResponse]) -> None:
         """See `ChatScreen`."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 
 from tg_cli.chat_commands import ChatCommands, is_command
 from tg_cli.chat_model import ChatModel
@@ -11,7 +12,7 @@ from tg_cli.conversation import Conversation
 from tg_cli.endings import Failure, notify
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.interruptible import run_interruptible
-from tg_cli.invocation import sentence_of
+from tg_cli.invocation import sentence_of, tell_wait
 from tg_cli.invoke_options import choose_flow
 from tg_cli.line_reader import LineReader
 from tg_cli.reader_choice import open_reader
@@ -29,9 +30,10 @@ async def run_chat(url: str | None, timeout: float, chat_model: ChatModel, conve
         Failure: a command of the chat failed, in a pipe.
         TgError: there is no gateway; in a pipe also: an answer failed.
     """
-    reader = open_reader()
-    async with open_gateway(url) as chosen, TgClient(chosen, timeout=timeout) as client:
-        await ChatSession(client, chat_model, conversation, reader, make_screen()).run()
+    reader, screen = open_reader(), make_screen()
+    tell = partial(tell_wait, tell=screen.tell)
+    async with open_gateway(url) as chosen, TgClient(chosen, timeout=timeout, on_retry=tell) as client:
+        await ChatSession(client, chat_model, conversation, reader, screen).run()
 
 
 class ChatSession:

@@ -2,14 +2,16 @@
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+import sys
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tg_cli.endings import Failure, Interrupted
+from tg_cli.endings import Failure, Interrupted, notify
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.invoke_options import InvokeOptions
 from tg_cli.renderer import Renderer
 from tg_client import TgClient
+from tg_client.transport import WAIT_LONGER
 from tg_schema import ServiceSpec, TgError
 from tg_schema.service_spec import Req, Resp
 
@@ -49,8 +51,15 @@ async def _cancel_when_interrupted(work: Coroutine[Any, Any, None]) -> None:
 
 
 def sentence_of(error: TgError) -> str:
-    """What to tell the user of an error."""
+    """What to tell the user of an error, whose message names an option of the commands from now on."""
+    error.message = error.message.replace(WAIT_LONGER, "a longer timeout (-t) waits longer")
     return error.message + (f" (try again in {error.retry_after:g} s)" if error.retry_after else "")
+
+
+def tell_wait(error: TgError, seconds: float, tell: Callable[[str], None] = notify) -> None:
+    """Tell a user, who sees a terminal, for what and how long a command waits."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        tell(f"asking again in {seconds:.1f} s: {error.message}")
 
 
 def invoke(ask: InvokeOptions, spec: ServiceSpec[Req, Resp], request: Req, renderer: Renderer[Resp]) -> None:
@@ -71,7 +80,7 @@ def invoke(ask: InvokeOptions, spec: ServiceSpec[Req, Resp], request: Req, rende
     async def show() -> None:
         async with (
             open_gateway(ask.url) as url,
-            TgClient(url, timeout=ask.timeout) as client,
+            TgClient(url, timeout=ask.timeout, on_retry=tell_wait) as client,
             client.flow(ask.flow).records(spec, request) as records,
         ):
             await renderer.show(records)

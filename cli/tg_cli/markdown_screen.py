@@ -79,6 +79,10 @@ class MarkdownScreen:
     def __init__(self) -> None:
         self._console = Console(file=sys.stdout, highlight=False)
 
+    def tell(self, sentence: str) -> None:
+        """See `ChatScreen`. The line stands above the spinner."""
+        self._console.print(remove_controls(sentence), style="dim", markup=False)
+
     async def show(self, records: AsyncIterator[TextCompletionResponse]) -> None:
         """See `ChatScreen`."""
         with without_echo(sys.stdout.fileno()), _Page(self._console) as page:

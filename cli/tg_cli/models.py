@@ -29,12 +29,13 @@ def list_models(*, url: str | None, timeout: float, as_json: bool) -> None:
 
 async def _list(url: str | None, timeout: float, *, as_json: bool) -> None:
     from tg_cli.gateway_choice import open_gateway
+    from tg_cli.invocation import tell_wait
     from tg_cli.output import Output
     from tg_client import TgClient
     from tg_schema import encode
     from tg_schema.errors import Unavailable
 
-    async with open_gateway(url) as chosen, TgClient(chosen, timeout=timeout) as client:
+    async with open_gateway(url) as chosen, TgClient(chosen, timeout=timeout, on_retry=tell_wait) as client:
         models = await client.models()
     if not models:
         raise Unavailable("no model can be asked now: start a processor, for instance with tg-serve")

@@ -1,7 +1,8 @@
 """Caller -> transport: typed calls of the services of one flow, the same over REST and WebSocket."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic
 
@@ -12,7 +13,7 @@ from tg_client.agent_dialog import AgentDialog
 from tg_client.agent_trace import AgentTrace
 from tg_client.begun_once import BegunOnce
 from tg_client.result import PromptResult, TextCompletionResult
-from tg_client.transport import Transport, bytes_of
+from tg_client.transport import Deadline, Retries, Transport, bytes_of
 from tg_schema import (
     AGENT,
     PROMPT,
@@ -34,28 +35,61 @@ from tg_schema.service_spec import Req, Resp
 from tg_schema.text_completion import Reasoning
 
 
-class RecordStream(AbstractAsyncContextManager[AsyncIterator[Resp]], Generic[Resp]):
+class RecordStream(AbstractAsyncContextManager[AsyncIterator[Resp]], AsyncIterator[Resp], Generic[Resp]):
     """One answer: enter it with `async with`, once. Leaving it stops what still runs.
+
+    Args:
+        door: what is asked.
+        ask: asks it.
+        timeout: seconds to the first record, however often it asks, and between two.
+        retries: how often it asks again.
 
     Raises (when it is entered):
         TgError: the gateway cannot be asked.
         BadRequest: it has begun before; every call is one stream.
     """
 
-    def __init__(self, opened: AbstractAsyncContextManager[AsyncIterator[Resp]]) -> None:
-        self._opened = opened
+    def __init__(
+        self,
+        door: Transport,
+        ask: Callable[[Deadline], AbstractAsyncContextManager[AsyncIterator[Resp]]],
+        timeout: float,
+        retries: Retries,
+    ) -> None:
+        self._door = door
+        self._ask = ask
+        self._timeout = timeout
+        self._retries = retries
         self._once = BegunOnce("stream", "ask again")
+        self._stack = AsyncExitStack()
+        self._attempted = False
 
     @override
     async def __aenter__(self) -> AsyncIterator[Resp]:
         self._once.begin()
-        return await self._opened.__aenter__()
+        self._clock = Deadline(self._timeout, self._door.idle)
+        self._records = await self._stack.enter_async_context(self._ask(self._clock))
+        return self
+
+    @override
+    def __anext__(self) -> Awaitable[Resp]:
+        # After the first record, nothing stands between the others and their reader.
+        if self._attempted:
+            return self._records.__anext__()
+        return self._retries.repeat(self._clock, self._attempt, lambda: self._door.lost)
+
+    async def _attempt(self) -> Resp:
+        if self._attempted:
+            await self._stack.aclose()
+            self._records = await self._stack.enter_async_context(self._ask(self._clock))
+        self._attempted = True
+        return await anext(self._records)
 
     @override
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool | None:
-        return await self._opened.__aexit__(kind, error, tb)
+        return await self._stack.__aexit__(kind, error, tb)
 
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
@@ -65,8 +99,9 @@ DEFAULT_TIMEOUT_SECONDS = 300.0
 class Flow:
     """The services of one flow. Every call that fails raises `TgError`, and nothing else."""
 
-    def __init__(self, door: Transport, flow: str | None, timeout: float) -> None:
+    def __init__(self, door: Transport, flow: str | None, timeout: float, retries: Retries) -> None:
         self._door = door
+        self._retries = retries
         self._flow = flow
         self._timeout = timeout
 
@@ -214,7 +249,14 @@ class Flow:
         self, spec: ServiceSpec[Req, Resp], request: Req, *, timeout: float | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
         """Ask any service with a record, and read the records of its answer. All other calls use this one."""
-        return RecordStream(self._door.stream(self._flow, spec, request, self._timeout if timeout is None else timeout))
+        # The first record of a whole dialog is its last: its tools may have run when it fails.
+        once = isinstance(request, AgentRequest) and not request.streaming
+        return RecordStream(
+            self._door,
+            partial(self._door.stream, self._flow, spec, request),
+            self._timeout if timeout is None else timeout,
+            Retries(0) if once else self._retries,
+        )
 
     async def _all(self, spec: ServiceSpec[Req, Resp], request: Req, timeout: float | None) -> Sequence[Resp]:
         """Raises: TooLarge, if the answer exceeds the limit of a whole answer."""

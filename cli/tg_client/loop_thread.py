@@ -6,51 +6,53 @@ import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, Unavailable
 
 T = TypeVar("T")
 
-_NOT_OPEN = "the client is not open: use it inside `with SyncTgClient(...) as client`"
+_CLOSED = "the client is closed: ask inside `with SyncTgClient(...) as client`"
 _FORKED = "the client was opened before this process was forked: open one of its own in each process"
 _END_SECONDS = 1.0
 """Seconds in which cancelled work ends."""
 
 
 class LoopThread:
-    """Enter it to start the loop; leave it to stop the loop and all its tasks."""
+    """The loop starts with the first work; closing it stops all its tasks, and it does not start again."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
         self._process = 0
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()
 
-    def __enter__(self) -> Self:
-        loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=_run, args=(loop,), name="tg-client", daemon=True)
-        self._thread.start()
-        self._loop, self._process = loop, os.getpid()
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Stop the loop and all its tasks."""
         # A forked process has the loop without its thread; the loop's sockets are the parent's.
-        if self._loop is None or self._process != os.getpid():
+        if self._process != os.getpid():
             return
         with self._changing:
-            loop, self._loop = self._loop, None
-        loop.call_soon_threadsafe(loop.stop)
-        self._thread.join()
+            loop, self._loop, self._closed = self._loop, None, True
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
 
     def check_open(self) -> None:
         """Check that there is a loop, in this process.
 
         Raises:
-            BadRequest: there is none.
+            BadRequest: it is closed, or another process has it.
         """
+        with self._changing:
+            if self._loop is None and not self._closed:
+                loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_run, args=(loop,), name="tg-client", daemon=True)
+                self._thread.start()
+                self._loop, self._process = loop, os.getpid()
         if self._loop is None:
-            raise BadRequest(_NOT_OPEN)
+            raise BadRequest(_CLOSED)
         if self._process != os.getpid():
             raise BadRequest(_FORKED)
 
@@ -84,9 +86,8 @@ class LoopThread:
 
     def _submit(self, work: Coroutine[Any, Any, T], owned: Coroutine[Any, Any, Any]) -> Future[T]:
         try:
-            self.check_open()
+            # No other thread closes it meanwhile.
             with self._changing:
-                # Once more: another thread may have left meanwhile.
                 self.check_open()
                 return asyncio.run_coroutine_threadsafe(work, self._loop)  # type: ignore[arg-type]
         except BadRequest:

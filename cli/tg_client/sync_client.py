@@ -1,7 +1,7 @@
 """Blocking caller -> the asynchronous client: the same calls."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,6 +16,7 @@ from tg_client.flow import DEFAULT_TIMEOUT_SECONDS, Flow
 from tg_client.loop_thread import LoopThread
 from tg_client.result import PromptResult, TextCompletionResult
 from tg_client.tg_client import Socket, TgClient
+from tg_client.transport import OnRetry
 from tg_schema import AgentStep, Message, PromptResponse, Sampling, TextCompletionResponse, Tool
 from tg_schema.served_model import ServedModel
 from tg_schema.text_completion import Reasoning
@@ -217,7 +218,7 @@ class SyncSocket:
 
 
 class SyncTgClient:
-    """`TgClient` for blocking code: enter it with `with`. Arguments and errors are the same."""
+    """`TgClient` for blocking code: enter it with `with`, or `close` it. Arguments and errors are the same."""
 
     def __init__(
         self,
@@ -226,20 +227,25 @@ class SyncTgClient:
         token: str | None = None,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         idle: float = 60.0,
+        retries: int | None = None,
+        on_retry: OnRetry | None = None,
     ) -> None:
-        self._client = TgClient(url, token=token, timeout=timeout, idle=idle)
+        self._client = TgClient(url, token=token, timeout=timeout, idle=idle, retries=retries, on_retry=on_retry)
         self._loop = LoopThread()
-        self._exit = ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.enter_context(self._loop)
-            stack.enter_context(_enter(self._loop, self._client))
-            self._exit = stack.pop_all()
+        self._loop.check_open()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._exit.close()
+        self.close()
+
+    def close(self) -> None:
+        """See `TgClient.close`."""
+        try:
+            self._loop.finish(self._client.close())
+        finally:
+            self._loop.close()
 
     def flow(self, flow: str | None = "default") -> SyncFlow:
         """See `TgClient.flow`."""

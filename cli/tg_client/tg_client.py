@@ -2,35 +2,50 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from tg_client.flow import DEFAULT_TIMEOUT_SECONDS, Flow
-from tg_client.transport import Address, HttpConnections, HttpTransport, WebSocketTransport, bearer_token, open_socket
-from tg_schema.errors import BadRequest
+from tg_client.transport import (
+    Address,
+    Deadline,
+    HttpConnections,
+    HttpTransport,
+    OnRetry,
+    Retries,
+    Transport,
+    bearer_token,
+    open_socket,
+)
 from tg_schema.served_model import ServedModel, ServedModels
 
 
 class Socket:
     """One WebSocket; any number of streams share it."""
 
-    def __init__(self, door: WebSocketTransport, timeout: float) -> None:
+    def __init__(self, door: Transport, timeout: float, retries: Retries) -> None:
         self._door = door
         self._timeout = timeout
+        self._retries = retries
 
     def flow(self, flow: str | None = "default") -> Flow:
         """The services of one flow, through this socket; None = as in `TgClient.flow`."""
-        return Flow(self._door, flow, self._timeout)
+        return Flow(self._door, flow, self._timeout, self._retries)
 
 
 class TgClient:
-    """A gateway's client. Enter it with `async with`; one client serves any number of concurrent streams.
+    """A gateway's client: enter it with `async with`, or `close` it; it serves any number of concurrent streams.
 
     Args:
         url: the gateway; None = TOKENGRID_URL, else TRUSTGRAPH_URL, else `http://localhost:8888/`.
         token: the bearer token; None = TOKENGRID_TOKEN, else TRUSTGRAPH_TOKEN, else no token.
         timeout: seconds to the first record of a stream, and between two; for a non-streaming answer, to the answer.
         idle: seconds of silence, without even a keep-alive comment, after which an event stream fails.
+        retries: how often a call is repeated, before its first record and within its `timeout`, after an error that is
+            `retryable`, not before its `retry_after`. None = after `RateLimited` as long as `timeout` lasts, and three
+            times after other errors; 0 = never.
+        on_retry: is called before each wait, with the error and the seconds until the next attempt.
 
     Raises:
         BadRequest: the URL or the token is malformed.
@@ -43,31 +58,37 @@ class TgClient:
         token: str | None = None,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         idle: float = 60.0,
+        retries: int | None = None,
+        on_retry: OnRetry | None = None,
     ) -> None:
         self._address = Address.of(url)
         self._token = bearer_token(token)
         self._timeout = timeout
         self._idle = idle
-        self._entered: HttpConnections | None = None
-        self._exit = AsyncExitStack()
+        self._retries = Retries(retries, on_retry)
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        self._connections = HttpConnections(self._address.base, headers)
 
     async def __aenter__(self) -> Self:
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        self._entered = HttpConnections(self._address.base, headers)
-        self._exit.push_async_callback(self._entered.aclose)
+        self._connections.bind()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        await self._exit.aclose()
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; streams that are still being read fail. Nothing can be asked any more."""
+        await self._connections.aclose()
 
     def flow(self, flow: str | None = "default") -> Flow:
         """The services of one flow; each call is a separate HTTP request.
 
         None = for each text completion, the flow that has its `model`, and `default` for all else.
         """
-        return Flow(self._http, flow, self._timeout)
+        self._connections.check_open()
+        return Flow(self._http, flow, self._timeout, self._retries)
 
     async def models(self, *, timeout: float | None = None) -> tuple[ServedModel, ...]:
         """The models that can be asked now, of all flows. `timeout` is in seconds; None = the client's.
@@ -75,19 +96,13 @@ class TgClient:
         Raises:
             TgError: as for every call; NotFound if the gateway is older than this call.
         """
-        return (
-            await self._http.get(self._address.models, ServedModels, self._timeout if timeout is None else timeout)
-        ).models
+        clock = Deadline(self._timeout if timeout is None else timeout, self._idle)
+        asked = partial(self._http.get, self._address.models, ServedModels, clock)
+        return (await self._retries.repeat(clock, asked)).models
 
     @property
     def _http(self) -> HttpTransport:
         return HttpTransport(self._address, self._connections, self._idle)
-
-    @property
-    def _connections(self) -> HttpConnections:
-        if self._entered is None or self._entered.closed:
-            raise BadRequest("the client is not open: use it inside `async with TgClient(...) as client`")
-        return self._entered
 
     @asynccontextmanager
     async def socket(self) -> AsyncIterator[Socket]:
@@ -96,6 +111,11 @@ class TgClient:
         Raises:
             TgError: no gateway or WebSocket answers there, or the token is not valid.
         """
-        _ = self._connections
-        async with open_socket(self._address, self._token) as door:
-            yield Socket(door, self._timeout)
+        self._connections.bind()
+        async with AsyncExitStack() as stack:
+
+            async def enter() -> Transport:
+                return await stack.enter_async_context(open_socket(self._address, self._token))
+
+            door = await self._retries.repeat(Deadline(self._timeout), enter)
+            yield Socket(door, self._timeout, self._retries)

@@ -49,6 +49,17 @@ def bytes_of(*parts: bytes) -> Answer:
     return answer
 
 
+def in_turn(*answers: bytes) -> Answer:
+    """The first one for the first request, and so on; the last one for all further ones. b"" closes the connection."""
+    left = list(answers)
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(left.pop(0) if len(left) > 1 else left[0])
+        await writer.drain()
+
+    return answer
+
+
 def response(status: str, body: bytes, *headers: str) -> bytes:
     """A whole response."""
     lines = (f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers)
@@ -62,3 +73,7 @@ END = b"0\r\n\r\n"
 def chunk(data: bytes) -> bytes:
     """A chunk of a chunked body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+WELL = EVENTS + chunk(b'data: {"response":"well","text":"well","end_of_stream":true,"end_of_dialog":true}\n\n') + END
+"""A streamed answer of any service."""

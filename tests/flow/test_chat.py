@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.gateway_wire import WELL, gateway_wire, in_turn, response
 from tests.fakes.recorded_llm import RecordedLlm
 from tests.fakes.scripted_llm import ScriptedLlm
 from tests.fakes.turns_llm import TurnsLlm
@@ -224,6 +226,19 @@ async def test_a_failure_in_mid_answer_keeps_what_came() -> None:
         terminal.type(f"again{ENTER}")
         await terminal.until("well")
     assert model.requests[1].messages == (Message("user", "go"), Message("assistant", "so far"))
+
+
+async def test_a_wait_is_told_above_the_spinner() -> None:
+    models = response("200 OK", b'{"models":[]}', "Content-Type: application/json")
+    refused = response("429 Slow", b'{"error":{"type":"rate-limited","message":"full","retry_after":0.2}}')
+    async with (
+        gateway_wire(in_turn(models, refused, refused, WELL)) as wire,
+        on_terminal(CHAT, "-u", wire.url) as terminal,
+    ):
+        await terminal.until_asked(1)
+        terminal.type(f"go{ENTER}")
+        shown = await terminal.until_asked(2)
+    assert re.search(r"> go\n(asking again in \d\.\d s: full\n){2}well\n>$", shown)
 
 
 async def test_no_gateway_is_told_at_once() -> None:

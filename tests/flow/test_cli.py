@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import signal
 import sys
 import termios
@@ -12,7 +13,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.fakes.gateway_wire import bytes_of, gateway_wire, response
+from tests.fakes.gateway_wire import WELL, bytes_of, gateway_wire, in_turn, response
 from tests.fakes.scripted_llm import ScriptedLlm
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.command import SCRIPTS, ended, ran, started
@@ -235,6 +236,38 @@ async def test_an_error_in_mid_stream_keeps_what_came(opened: Opened) -> None:
         done = await ended(process)
     assert (done.code, done.out) == (1, "0 \n")
     assert done.err == f"{LLM}: nothing more of the answer came within 2 s; a longer timeout (-t) waits longer\n"
+
+
+FULL = b'{"error":{"type":"rate-limited","message":"full","retry_after":%g}}'
+
+
+@pytest.mark.parametrize(("name", "arguments"), [(LLM, ("s", "p")), (PROMPT, ("t",))])
+async def test_a_command_that_is_refused_waits_and_tells_a_terminal(name: str, arguments: tuple[str, ...]) -> None:
+    refused = response("429 Slow", FULL % 0.01)
+    async with gateway_wire(in_turn(refused, refused, WELL, refused, WELL)) as wire:
+        ours, theirs = os.openpty()
+        async with started(name, *arguments, "-u", wire.url, stderr=theirs) as process:
+            done = await ended(process)
+        assert (done.code, done.out) == (0, "well\n")
+        told = os.read(ours, 1000).decode()
+        os.close(ours)
+        os.close(theirs)
+        assert re.fullmatch(r"(asking again in \d\.\d s: full\r\n){2}", told)
+        assert (await ran(name, *arguments, "-u", wire.url)).err == ""
+    assert len(wire.requests) == 5
+
+
+async def test_an_interrupt_ends_the_wait_of_a_refused_command() -> None:
+    ours, theirs = os.openpty()
+    async with (
+        gateway_wire(in_turn(response("429 Slow", FULL % 60))) as wire,
+        started(LLM, "s", "p", "-u", wire.url, stderr=theirs) as process,
+    ):
+        assert (await asyncio.to_thread(os.read, ours, 1000)).startswith(b"asking again in 60.")
+        process.send_signal(signal.SIGINT)
+        assert (await ended(process, within=5)).code == 130
+    os.close(ours)
+    os.close(theirs)
 
 
 async def test_a_named_gateway_that_is_not_there() -> None:

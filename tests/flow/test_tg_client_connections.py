@@ -156,7 +156,7 @@ async def test_tls_asks_for_a_certificate_of_the_host(monkeypatch: pytest.Monkey
     tls, certificate = loopback_tls(tmp_path)
     async with staying(EVENTS + LAST + END, tls) as (plain, counts):
         url = plain.replace("http:", "https:")
-        async with TgClient(url) as client:
+        async with TgClient(url, retries=0) as client:
             with pytest.raises(Unavailable, match="the TLS certificate of https://127"):
                 await ask(client)
         assert not any(counts)

@@ -131,7 +131,7 @@ SCHEMA = {"type": "object", "required": ["a"]}
 
 async def test_a_whole_answer_is_checked_against_its_schema() -> None:
     for said, right in (('{"a":1}', True), ('```json\n{"a":1}\n```', True), ('{"b":1}', False), ("no", False)):
-        async with open_gateway(instead=ScriptedLlm(said)) as opened, TgClient(opened.gateway.url) as client:
+        async with open_gateway(instead=ScriptedLlm(said)) as it, TgClient(it.gateway.url, retries=0) as client:
             asking = client.flow().text_completion("", "x", schema=SCHEMA)
             if right:
                 assert (await asking).text == '{"a":1}'

@@ -131,7 +131,7 @@ async def test_greetings(greeting: str | None, kind: type[TgError]) -> None:
 )
 async def test_a_handshake_that_is_refused(status: str, kind: type[TgError]) -> None:
     answer = bytes_of(response(status, b"", "Retry-After: 4"))
-    async with gateway_wire(answer) as wire, TgClient(wire.url) as client:
+    async with gateway_wire(answer) as wire, TgClient(wire.url, retries=0) as client:
         with pytest.raises(kind) as raised:
             async with client.socket():
                 pass

@@ -118,5 +118,8 @@ async def test_nothing_stays_behind(opened: Opened) -> None:
 
 
 def test_no_gateway() -> None:
-    with SyncTgClient("http://127.0.0.1:9/") as client, pytest.raises(Unavailable, match="start one with tg-serve"):
+    with (
+        SyncTgClient("http://127.0.0.1:9/", retries=0) as client,
+        pytest.raises(Unavailable, match="start one with tg-serve"),
+    ):
         client.flow().text_completion("", "p")

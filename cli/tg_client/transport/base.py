@@ -4,15 +4,26 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from tg_client.transport.deadline import Deadline
 from tg_schema import ServiceSpec
 from tg_schema.service_spec import Req, Resp
 
 
 class Transport(Protocol):
-    """A way to the gateway."""
+    """A way to the gateway.
+
+    Attributes:
+        idle: seconds of silence, without even a keep-alive, after which an answer fails.
+    """
+
+    idle: float
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has ended: nothing can be asked any more."""
 
     def stream(
-        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
+        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, clock: Deadline
     ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
         """Enter to ask, iterate to read, leave at any time to stop the work. Without a flow the gateway chooses it.
 

@@ -1,12 +1,16 @@
 """Stream -> its reader: the timeouts of an answer, and of silence within it."""
 
 import asyncio
+import math
 from collections.abc import Awaitable
 from typing import TypeVar
 
 from tg_schema.errors import BadRequest, Timeout
 
 T = TypeVar("T")
+
+WAIT_LONGER = "a longer timeout= waits longer"
+"""What to do about a Timeout, in a program; a command has an option for it."""
 
 
 class Deadline:
@@ -20,14 +24,19 @@ class Deadline:
         BadRequest: one of them is no time to wait: zero, negative or NaN.
     """
 
-    def __init__(self, timeout: float, idle: float) -> None:
+    def __init__(self, timeout: float, idle: float = math.inf) -> None:
         if not (timeout > 0 and idle > 0):
-            raise BadRequest(f"timeout and idle must be seconds above 0, not {timeout:g} and {idle:g}")
+            raise BadRequest(f"timeout= and idle= must be seconds above 0, not {timeout:g} and {idle:g}")
         self._loop = asyncio.get_running_loop()
         self._timeout = timeout
         self._idle = idle
         self._end = self._loop.time() + timeout
         self._received = False
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next record must have come."""
+        return self._end - self._loop.time()
 
     def hear(self) -> None:
         """A record has come, or its reader asks for the next one."""
@@ -41,9 +50,7 @@ class Deadline:
             Timeout: the time is over.
         """
         what = "nothing more of the answer came" if self._received else "no answer came"
-        return await self._until(
-            self._end, work, f"{what} within {self._timeout:g} s; a longer timeout (-t) waits longer"
-        )
+        return await self._until(self._end, work, f"{what} within {self._timeout:g} s; {WAIT_LONGER}")
 
     async def soon(self, work: Awaitable[T]) -> T:
         """Wait as `within` does, but for the limit of silence at most.

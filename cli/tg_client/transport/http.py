@@ -36,15 +36,19 @@ class HttpTransport:
         self._address = address
         self._base = address.base
         self._connections = connections
-        self._idle = idle
+        self.idle = idle
+
+    @property
+    def lost(self) -> bool:
+        """See `Transport`."""
+        return self._connections.closed
 
     @asynccontextmanager
     async def stream(
-        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
+        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, clock: Deadline
     ) -> AsyncIterator[AsyncIterator[Resp]]:
         """See `Transport`. The request is sent at once; the response's head is awaited with the first record."""
-        self._connections.check_open()
-        clock = Deadline(timeout, self._idle)
+        self._connections.bind()
         url = self._address.service(flow, spec.name)
         opened: list[HttpResponse] = []
         posting = asyncio.create_task(self._post(url, bytes_of(request), opened), name="post")
@@ -54,14 +58,13 @@ class HttpTransport:
         finally:
             await _close(posting, opened)
 
-    async def get(self, url: str, kind: type[T], timeout: float) -> T:
+    async def get(self, url: str, kind: type[T], clock: Deadline) -> T:
         """What the gateway has at a URL.
 
         Raises:
             TgError: the gateway refuses, or what it sends is no `kind`.
         """
-        self._connections.check_open()
-        clock = Deadline(timeout, self._idle)
+        self._connections.bind()
         with connecting(self._base):
             response = await clock.within(self._connections.ask("GET", url, {"Accept": "application/json"}))
         try:

@@ -84,20 +84,30 @@ class HttpConnections:
     def __init__(self, base: str, headers: Mapping[str, str]) -> None:
         self._secure = base.startswith("https:")
         self._headers = {**headers, "Accept-Encoding": "identity"}
-        self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._client: httpx2.AsyncClient | None = None
         self.closed = False
 
     def check_open(self) -> None:
-        """Check that requests can be sent, by the loop in which this was made.
+        """Check that requests can be sent.
+
+        Raises:
+            BadRequest: it is closed.
+        """
+        if self.closed:
+            raise BadRequest("the client is closed: ask inside `async with TgClient(...) as client`")
+
+    def bind(self) -> None:
+        """Check that requests can be sent by the running loop, the same one at each call.
 
         Raises:
             BadRequest: it is closed, or another loop is running.
         """
-        if self.closed:
-            raise BadRequest("the client is closed: ask inside `async with TgClient(...) as client`")
+        self.check_open()
+        loop = asyncio.get_running_loop()
+        self._loop = self._loop or loop
         # A connection is read by its own loop alone: an answer would never come.
-        if asyncio.get_running_loop() is not self._loop:
+        if loop is not self._loop:
             raise BadRequest("the client was opened in another event loop: open one of its own in each loop")
 
     async def ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> HttpResponse:

@@ -97,7 +97,7 @@ class LmtpSocket:
 
     async def _within(self, work: Awaitable[T]) -> T:
         # A clock for each message: the gateway may take long between two of them, and the user between two lines.
-        return await Deadline(self._timeout, self._timeout).within(work)
+        return await Deadline(self._timeout).within(work)
 
     async def _next(self, stream: int) -> list[LmtpItem]:
         """The items of the next message that has any of this stream; those of a cancelled one may still come."""
@@ -121,7 +121,7 @@ async def open_lmtp(url: str, timeout: float, model: str) -> AsyncIterator[LmtpS
     from tg_client.transport.websocket_connection import open_websocket
 
     base = Address.of(url).base
-    clock = Deadline(timeout, timeout)
+    clock = Deadline(timeout)
     async with AsyncExitStack() as stack:
         opening = open_websocket(base, "lmtp", bearer_token(None), max_frame=MAX_MESSAGE_BYTES)
         opened = LmtpSocket(await clock.within(stack.enter_async_context(opening)), base, timeout, model)

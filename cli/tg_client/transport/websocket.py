@@ -1,6 +1,7 @@
 """Flow -> gateway: many concurrent streams on one WebSocket, identified by their ids."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
@@ -63,22 +64,24 @@ class _Frame(msgspec.Struct, frozen=True):
 class WebSocketTransport:
     """The WebSocket transport, created by `open_socket`. Leaving a stream early sends its cancel."""
 
+    idle = math.inf
+    """The socket's heartbeat finds a dead connection."""
+
     def __init__(self, address: Address, socket: "WebSocketConnection") -> None:
         self._base = address.base
         self._socket = socket
         self._streams: dict[str, WebSocketStream[Any]] = {}
         self._ids = count(1)
-        self._lost: TgError = make_incomplete(address.base)
-        self._closed = False
+        self._error: TgError = make_incomplete(address.base)
+        self.lost = False
 
     @asynccontextmanager
     async def stream(
-        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
+        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, clock: Deadline
     ) -> AsyncIterator[AsyncIterator[Resp]]:
         """See `Transport`."""
-        if self._closed:
-            raise self._lost
-        clock = Deadline(timeout, timeout)
+        if self.lost:
+            raise self._error
         stream = WebSocketStream(spec.response, clock)
         name = f"req-{next(self._ids)}"
         self._streams[name] = stream
@@ -109,12 +112,12 @@ class WebSocketTransport:
             async for frame in self._socket.frames():
                 self._take(_frame_of(frame))
         except TgError as error:
-            self._lost = error
+            self._error = error
         finally:
-            self._closed = True
+            self.lost = True
             for stream in self._streams.values():
                 stream.over = True
-                stream.fail(self._lost)
+                stream.fail(self._error)
 
     def _take(self, frame: _Frame) -> None:
         stream = self._streams.get(frame.id or "")
@@ -157,7 +160,7 @@ async def open_socket(address: Address, token: str | None) -> AsyncIterator[WebS
     # Imported only for a socket: all other calls do without what it imports.
     from tg_client.transport.websocket_connection import open_websocket
 
-    clock = Deadline(GREETING_TIMEOUT_SECONDS, GREETING_TIMEOUT_SECONDS)
+    clock = Deadline(GREETING_TIMEOUT_SECONDS)
     async with AsyncExitStack() as stack:
         opening = open_websocket(
             address.base, address.socket_path, token, max_frame=MAX_FRAME_BYTES, heartbeat=HEARTBEAT_SECONDS
