@@ -267,7 +267,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         texts = list(request.id_lists)
         if request.texts:
             self._check_embedded(request)
-            texts = await asyncio.to_thread(_cut_texts, model, request.texts)
+            texts = await asyncio.to_thread(_cut_texts, model, tuple(request.texts))
         if not all(texts):
             raise BadRequest("texts: one of them has no token of this model; leave it out")
         if request.truncate:
@@ -312,7 +312,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             prompt=await self._prompt(request, self.engine.context_length),
             settings=settings,
             max_tokens=self.engine.context_length if sampling.max_tokens is None else sampling.max_tokens,
-            stop=sampling.stop,
+            stop=tuple(sampling.stop),
             stop_ids=frozenset(sampling.stop_ids),
             keep_stop=sampling.keep_stop,
             min_tokens=sampling.min_tokens or 0,

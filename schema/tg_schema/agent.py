@@ -8,6 +8,7 @@ import msgspec
 from tg_schema.completion import LATER_WORDS, FinishReason
 from tg_schema.deltas import Count, join_text
 from tg_schema.errors import Error
+from tg_schema.many import Many
 from tg_schema.pieces import cut_text, in_parts
 
 ChunkType = Literal["thought", "action", "observation", "answer", "error"]
@@ -35,8 +36,8 @@ class AgentRequest(msgspec.Struct, frozen=True):
 
     question: str | None = None
     state: str | None = None
-    group: tuple[str, ...] | None = None
-    history: tuple[AgentStep, ...] | None = None
+    group: Many[str] | None = None
+    history: Many[AgentStep] | None = None
     user: str | None = None
     streaming: bool | None = False
     pattern: str | None = None

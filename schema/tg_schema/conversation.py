@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tg_schema.deltas import Count
+from tg_schema.many import Many
 
 MAX_CALL_INDEX = 4095
 """The highest index of a tool call in one answer."""
@@ -92,8 +93,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     role: Role
-    content: str | tuple[Part, ...] = ""
-    tool_calls: tuple[ToolCall, ...] = ()
+    content: str | Many[Part] = ""
+    tool_calls: Many[ToolCall] = ()
     tool_call_id: str | None = None
     name: str | None = None
     error: bool = False
@@ -104,7 +105,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         """The content as parts; empty if there is no content."""
         if isinstance(self.content, str):
             return (TextPart(self.content),) if self.content else ()
-        return self.content
+        return tuple(self.content)
 
     @property
     def content_parts(self) -> tuple[TextPart | ImagePart, ...]:

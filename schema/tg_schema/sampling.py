@@ -5,6 +5,7 @@ from typing import Annotated, Final
 import msgspec
 
 from tg_schema.features import Feature
+from tg_schema.many import Many
 
 MAX_CHOICES = 128
 """The highest `n` and `best_of` (OpenAI's limit)."""
@@ -37,7 +38,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
     """0, and -1 for some servers, = all tokens."""
     max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
-    stop: tuple[str, ...] = ()
+    stop: Many[str] = ()
     seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None

@@ -19,6 +19,7 @@ from tg_schema.conversation import (
 from tg_schema.deltas import join_text
 from tg_schema.errors import Error
 from tg_schema.features import Feature
+from tg_schema.many import Many
 from tg_schema.pieces import cut_list, cut_text, in_parts
 from tg_schema.sampling import Sampling, TokenId
 from tg_schema.stream_record import StreamRecord
@@ -82,9 +83,9 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """None or "json": the answer is a JSON object."""
     schema: dict[str, Any] | None = None
     """JSON schema that the answer must satisfy. It is checked whether or not the provider enforces it."""
-    messages: tuple[Message, ...] = ()
+    messages: Many[Message] = ()
     """The previous turns. `system` comes before them and `prompt` after them, if they are set."""
-    tools: tuple[Tool, ...] = ()
+    tools: Many[Tool] = ()
     tool_choice: str | None = None
     """"auto" (the default), "none", "required", or the name of the tool that must be called."""
     operation: str | None = None
@@ -116,7 +117,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """For the provider's queue."""
     cache_key: str | None = None
     """Requests of the same key share a prefix that the provider may have cached."""
-    texts: tuple[str, ...] = ()
+    texts: Many[str] = ()
     """What to embed or to tokenize."""
     foreign: Foreign | None = None
     id_lists: tuple[tuple[TokenId, ...], ...] = ()

@@ -88,9 +88,14 @@ async def test_each_of_several_answers(flow: Flow, streaming: bool) -> None:
 async def test_a_conversation_goes_on_with_the_turn_of_an_answer(flow: Flow, model: RecordedLlm) -> None:
     model.records = CALLS
     look = Tool("look", "Looks at a thing.", {"type": "object"}, strict=False)
-    asked = Message("user", (TextPart("what?"), ImagePart(data="aGk=")))
+    parts = [TextPart("what?"), ImagePart(data="aGk=")]
+    asked = Message("user", tuple(parts))
     result = await flow.text_completion(
-        "be brief", messages=[asked], tools=[look], tool_choice="required", reasoning=Reasoning("low", 100)
+        "be brief",
+        messages=[Message("user", parts)],
+        tools=[look],
+        tool_choice="required",
+        reasoning=Reasoning("low", 100),
     )
     told = [Message("tool", "a cat", tool_call_id=call.id) for call in result.tool_calls]
     await flow.text_completion("be brief", "and?", messages=[asked, result.turn, *told], tools=[look])

@@ -119,7 +119,8 @@ def test_the_server_answers_commands_and_programs_from_another_environment(
         agent = client.run("tg-invoke-agent", "-u", url, "What is 2 * 21?")
         assert (agent.code, agent.out, agent.err) == (0, "It is 42.\n", "")
         program = client.run("python", str(PROGRAM), url)
-        told = f"{HELPLESS}calculator {{'expression': '2 * 21'}}\nIt is 42.True\n"
+        text = HELPLESS.removesuffix("\n")
+        told = f"{text} True ['scripted'] None\ncalculator {{'expression': '2 * 21'}}\nIt is 42.True\n"
         assert (program.code, program.out, program.err) == (0, told, "")
 
 

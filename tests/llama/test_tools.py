@@ -195,7 +195,7 @@ async def test_the_token_limit_cuts_a_call(service: LlamaCpp) -> None:
             "tools: t: a call of it cannot be forced",
         ),
         (
-            TextCompletionRequest(prompt="x", tools=[Tool(f"t{n}") for n in range(65)], tool_choice="required"),  # type: ignore[arg-type]
+            TextCompletionRequest(prompt="x", tools=[Tool(f"t{n}") for n in range(65)], tool_choice="required"),
             "64",
         ),
         (

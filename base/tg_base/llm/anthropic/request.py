@@ -120,7 +120,7 @@ def to_wire(request: TextCompletionRequest, model: str, defaults: Defaults) -> M
         temperature=defaults.temperature if sampling.temperature is None else sampling.temperature,
         top_p=sampling.top_p,
         top_k=sampling.top_k,
-        stop_sequences=sampling.stop,
+        stop_sequences=tuple(sampling.stop),
         tools=(_answer_tool(request),) if by_tool else (*map(_tool, request.tools), *_foreign_tools(request)),
         tool_choice=_Choice("tool", ANSWER_TOOL) if by_tool else _choice(request),
         output_config=thinking.output_config | ({} if by_tool else _format(request.schema)),

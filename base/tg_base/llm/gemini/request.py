@@ -234,7 +234,7 @@ def _generation(request: TextCompletionRequest, sampling: Sampling, defaults: De
         top_p=sampling.top_p,
         top_k=sampling.top_k,
         max_output_tokens=defaults.max_tokens if sampling.max_tokens is None else sampling.max_tokens,
-        stop_sequences=sampling.stop,
+        stop_sequences=tuple(sampling.stop),
         seed=sampling.seed,
         presence_penalty=sampling.presence_penalty,
         frequency_penalty=sampling.frequency_penalty,

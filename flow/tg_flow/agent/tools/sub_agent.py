@@ -40,7 +40,7 @@ class SubAgent(AgentTool):
         parent: AgentRequest,
         seconds: float,
     ) -> None:
-        table = ToolConfig(kind="service", timeout=seconds, group=parent.group or (DEFAULT_GROUP,))
+        table = ToolConfig(kind="service", timeout=seconds, group=tuple(parent.group or ()) or (DEFAULT_GROUP,))
         super().__init__(Tool(name, description or f"the agent {name}", QUESTION_SCHEMA), table)
         self._client = client
         self._parent = parent

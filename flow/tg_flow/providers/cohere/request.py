@@ -110,7 +110,7 @@ def to_wire(
         p=sampling.top_p,
         k=sampling.top_k,
         max_tokens=sampling.max_tokens,
-        stop_sequences=sampling.stop,
+        stop_sequences=tuple(sampling.stop),
         seed=sampling.seed,
         presence_penalty=sampling.presence_penalty,
         frequency_penalty=sampling.frequency_penalty,

@@ -105,7 +105,7 @@ def to_wire(
             top_p=sampling.top_p,
             top_k=sampling.top_k,
             num_predict=sampling.max_tokens,
-            stop=sampling.stop,
+            stop=tuple(sampling.stop),
             seed=sampling.seed,
             presence_penalty=sampling.presence_penalty,
             frequency_penalty=sampling.frequency_penalty,

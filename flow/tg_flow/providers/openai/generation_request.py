@@ -63,7 +63,7 @@ def generation_parameters(
         repetition_penalty=sampling.repetition_penalty,
         frequency_penalty=sampling.frequency_penalty,
         max_new_tokens=sampling.max_tokens,
-        stop=sampling.stop,
+        stop=tuple(sampling.stop),
         seed=sampling.seed,
         truncate=request.max_prompt_tokens,
         top_n_tokens=sampling.logprobs or None,

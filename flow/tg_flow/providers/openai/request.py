@@ -152,7 +152,7 @@ def to_wire(
         top_p=sampling.top_p,
         max_tokens=None if completion_tokens else limit,
         max_completion_tokens=limit if completion_tokens else None,
-        stop=sampling.stop or None,
+        stop=tuple(sampling.stop) or None,
         seed=sampling.seed,
         presence_penalty=sampling.presence_penalty,
         frequency_penalty=sampling.frequency_penalty,
