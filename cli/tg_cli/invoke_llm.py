@@ -34,7 +34,7 @@ def invoke_llm(
     as_json: bool,
     show_usage: bool,
 ) -> None:
-    """Ask a model: SYSTEM says how to answer, PROMPT what.
+    """Ask a model: SYSTEM says how to answer, PROMPT what. A single argument is PROMPT, unless that is piped in.
 
     Either may be "-", and PROMPT may be missing: then it is read from standard input. The bearer token is taken from
     TOKENGRID_TOKEN or TRUSTGRAPH_TOKEN. Ctrl-C stops the model.
@@ -69,9 +69,12 @@ def invoke_llm(
 
 
 def _texts(system: str | None, prompt: str | None) -> tuple[str, str]:
-    """System and prompt; the one that is not given comes from a pipe."""
+    """System and prompt; the one that is not given comes from a pipe. Where nothing is piped, one is enough."""
     if system == "-" and prompt == "-":
         raise click.UsageError('only one of SYSTEM and PROMPT can be "-"')
+    if prompt is None and system not in {None, "-"}:
+        piped = read_pipe(nothing=system) if is_piped() else system
+        return ("", system) if piped is system else (system, piped)
     if prompt is None and (not is_piped() or system == "-"):
         raise click.UsageError("PROMPT is missing: give it as an argument, or pipe it in")
     if prompt is None or prompt == "-":

@@ -123,12 +123,16 @@ def find_url(option: str | None) -> str | None:
     return option or find_url()
 
 
-def read_pipe() -> str:
-    """All of stdin as text, without its last line break, and without the mark that Windows puts before UTF-8."""
+def read_pipe(nothing: str = "") -> str:
+    """All of stdin as text, without its last line break, and without the mark that Windows puts before UTF-8.
+
+    `nothing` if not a single byte came.
+    """
     if sys.stdin is None:
         raise click.UsageError("standard input is closed: give the text as an argument")
     try:
-        return sys.stdin.buffer.read().decode("utf-8-sig").removesuffix("\n").removesuffix("\r")
+        data = sys.stdin.buffer.read()
+        return data.decode("utf-8-sig").removesuffix("\n").removesuffix("\r") if data else nothing
     except UnicodeDecodeError:
         raise click.UsageError("standard input is not UTF-8 text") from None
     except OSError as error:

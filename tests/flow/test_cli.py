@@ -16,7 +16,7 @@ import pytest
 from tests.fakes.gateway_wire import WELL, bytes_of, gateway_wire, in_turn, response
 from tests.fakes.scripted_llm import ScriptedLlm
 from tests.fakes.turns_llm import TurnsLlm
-from tests.flow.command import SCRIPTS, ended, ran, started
+from tests.flow.command import SCRIPTS, Ended, ended, ran, started
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.test_tg_client import LOCKED, TOKEN
 from tests.until import until
@@ -59,6 +59,7 @@ async def test_no_streaming(opened: Opened) -> None:
     [
         (["sys", "-"], b"3\n", "sys"),
         (["sys"], b"3", "sys"),
+        (["3"], b"", ""),
         ([], b"3\n", ""),
         (["-", "3"], "Sei kürz\n".encode(), "Sei kürz"),
     ],
@@ -67,6 +68,15 @@ async def test_a_pipe(opened: Opened, arguments: list[str], stdin: bytes, system
     done = await ran(LLM, *arguments, data=stdin, TOKENGRID_URL=opened.gateway.url)
     assert (done.code, done.out, done.err) == (0, "0 1 2 \n", "")
     assert (opened.llm.requests[0].system, opened.llm.requests[0].prompt) == (system, "3")
+
+
+async def test_one_argument_on_a_terminal_is_the_prompt(opened: Opened) -> None:
+    ours, theirs = os.openpty()
+    async with started(LLM, "3", "-u", opened.gateway.url, stdin=theirs) as process:
+        assert await ended(process) == Ended(0, "0 1 2 \n", "")
+    assert (opened.llm.requests[0].system, opened.llm.requests[0].prompt) == ("", "3")
+    os.close(ours)
+    os.close(theirs)
 
 
 async def test_json_lines(opened: Opened) -> None:
