@@ -39,7 +39,7 @@ async def test_the_demo() -> None:
 
 
 async def test_a_chat_and_the_list_of_models() -> None:
-    done = await ran("tg-chat", "--temperature", "0", data=b"What is 2 + 3?\n/model\n", env=PERMITTED)
+    done = await ran("tg-chat", data=b"What is 2 + 3?\n/model\n", env=PERMITTED)
     assert (done.code, done.out, done.err) == (0, "2 + 3 = 5\n", f"{NOTICE}  tinydemo\n")
     done = await ran("tg-models", "--json", env=PERMITTED)
     assert (done.code, done.err) == (0, NOTICE)

@@ -32,6 +32,12 @@ def test_the_default_serves_the_demo_model_and_prompts() -> None:
     assert ConfigWatcher().config == msgspec.structs.replace(config, source=None)
 
 
+@pytest.mark.parametrize("file", [DEFAULT_FILE, Path(__file__).parents[2] / "tokengrid.toml"])
+def test_what_the_demo_model_says_is_no_chance(file: Path) -> None:
+    """What README shows that it says comes each time, and not in most of them."""
+    assert [model.options for model in read_config(file).models.values()] == [{"temperature": 0}]
+
+
 def test_an_empty_file_is_a_configuration() -> None:
     config = parse_config("", FILE)
     assert config.flows == {}
