@@ -40,7 +40,6 @@ from tg_base.runtime import running
 from tg_base.telemetry import ATTEMPTS, REFUSALS, new_id
 from tg_schema import TgError
 from tg_schema.errors import BusError, TooLarge, Unavailable
-from tg_schema.features import Feature
 from tg_schema.service_spec import Req, Resp
 from tg_schema.topics import Topics
 
@@ -194,7 +193,7 @@ class Requestor:
             # Not `check`: each request comes by here, and hardly one has to wait.
             if not announced.served or len(announced.models) > 1:
                 announced = await self._find_first(route)
-            announced.check(_features_of(route, request))
+            announced.check(route, request)
         if bounded:
             self.admission.check(route, announced)
         stream = AskedStream(route, request, *terms)
@@ -224,7 +223,7 @@ class Requestor:
 
     async def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
         """Before queuing, refuse a request that no processor could serve, with `stream`'s BadRequest or Unavailable."""
-        (await self._find_first(route)).check(_features_of(route, request))
+        (await self._find_first(route)).check(route, request)
 
     async def until_served(self, route: Route[Any, Any]) -> bool:
         """Wait for a first processor, as `Liveness.until_served`; returns whether it had to wait."""
@@ -401,7 +400,3 @@ class Requestor:
             await self._ask(stream, self.admission.find(stream.route.request))
         except TgError as error:
             stream.fail(error)
-
-
-def _features_of(route: Route[Req, Any], request: Req | EncodedRequest) -> frozenset[Feature]:
-    return request.features if isinstance(request, EncodedRequest) else route.spec.features(request)
