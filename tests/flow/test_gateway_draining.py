@@ -56,7 +56,7 @@ async def test_a_gateway_that_hands_over_answers_what_it_still_reads() -> None:
     sent = json.dumps({"prompt": "2"}).encode()
     async with open_gateway(GatewayConfig(port=0, drain=60)) as it, raw_connection(it.address) as raw:
         raw.send(f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(sent)}\r\n\r\n".encode() + sent[:5])
-        await until(lambda: it.gateway._relay._read)
+        await until(lambda: it.gateway._relay.reading)
         it.gateway._shared.handing_over = True
         leaving = asyncio.create_task(it.gateway.__aexit__(None, None, None))
         assert await asyncio.wait([leaving], timeout=20) == (set(), {leaving})

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, Protocol
 
 from aiohttp import HttpVersion11, web
@@ -28,13 +28,12 @@ from tg_gateway.dialects.output import (
     slice_output,
     split_output,
 )
+from tg_gateway.http.middleware import CLOSES, ENTRY, DefectJudge
 from tg_gateway.http.router import DOOR
 from tg_gateway.relay import Sink
 from tg_schema import TgError
 from tg_schema.errors import Cancelled, SlowConsumer
 
-CLOSES: Final = web.RequestKey("closes", bool)
-"""Set on a request after which its connection closes, whatever the client would like."""
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 END_OF_BODY = b"0\r\n\r\n"
 """The last chunk of a chunked body (RFC 9112, section 7.1)."""
@@ -58,6 +57,9 @@ class BodyHead(Protocol):
 
 class BodyStream(web.StreamResponse, Sink):
     """Enter it to keep the connection alive while no bytes come; leave it after the last.
+
+    Left by a defect, or by an error that the protocol cannot express, it is cut, since it has no proper end then. If
+    nothing has been written yet, it raises the error instead: the caller answers with a real status.
 
     Args:
         request: the client's request. An HTTP/1.0 client gets the same body unchunked, ended by the connection's end.
@@ -109,9 +111,24 @@ class BodyStream(web.StreamResponse, Sink):
         self._timer = call_late(self._wrote_at + self._silence, self._silent)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> bool:
         if self._timer is not None:
             self._timer.cancel()
+        try:
+            DefectJudge(self._request).__exit__(kind, error, tb)
+        except TgError as judged:
+            if not self._cut(judged):
+                raise
+            return True
+        return isinstance(error, TgError) and self._cut(error)
+
+    def _cut(self, error: TgError) -> bool:
+        if not self.started:
+            return False
+        # The middleware's status line would be read as a part of this body, and its end be taken for a whole one.
+        self._request[ENTRY].end(200, error.type)
+        self._transport.abort()
+        return True
 
     @override
     def send(self, data: Output, *, last: bool) -> None:
@@ -160,10 +177,6 @@ class BodyStream(web.StreamResponse, Sink):
     def fail(self, writer: Writer[Any], error: TgError) -> None:
         """The writer's last bytes, after the first have been sent."""
         self.send(writer.fail(error), last=not writer.cut_after_failure)
-
-    def abort(self) -> None:
-        """Cut the connection, so that the body that has begun is not taken for a whole one."""
-        self._transport.abort()
 
     @property
     @override

@@ -4,7 +4,6 @@ import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, nullcontext
-from types import TracebackType
 from typing import Any, Final
 
 from aiohttp import HttpVersion11, web
@@ -19,7 +18,7 @@ from tg_gateway.dialects.output import join_output
 from tg_gateway.http.body_stream import BodyStream
 from tg_gateway.http.inflation import ENCODING_BROKEN, WINDOWS, inflate, too_large
 from tg_gateway.http.load_headers import LoadHeaders
-from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, DefectJudge, make_response
+from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, make_response
 from tg_gateway.http.router import DOOR, Door
 from tg_gateway.jobs import FlexQueue, JobRuns
 from tg_gateway.parsing import CallParser
@@ -67,26 +66,23 @@ class BodyReader:
             await _meet_expectation(request)
         # Nearly all bodies have come with their heads: no timer for them.
         waits = not request.content.is_eof() or encoding in WINDOWS
+        pieces, size = list[bytes](), 0
         try:
             async with asyncio.timeout(self._limits.body) if waits else nullcontext():
-                body = await self._receive(request)
+                # Not the server's own reading, which has one limit for all mounts.
+                while piece := await request.content.readany():
+                    size += len(piece)
+                    if size > self._limit:
+                        raise too_large(self._limit)
+                    if self._count is not None:
+                        self._count(size)
+                    pieces.append(piece)
+                body = b"".join(pieces)
                 return await inflate(body, encoding, self._limit, self._count) if encoding in WINDOWS else body
         except (web.RequestPayloadError, zlib.error):
             raise BadRequest(ENCODING_BROKEN) from None
         except TimeoutError:
             raise web.HTTPRequestTimeout(text=f"the body did not come within {self._limits.body:g} s") from None
-
-    async def _receive(self, request: web.Request) -> bytes:
-        """The body as it comes. Not by the server's own reading, which has one limit for all mounts."""
-        pieces, size = list[bytes](), 0
-        while piece := await request.content.readany():
-            size += len(piece)
-            if size > self._limit:
-                raise too_large(self._limit)
-            if self._count is not None:
-                self._count(size)
-            pieces.append(piece)
-        return b"".join(pieces)
 
 
 class HttpHandlers:
@@ -120,19 +116,19 @@ class HttpHandlers:
         if reader is None and mount is not None and mount.large:
             with self._large_bodies.open(entry.key) as count:
                 return await self.answer(request, BodyReader(self._config.large_body_limit, self._limits, count))
-        with self._relay.count_read():
-            asked = await self._parse(request, reader or self._body_reader, entry)
+        asked = await self._parse(request, reader or self._body_reader, entry)
         if not isinstance(asked, Ask):
             return await self._reply(request, asked)
         if asked.background is not None:
             await self._begin(asked, asked.background, entry)
             kept = self._store.of(entry.key, bounded=False)
             return await self._reply(request, asked.background.answer(kept))
+        wanted = request.headers.get(LOAD_REQUEST_HEADER)
         async with self._relay.ask(asked, entry) as exchange:
             if asked.on_accepted is not None:
                 exchange.responses.listen_accepted(asked.on_accepted)
             if asked.streaming:
-                load = self._make_load_headers(request, asked)
+                load = self._loads.make(wanted, asked.route) if wanted else {}
                 streaming = self._stream(request, exchange, asked.writer, asked.keep, load)
                 # A prompt may be long, and an answer may take minutes.
                 del asked
@@ -141,7 +137,7 @@ class HttpHandlers:
         if asked.keep is not None:
             # Keep it before sending it, since the client may continue from it at once.
             await self._store.keep(entry.key, asked.keep)
-        load = self._make_load_headers(request, asked)
+        load = self._loads.make(wanted, asked.route) if wanted else {}
         headers = {"X-Stream-Id": exchange.responses.id, **load, **asked.writer.headers}
         return make_response(Answer(join_output(whole), 200, asked.writer.content_type, headers))
 
@@ -156,6 +152,7 @@ class HttpHandlers:
         self, request: web.Request, reader: BodyReader, entry: AccessLogEntry
     ) -> Ask | Answer | StreamedAnswer:
         door, route = request[DOOR], None
+        self._relay.reading += 1
         try:
             door.dialect.check_head(door.call)
             body = door.call.body = await reader.read(request)
@@ -172,6 +169,7 @@ class HttpHandlers:
         finally:
             if known := route or door.call.route:
                 entry.flow, entry.service = known.flow, known.spec.name
+            self._relay.note_read()
         return asked
 
     async def _reply(self, request: web.Request, answer: Answer | StreamedAnswer) -> web.StreamResponse:
@@ -183,7 +181,7 @@ class HttpHandlers:
         cors: dict[str, str] = request[CORS_HEADERS]
         headers = {"X-Request-Id": entry.request, **cors}
         opening = BodyStream(request, answer, headers, self._config.keep_alive, self._limits.write)
-        with opening as body, _CutOnError(body, request):
+        with opening as body:
             try:
                 await self._send_parts(request, answer, body)
             except TgError as error:
@@ -232,7 +230,7 @@ class HttpHandlers:
         silence, patience, apart = self._config.keep_alive, self._limits.write, writer.events_apart
         opening = BodyStream(request, writer, headers, silence, patience, events_apart=apart)
         del headers, more_headers
-        with opening as body, _CutOnError(body, request):
+        with opening as body:
             try:
                 if keep is None:
                     await exchange.relay(writer, body)
@@ -248,49 +246,11 @@ class HttpHandlers:
                 await body.drain()
         return body
 
-    def _make_load_headers(self, request: web.Request, asked: Ask) -> dict[str, str]:
-        wanted = request.headers.get(LOAD_REQUEST_HEADER)
-        return self._loads.make(wanted, asked.route) if wanted else {}
-
     async def _relay_kept(self, exchange: Exchange, writer: Writer[Any], keep: Keep, body: BodyStream) -> None:
         held = HeldEnd(body)
         await exchange.relay(writer, held)
         await self._store.keep(exchange.entry.key, keep)
         held.release()
-
-
-class _CutOnError:
-    """Cuts the body after a defect, or an error that the protocol cannot express, since it has no proper end then.
-
-    Raises:
-        TgError: nothing has been written yet; the caller answers with a real status.
-    """
-
-    __slots__ = ("_body", "_request")
-
-    def __init__(self, body: BodyStream, request: web.Request) -> None:
-        self._body = body
-        self._request = request
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> bool:
-        try:
-            DefectJudge(self._request).__exit__(kind, error, tb)
-        except TgError as judged:
-            if not self._cut(judged):
-                raise
-            return True
-        return isinstance(error, TgError) and self._cut(error)
-
-    def _cut(self, error: TgError) -> bool:
-        if not self._body.started:
-            return False
-        # The middleware's status line would be read as a part of this body.
-        self._request[ENTRY].end(200, error.type)
-        self._body.abort()
-        return True
 
 
 async def _meet_expectation(request: web.Request) -> None:

@@ -24,7 +24,6 @@ from tg_gateway.access import (
 )
 from tg_gateway.dialects import Answer, format_retry_after
 from tg_gateway.dialects.output import MAX_WRITE_BYTES
-from tg_gateway.http.body_stream import CLOSES
 from tg_gateway.http.router import DOOR, Door, Handler, Router
 from tg_gateway.http.sliced_body import SlicedBody
 from tg_gateway.http.unreadable_head import UnreadableHead
@@ -37,6 +36,8 @@ log = structlog.get_logger()
 
 ENTRY: Final = web.RequestKey("line", AccessLogEntry)
 """Key under which a handler finds the request's line of the access log."""
+CLOSES: Final = web.RequestKey("closes", bool)
+"""Set on a request after which its connection closes, whatever the client would like."""
 CORS_HEADERS: Final = web.RequestKey("cors", dict[str, str])
 """Key under which a handler finds the CORS headers of the answer."""
 OPEN_PATHS: Final = frozenset(
@@ -102,12 +103,15 @@ class Middleware:
     @web.middleware
     async def admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check, handle, answer, log."""
-        entry = request[ENTRY] = AccessLogEntry("http", _request_id(request.headers.get("X-Request-Id")))
+        given = request.headers.get("X-Request-Id")
+        request_id = given if given and _REQUEST_ID.fullmatch(given) else new_id()
+        entry = request[ENTRY] = AccessLogEntry("http", request_id)
         entry.traceparent = request.headers.get("traceparent")
-        trace.enter(trace.Span.at_door(entry.request, entry.traceparent))
+        trace.enter(trace.Span.at_door(request_id, entry.traceparent))
         request[CORS_HEADERS] = self._origins.headers(request.headers.get("Origin"))
-        request[DOOR] = self._router.find(request, entry.request)
-        entry.routine = _is_routine(request)
+        door = request[DOOR] = self._router.find(request, request_id)
+        probed = door.mount is not None and door.mount.keyless and not door.mount.socket
+        entry.routine = request.method in {"GET", "HEAD"} and (probed or request.path in _MONITORED_PATHS)
         request[CLOSES] = self._shared.handing_over
         try:
             try:
@@ -118,10 +122,10 @@ class Middleware:
                         self._check_key(request, entry)
                     response = preflight or await handler(request)
             except TgError as error:
-                response = _refuse(request[DOOR], error, error.status)
+                response = _refuse(door, error, error.status)
                 entry.end(response.status, error.type)
             except web.HTTPException as error:
-                response = _refuse_http(request[DOOR], error, request.method)
+                response = _refuse_http(door, error, request.method)
                 entry.end(response.status, "http")
             else:
                 if not entry.outcome:
@@ -183,12 +187,6 @@ class Middleware:
         await write_in_time(request, response, patience)
 
 
-def _is_routine(request: web.Request) -> bool:
-    mount = request[DOOR].mount
-    probes = request.path in _MONITORED_PATHS or (mount is not None and mount.keyless and not mount.socket)
-    return probes and request.method in {"GET", "HEAD"}
-
-
 def make_response(answer: Answer) -> web.Response:
     """A dialect's answer as the server sends it."""
     headers = {**answer.headers, "Content-Type": answer.content_type}
@@ -228,7 +226,7 @@ class DefectJudge:
 
     __slots__ = ("_request",)
 
-    def __init__(self, request: web.Request) -> None:
+    def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
 
     def __enter__(self) -> None:
@@ -241,7 +239,3 @@ class DefectJudge:
         ):
             raise Cancelled("the client left") from None
         _DEFECTS.__exit__(kind, error, tb)
-
-
-def _request_id(given: str | None) -> str:
-    return given if given and _REQUEST_ID.fullmatch(given) else new_id()

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +13,7 @@ import structlog
 from tg_base.client import BeginPermit, Requestor
 from tg_base.protocol import Route
 from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS, trace
-from tg_gateway.access import RateLimits, Spending, Usage
+from tg_gateway.access import RateLimits, Spending
 from tg_gateway.dialects import Ask, Batch, FieldNames, Writer
 from tg_gateway.dialects.output import Output, append_output, split_output
 from tg_gateway.relay.batch_stream import ask_batch
@@ -52,12 +52,13 @@ class Exchange:
 
     Attributes:
         responses: what comes; once it is entered.
+        usage: what it has used so far; None where nobody counts it.
         metrics: as given.
         entry: as given.
     """
 
     # Not a generator, which would take 0.7 KiB of each stream.
-    __slots__ = ("_ask", "_fields", "_noted", "_spending", "entry", "metrics", "responses")
+    __slots__ = ("_ask", "_fields", "_noted", "_spending", "entry", "metrics", "responses", "usage")
 
     def __init__(
         self,
@@ -71,16 +72,12 @@ class Exchange:
     ) -> None:
         self.metrics = metrics
         self.entry = entry
+        self.usage = spending.usage
         self.responses: Responses
         self._ask = ask
         self._fields = fields
         self._spending = spending
         self._noted = noted
-
-    @property
-    def usage(self) -> Usage | None:
-        """What it has used so far; None where nobody counts it."""
-        return self._spending.usage
 
     async def __aenter__(self) -> Self:
         spending, entered = self._spending, False
@@ -205,28 +202,25 @@ class _Pump:
             self._sink.hold(self._responses.waiting)
             return
         try:
-            needed = self._move()
+            while (record := self._responses.poll()) is not None:
+                data, last = self._writer.write(record), record.last
+                self._sink.send(append_output(data, self._writer.end()) if last else data, last=last)
+                self._note_sent()
+                if self._usage is not None:
+                    self._usage.add(record)
+                if self._sink.full:
+                    # The client is slow.
+                    self._needed.set_result(None)
+                    return
+            self._over = self._responses.complete
         except TgError as error:
-            self._error, self._over, needed = error, True, True
+            self._error, self._over = error, True
         except Exception:
             # Not `translate_defects`: this runs for every chunk.
             log.exception("gateway.defect")
-            self._error, self._over, needed = Internal(DEFECT_MESSAGE), True, True
-        if needed:
+            self._error, self._over = Internal(DEFECT_MESSAGE), True
+        if self._over:
             self._needed.set_result(None)
-
-    def _move(self) -> bool:
-        """Send the buffered records; True if the task is needed: the client is slow, or everything is sent."""
-        while (record := self._responses.poll()) is not None:
-            data, last = self._writer.write(record), record.last
-            self._sink.send(append_output(data, self._writer.end()) if last else data, last=last)
-            self._note_sent()
-            if self._usage is not None:
-                self._usage.add(record)
-            if self._sink.full:
-                return True
-        self._over = self._responses.complete
-        return self._over
 
     def _note_sent(self) -> None:
         now = self._loop.time()
@@ -250,6 +244,7 @@ class Relay:
         callers: see `Authenticator`.
 
     Attributes:
+        reading: requests that are read just now, and may be asked next.
         draining: whether it refuses what is new.
     """
 
@@ -262,7 +257,7 @@ class Relay:
         self._running: set[Responses] = set()
         # More than those that run: the bus may take its time before it has a request.
         self._asked = 0
-        self._read = 0
+        self.reading = 0
         self._ended = asyncio.Event()
         self._left = False
         self.draining = False
@@ -348,19 +343,14 @@ class Relay:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._asked or (all_read and self._read):
+                while self._asked or (all_read and self.reading):
                     self._ended.clear()
                     await self._ended.wait()
 
-    @contextlib.contextmanager
-    def count_read(self) -> Iterator[None]:
-        """A request is read inside the block, and may be asked next."""
-        self._read += 1
-        try:
-            yield
-        finally:
-            self._read -= 1
-            self._ended.set()
+    def note_read(self) -> None:
+        """A request that was counted in `reading` has been read."""
+        self.reading -= 1
+        self._ended.set()
 
 
 def _leaving() -> Unavailable:
