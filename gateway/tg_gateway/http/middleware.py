@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib.util import find_spec
 from types import TracebackType
@@ -9,6 +10,7 @@ from typing import Final
 
 import structlog
 from aiohttp import web
+from typing_extensions import override
 
 from tg_base.runtime import SharedListener, translate_defects
 from tg_base.telemetry import new_id, trace
@@ -215,7 +217,7 @@ def _refuse_http(door: Door, error: web.HTTPException, method: str) -> web.Respo
     return response
 
 
-class DefectJudge:
+class DefectJudge(AbstractContextManager[object]):
     """Raises Internal in place of an unexpected exception of its block, and logs the traceback.
 
     If the client has gone, for instance by resetting a handshake, it raises Cancelled: that is no defect.
@@ -229,9 +231,7 @@ class DefectJudge:
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
 
-    def __enter__(self) -> None:
-        return None
-
+    @override
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         # A connection that the client has reset is no defect; if the client is still there, the error is ours.
         if isinstance(error, ConnectionError) and (

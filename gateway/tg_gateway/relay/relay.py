@@ -167,10 +167,10 @@ class _Pump:
         self._sent_at = 0.0
 
     async def run(self) -> None:
-        self._responses.listen(self._turn)
         try:
             # Sends what has come before; everything later is sent by the listener, in the task that reads the bus.
             self._turn()
+            self._responses.listen(self._turn)
             await self._needed
             while not self._over:
                 # The client is slow. Until it has caught up, records are buffered in the stream, which bounds them.
