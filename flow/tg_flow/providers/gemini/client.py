@@ -20,9 +20,16 @@ def connect(endpoint: Endpoint) -> RoutedConnection:
         return httpx.Response(200, request=request, content=b"{}")
 
     recorder = httpx.AsyncClient(transport=httpx.MockTransport(record))
+    # Otherwise the SDK makes two TLS contexts for each key, and uses neither.
+    tls = share_tls(httpx.create_ssl_context)
     client = genai.Client(
         vertexai=False,
         api_key=endpoint.key or "none",
-        http_options=HttpOptions(base_url=endpoint.base_url, httpx_async_client=recorder),
+        http_options=HttpOptions(
+            base_url=endpoint.base_url,
+            httpx_async_client=recorder,
+            client_args={"verify": tls},
+            async_client_args={"ssl": tls},
+        ),
     )
-    return connect_client(client, recorded, share_tls(httpx.create_ssl_context), endpoint.model)
+    return connect_client(client, recorded, tls, endpoint.model)
