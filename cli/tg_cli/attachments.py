@@ -60,17 +60,17 @@ def write_history(file: Path, turns: Sequence[Message]) -> None:
     file.write_bytes(msgspec.json.format(msgspec.json.encode(turns), indent=2) + b"\n")
 
 
-def user_turn(text: str, images: Sequence[Path]) -> Message:
-    """A question with images.
+def user_turn(text: str, images: Sequence[ImagePart]) -> Message:
+    """A question, with images if there are any."""
+    return Message("user", (*((TextPart(text),) if text else ()), *images) if images else text)
+
+
+def read_image(file: Path) -> ImagePart:
+    """An image.
 
     Raises:
-        UsageError: a file cannot be read, or is no image.
+        UsageError: the file cannot be read, or is no image.
     """
-    shown = tuple(_read_image(image) for image in images)
-    return Message("user", (TextPart(text), *shown) if text else shown)
-
-
-def _read_image(file: Path) -> ImagePart:
     data = _read(file)
     kind = next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
     if data[:4] == _RIFF and data[8:12] == _WEBP:

@@ -10,15 +10,17 @@ HELP = """\
 /model NAME    ask this one from now on
 /system        show the system prompt
 /system TEXT   set it; "-" removes it
+/image FILE    show an image with the next message
+/clear         forget all messages
 /save FILE     write the conversation; tg-chat --history FILE goes on with it
 /help          show this
-/quit          end, as Ctrl-D does
+/quit, exit    end, as Ctrl-D does
 A line that ends with \\ goes on in the next one. A message that begins with a slash is written with two."""
 
 
 def is_command(message: str) -> bool:
     """Whether a line is a command. A line that begins with two slashes is a message."""
-    return message.startswith("/") and not message.startswith("//")
+    return message.strip() == "exit" or (message.startswith("/") and not message.startswith("//"))
 
 
 class ChatCommands:
@@ -48,14 +50,20 @@ class ChatCommands:
                 await self._choose_model(argument)
             case "/system":
                 self._set_system(argument)
-            case "/save" if argument:
+            case "/image" | "/save" if not argument:
+                raise Failure(f"{name} needs the name of a file")
+            case "/image":
+                self._conversation.attach(argument)
+                notify(f"{argument} goes with the next message")
+            case "/clear":
+                self._conversation.clear()
+                notify("all messages are forgotten")
+            case "/save":
                 self._conversation.save(argument)
                 notify(f"saved {len(self._conversation.turns)} turns to {argument}")
-            case "/save":
-                raise Failure("/save needs the name of a file")
             case "/help":
                 notify(HELP)
-            case "/quit":
+            case "/quit" | "exit":
                 self.ended = True
             case _:
                 raise Failure(f"there is no command {name}; /help lists them, and // begins a message with a slash")

@@ -96,11 +96,13 @@ class ChatSession:
 
     async def _answer(self, question: str) -> None:
         answer: AnswerCollector[TextCompletionResponse] = AnswerCollector(TextCompletionResponse.join)
+        asked = self._conversation.ask(question)
         flow = self._client.flow(choose_flow(self._chat_model.flow, self._chat_model.model))
         stream = flow.text_completion_stream(
             self._conversation.system,
-            question,
-            messages=self._conversation.turns,
+            # Images need a turn, and then the question stands in it.
+            "" if asked.images else question,
+            messages=(*self._conversation.turns, *([asked] if asked.images else [])),
             model=self._chat_model.model,
             sampling=self._chat_model.sampling,
         )
@@ -110,11 +112,11 @@ class ChatSession:
         except (asyncio.CancelledError, TgError):
             # Thinking that was cut has no signature: of a part, only the text goes on.
             if text := "".join(record.response or "" for record in answer.records() if record.index == 0):
-                self._conversation.add(question, Message("assistant", text))
+                self._conversation.add(asked, Message("assistant", text))
             raise
         result = TextCompletionResult.of(answer.records())
         if result.text:
-            self._conversation.add(question, result.turn)
+            self._conversation.add(asked, result.turn)
         else:
             notify("the model gave no answer")
         print_end(result, show_usage=False)

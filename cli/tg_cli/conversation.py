@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tg_cli.attachments import write_history
+import click
+
+from tg_cli.attachments import read_image, user_turn, write_history
 from tg_cli.endings import Failure
-from tg_schema import Message
+from tg_schema import ImagePart, Message
 from tg_schema.text_completion import SYSTEM_ROLES
 
 
@@ -24,11 +26,35 @@ class Conversation:
     def __init__(self, turns: Sequence[Message] = (), file: Path | None = None) -> None:
         self.system = "\n\n".join(turn.text for turn in turns if turn.role in SYSTEM_ROLES)
         self.turns = tuple(turn for turn in turns if turn.role not in SYSTEM_ROLES)
+        self._images: tuple[ImagePart, ...] = ()
         self._files = {file.resolve()} if file else set[Path]()
 
-    def add(self, question: str, answer: Message) -> None:
+    def attach(self, name: str) -> None:
+        """Let the next question show an image; `~` is the home.
+
+        Raises:
+            Failure: the file cannot be read, or is no image.
+        """
+        try:
+            self._images = (*self._images, read_image(Path(name).expanduser()))
+        except click.UsageError as error:
+            raise Failure(error.message) from None
+        # No home folder, or a name with NUL.
+        except (RuntimeError, ValueError):
+            raise Failure(f"{name!r} cannot be read: the name is not valid") from None
+
+    def ask(self, text: str) -> Message:
+        """The turn that asks a question, with the images that were attached for it."""
+        images, self._images = self._images, ()
+        return user_turn(text, images)
+
+    def add(self, question: Message, answer: Message) -> None:
         """Keep a question with its answer, whole or as far as it came."""
-        self.turns = (*self.turns, Message("user", question), answer)
+        self.turns = (*self.turns, question, answer)
+
+    def clear(self) -> None:
+        """Forget all turns, and the images of the next one."""
+        self.turns = self._images = ()
 
     def save(self, name: str) -> None:
         """Write all turns into a file, the system text first; `~` is the home.

@@ -44,7 +44,7 @@ def invoke_llm(
     system, prompt = _texts(system, prompt)
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
     from tg_cli.answer_renderer import AnswerRenderer
-    from tg_cli.attachments import make_sampling, read_history, read_schema, user_turn
+    from tg_cli.attachments import make_sampling, read_history, read_image, read_schema, user_turn
     from tg_cli.invocation import invoke
     from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
 
@@ -61,7 +61,7 @@ def invoke_llm(
         sampling=make_sampling(temperature, max_tokens),
         response_format="json" if schema is not None else None,
         schema=schema,
-        messages=(*turns, user_turn(prompt, images)) if images else turns,
+        messages=(*turns, user_turn(prompt, [read_image(image) for image in images])) if images else turns,
     )
     ask = InvokeOptions(find_url(url), choose_flow(flow_id, model), timeout, as_json, show_usage)
     renderer: AnswerRenderer[TextCompletionResponse] = AnswerRenderer(ask, lambda record: record.response)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.command import ended, ran, started
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
 from tests.flow.terminal import ALT_ENTER, END, ENTER, INTERRUPT, UP, Terminal, on_terminal
+from tests.flow.test_cli_models import PNG
 from tests.within import within
-from tg_schema import Message, Sampling, TextCompletionResponse
+from tg_schema import ImagePart, Message, Sampling, TextCompletionResponse
 from tg_schema.conversation import ReasoningPart, TextPart
 from tg_schema.errors import PeerError
 
@@ -287,6 +289,9 @@ async def test_a_saved_conversation_goes_on(opened: Opened, tmp_path: Path) -> N
     [
         (b"/nope\n", "there is no command /nope; /help lists them"),
         (b"/save\n", "/save needs the name of a file"),
+        (b"/image\n", "/image needs the name of a file"),
+        (b"/image /nowhere/at/all\n", "/nowhere/at/all cannot be read: No such file or directory"),
+        (b"/image /dev/null\n", "/dev/null is no image that models read: give a PNG, JPEG, GIF or WebP file"),
         (b"/save /nowhere/at/all\n", "/nowhere/at/all cannot be written: No such file or directory"),
         (b"/model nope\n", "there is no model nope; there are: counting"),
         (b"\xff\n", "standard input is not UTF-8 text"),
@@ -305,6 +310,24 @@ async def test_an_answer_without_text_is_told_and_not_kept() -> None:
         done = await ran(CHAT, "-u", opened.gateway.url, data=b"go\nagain\n")
     assert (done.code, done.out, done.err) == (0, "well\n", "the model gave no answer\n")
     assert model.requests[1].messages == ()
+
+
+async def test_images_go_with_the_next_message_and_clear_forgets_all(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(PNG)
+    (tmp_path / "two").write_bytes(PNG)
+    well = TextCompletionResponse(response="well", end_of_stream=True)
+    model = RecordedLlm(well)
+    lines = (f"/image {tmp_path}/one", f"/image {tmp_path}/two", "what?", "and?", "/clear", "new", " exit ", "never")
+    async with open_gateway(instead=model) as opened:
+        done = await ran(CHAT, "-u", opened.gateway.url, "-s", "brief", data="\n".join(lines).encode())
+    assert (done.code, done.out) == (0, "well\n" * 3)
+    told = [*(f"{tmp_path}/{name} goes with the next message" for name in ("one", "two")), "all messages are forgotten"]
+    assert done.err.splitlines() == told
+    image = ImagePart(data=b64encode(PNG).decode())
+    shown = Message("user", (TextPart("what?"), image, image))
+    assert [request.prompt or "" for request in model.requests] == ["", "and?", "new"]
+    assert [request.messages for request in model.requests] == [(shown,), (shown, Message("assistant", "well")), ()]
+    assert {request.system for request in model.requests} == {"brief"}
 
 
 async def test_help(opened: Opened) -> None:

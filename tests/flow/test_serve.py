@@ -226,6 +226,7 @@ KEYLESS = ["--model", "m", "--provider", "openai", "-o", "key_variable="]
         (["--workers", "2", "--bus", "pulsar://localhost"], 1, "multiplies the gateway alone: add --only gateway"),
         (["--bus", "kafka://x"], 1, 'there is no bus "kafka"; known are memory, pulsar; write'),
         (["--model", "nope"], 1, 'there is no model "nope" (known: tinydemo)'),
+        (["llama3.2:1b"], 1, "for instance of a model of Ollama: tg-serve llama3.2:1b --provider ollama"),
         (["--config", "nowhere.toml"], 1, "nowhere.toml is not there"),
         ([*KEYLESS, "--host", "0.0.0.0"], 1, "without any key"),
         (["--provider", "openai"], 2, "give its name with --model"),

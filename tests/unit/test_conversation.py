@@ -14,6 +14,12 @@ def test_a_name_that_no_file_has(name: str) -> None:
         Conversation().save(name)
 
 
+@pytest.mark.parametrize("name", ["~no-such-user/x", "a\0b", "a" * 300, "/"])
+def test_a_name_that_no_image_has(name: str) -> None:
+    with pytest.raises(Failure, match=r"cannot be read"):
+        Conversation().attach(name)
+
+
 def test_a_text_that_is_not_unicode(tmp_path: Path) -> None:
     conversation = Conversation()
     conversation.system = "\udcff"

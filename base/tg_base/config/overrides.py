@@ -85,7 +85,7 @@ class CliOverrides:
             known = ", ".join(sorted(models)) or "none"
             raise BadRequest(
                 f'there is no model "{name}" (known: {known}): name one of these, a PATH.gguf, an hf:OWNER/NAME/FILE, '
-                "or give its --provider"
+                f"or give its --provider, for instance of a model of Ollama: tg-serve {name} --provider ollama"
             )
         return name, msgspec.structs.replace(config, models=models)
 
