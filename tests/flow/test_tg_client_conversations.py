@@ -88,11 +88,10 @@ async def test_each_of_several_answers(flow: Flow, streaming: bool) -> None:
 async def test_a_conversation_goes_on_with_the_turn_of_an_answer(flow: Flow, model: RecordedLlm) -> None:
     model.records = CALLS
     look = Tool("look", "Looks at a thing.", {"type": "object"}, strict=False)
-    parts = [TextPart("what?"), ImagePart(data="aGk=")]
-    asked = Message("user", tuple(parts))
+    asked = Message("user", (TextPart("what?"), ImagePart(data="aGk=")))
     result = await flow.text_completion(
         "be brief",
-        messages=[Message("user", parts)],
+        messages=[Message("user", [TextPart("what?"), ImagePart(data="aGk=")])],
         tools=[look],
         tool_choice="required",
         reasoning=Reasoning("low", 100),
