@@ -12,10 +12,11 @@ from tests.fakes.network_bus import NetworkBus
 from tests.fakes.passing_bus import PassingBus
 from tests.observed_calls import observe_calls
 from tests.until import until
+from tg_base.bus import MAX_MESSAGE_BYTES as USUAL_BYTES
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
-from tg_base.protocol import MAX_REQUEST_BYTES, PART_BYTES, WINDOW_BYTES, HeartbeatTiming, Route
+from tg_base.protocol import MAX_REQUEST_BYTES, WINDOW_BYTES, HeartbeatTiming, Route
 from tg_base.runtime import MAX_QUICK_BYTES, running
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, decode
@@ -33,9 +34,9 @@ Properties = dict[str, str]
 class NarrowBus(PassingBus):
     """Takes small messages alone, and does with the parts of requests what a test wants."""
 
-    def __init__(self, bus: Bus, *, told: int = MAX_MESSAGE_BYTES) -> None:
+    def __init__(self, bus: Bus, *, told: int = MAX_MESSAGE_BYTES, most: int = MAX_MESSAGE_BYTES) -> None:
         super().__init__(bus)
-        self._told = told
+        self._told, self._most = told, most
         self.offsets: list[int] = []
         self.asked: list[Properties] = []
         self.drop: set[int] = set()
@@ -49,9 +50,9 @@ class NarrowBus(PassingBus):
 
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        if len(body) > MAX_MESSAGE_BYTES:
-            self._told = MAX_MESSAGE_BYTES
-            raise TooLarge(f"a message holds at most {MAX_MESSAGE_BYTES} bytes")
+        if len(body) > self._most:
+            self._told = self._most
+            raise TooLarge(f"a message holds at most {self._most} bytes")
         if "size" in properties:
             self.asked.append(dict(properties))
         if "offset" in properties:
@@ -75,15 +76,25 @@ def large(prompt: str = "3") -> TextCompletionRequest:
     return TextCompletionRequest(LARGE_SYSTEM, prompt, streaming=True)
 
 
-@pytest.mark.parametrize("told", [MAX_MESSAGE_BYTES, 100 * MAX_MESSAGE_BYTES])
-async def test_a_large_request_arrives_whole_and_small_ones_as_they_did(route: Completions, told: int) -> None:
-    bus, llm = NarrowBus(MemoryBus(), told=told), CountingLlm()
+@pytest.mark.parametrize(
+    ("told", "most"),
+    [
+        (MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES),
+        (100 * MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES),
+        # The usual limit: each window is one message, since a broker drops what it cannot write to the reader at once.
+        (USUAL_BYTES, USUAL_BYTES),
+    ],
+)
+async def test_a_large_request_arrives_whole_and_small_ones_as_they_did(
+    route: Completions, told: int, most: int
+) -> None:
+    bus, llm = NarrowBus(MemoryBus(), told=told, most=most), CountingLlm()
     async with Processor(bus, TOPICS, llm, (route,)), Requestor(bus, TOPICS) as requestor:
         assert await LlmClient(requestor, route).request(LARGE_SYSTEM, "3") == "0 1 2 "
         assert await LlmClient(requestor, route).request("small", "3") == "0 1 2 "
     assert [request.system for request in llm.requests] == [LARGE_SYSTEM, "small"]
-    assert bus.offsets == sorted(set(bus.offsets))
-    assert len(bus.asked) == 1
+    (size,) = (int(asked["size"]) for asked in bus.asked)
+    assert bus.offsets == [*range(0, size, min(most, WINDOW_BYTES))]
 
 
 async def test_a_part_that_is_lost_is_asked_for_again(route: Completions) -> None:
@@ -161,7 +172,6 @@ async def test_what_is_larger_than_parts_may_be_is_refused_before_it_is_queued(r
         with pytest.raises(TooLarge):
             await LlmClient(requestor, route).request("x" * MAX_REQUEST_BYTES, "3")
     assert not bus.asked
-    assert PART_BYTES < WINDOW_BYTES
     assert not llm.requests
 
 

@@ -18,8 +18,8 @@ from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
-from tg_base.client.warm_processes import DIRECT_SECONDS
-from tg_base.protocol import PART_BYTES, QUEUE_PROPERTY, EncodedRequest, Route
+from tg_base.client.warm_processes import DIRECT_SECONDS, MAX_DIRECT_BYTES
+from tg_base.protocol import QUEUE_PROPERTY, EncodedRequest, Route
 from tg_base.server import Processor
 from tg_base.telemetry import POISON
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, encode
@@ -131,7 +131,7 @@ async def test_over_every_bus(bus: Bus) -> None:
     ):
         await until(lambda: len(requestor.presence.serving(route.request)) == len(llms))
         client = LlmClient(requestor, route)
-        large = msgspec.structs.replace(ASKED, system="x" * (PART_BYTES + 1))
+        large = msgspec.structs.replace(ASKED, system="x" * (MAX_DIRECT_BYTES + 1))
         for request in (ASKED, ASKED, large, ASKED):
             assert (await client.call(request)).response == ANSWER
     assert sorted(len(llm.requests) for llm in llms) == [0, 4]
@@ -152,9 +152,9 @@ async def test_a_request_that_was_encoded_elsewhere_has_its_key() -> None:
 async def test_a_large_request_is_fetched_from_its_requestor() -> None:
     async with open_pool() as pool:
         warm, _ = await pool.warm()
-        assert await pool.ask(msgspec.structs.replace(ASKED, system="x" * (PART_BYTES + 1))) == ANSWER
+        assert await pool.ask(msgspec.structs.replace(ASKED, system="x" * (MAX_DIRECT_BYTES + 1))) == ANSWER
         assert (warm.begun, pool.direct, pool.queued) == (2, 1, 1)
-        assert all(len(body) < 2 * PART_BYTES for _, body, _ in pool.wire.published)
+        assert all(len(body) < 2 * MAX_DIRECT_BYTES for _, body, _ in pool.wire.published)
 
 
 @in_virtual_time

@@ -7,7 +7,7 @@ from tests.simulation.scenario_terms import Asked, Fault, Helper, Kind, Mood, Sc
 from tests.simulation.scripted_model import Script
 from tests.simulation.themes import MODELS, THEMED, themed
 from tg_base.bus import MAX_MESSAGE_BYTES
-from tg_base.protocol import PART_BYTES
+from tg_base.client.warm_processes import MAX_DIRECT_BYTES
 
 MOODS: tuple[Mood, ...] = ("calm", "mild", "rough")
 FAULTS: dict[Fault, int] = {
@@ -130,7 +130,7 @@ class _Draw:
                     pace=keys.choice((0.001, 0.05, 0.2)),
                 ),
                 leaves_after=keys.randrange(3) if keys.random() < 0.15 else None,
-                padding=PART_BYTES * keys.randrange(1, 6) if keys.random() < 0.1 else 0,
+                padding=MAX_DIRECT_BYTES * keys.randrange(1, 6) if keys.random() < 0.1 else 0,
                 cache_key=keys.choice("kkkl"),
             )
             for number in range(keys.choice((4, 8, 16)) if self._warm else 0)

@@ -5,7 +5,7 @@ import asyncio
 import structlog
 
 from tg_base.bus import Bus
-from tg_base.protocol import PART_BYTES, WINDOW_BYTES, Part, StreamKey
+from tg_base.protocol import WINDOW_BYTES, Part, StreamKey
 from tg_schema import TgError
 from tg_schema.topics import Topics
 
@@ -49,17 +49,15 @@ class BodySender:
 
     async def _send(self, processor: str, key: StreamKey, body: bytes, offset: int) -> None:
         topic = self._topics.control(processor)
-        size = min(PART_BYTES, self._bus.max_message)
-        starts = range(offset, min(offset + WINDOW_BYTES, len(body)), size)
-        # Concurrently: far from the broker, one after the other would take a round trip each.
-        await asyncio.gather(*(self._publish(topic, Part(key, at), body[at : at + size]) for at in starts))
-
-    async def _publish(self, topic: str, part: Part, body: bytes) -> None:
+        # As few messages as the bus allows, one after the other: on a topic that is not persistent, a broker drops what
+        # comes while it still writes the message before to the reader.
+        size = min(WINDOW_BYTES, self._bus.max_message)
         try:
-            await self._bus.publish(topic, body, part.properties)
+            for at in range(offset, min(offset + WINDOW_BYTES, len(body)), size):
+                await self._bus.publish(topic, body[at : at + size], Part(key, at).properties)
         except TgError as error:
             # The processor asks again for what has not come.
-            log.warning("part.lost", stream=part.key.stream, error=error.type)
+            log.warning("part.lost", stream=key.stream, error=error.type)
 
     def _forget(self, stream: str, task: asyncio.Task[None]) -> None:
         if self._sending.get(stream) is task:

@@ -15,13 +15,14 @@ from tg_base.bus import Bus
 from tg_base.client.admission import AdmissionControl
 from tg_base.client.membership import Membership
 from tg_base.client.response_stream import AskedStream
-from tg_base.protocol import PART_BYTES
 from tg_base.telemetry import WARM
 from tg_schema import TgError
 from tg_schema.topics import Topics
 
 DIRECT_SECONDS = 0.5
 """Seconds after which a request goes to the queue if the process that it was sent to says nothing."""
+MAX_DIRECT_BYTES = 128 * 1024
+"""Bytes of a request that goes to a process in one message, which a broker may drop; a larger one is fetched."""
 MAX_KEYS = 10_000
 """Cache keys that are remembered; beyond it the one used least recently is forgotten."""
 
@@ -52,7 +53,7 @@ class WarmProcesses:
             return False
         stream.direct = process
         WARM.labels(stream.route.spec.name, "sent").inc()
-        in_parts = len(stream.body) > PART_BYTES
+        in_parts = len(stream.body) > MAX_DIRECT_BYTES
         call = msgspec.structs.replace(stream.headers(self._inbox, in_parts=in_parts), queue=stream.route.request)
         try:
             async with asyncio.timeout(DIRECT_SECONDS):

@@ -11,10 +11,8 @@ from typing import Self
 from tg_base.protocol.messages import StreamKey
 from tg_base.protocol.request_headers import MAX_ATTEMPT, MAX_REQUEST_BYTES, whole_number
 
-PART_BYTES = 128 * 1024
-"""Largest part: a heartbeat or a cancel behind it on its topic waits for less than a millisecond."""
 WINDOW_BYTES = 2 * 1024 * 1024
-"""Bytes that are sent for one "fetch" frame; no more of a body is in flight at once."""
+"""Bytes that are sent for one "fetch" frame, in one message if the bus takes it; no more of a body is in flight."""
 
 
 @dataclass(frozen=True, slots=True)
