@@ -34,7 +34,8 @@ from http.client import HTTPConnection
 from tests.flow.open_gateway import CONFIG, TEXTS
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
-from tg_base.config import GatewayConfig, LmiConfig
+from tg_base.config import GatewayConfig
+from tg_doors import LmiConfig
 from tg_gateway.app import Gateway
 
 configure_log("json", "error")
@@ -46,7 +47,7 @@ def read_body(body, headers):
 
 @asynccontextmanager
 async def gateway():
-    config = GatewayConfig(port=0, lmi=LmiConfig(input_formatter="__main__:read_body"))
+    config = GatewayConfig(port=0, doors={"lmi": LmiConfig(input_formatter="__main__:read_body")})
     async with Requestor(MemoryBus(), CONFIG.topics) as requestor, Gateway(config, requestor, TEXTS) as opened:
         yield opened.url
 
