@@ -15,7 +15,12 @@ from tests.pulsar_distribution import PulsarMissing, distribution
 from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
 from tests.time_limit import TimeLimit
-from tg_base.bus import Bus, open_bus
+from tg_serve.structlog_import import import_structlog
+
+# As in tg-serve, before anything of ours logs: a traceback of rich, which a library brings, takes a second of CPU.
+import_structlog()
+
+from tg_base.bus import Bus, open_bus  # noqa: E402 - it imports structlog
 
 # No property depends on how fast the machine is. `make test` tries the same examples each time, pytest alone new ones.
 settings.register_profile(
