@@ -48,7 +48,8 @@ def planted(mutant: Mutant, folder: Path) -> Path:
         OutOfStep: the table does not fit the code.
     """
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, folder / Path(package).name, ignore=shutil.ignore_patterns("__pycache__"))
+        # With its bytecode: only what is changed below is compiled anew, because it gets another time.
+        shutil.copytree(ROOT / package, folder / Path(package).name)
     for change in mutant.changes:
         file = folder / change.file
         text = file.read_text("utf-8")

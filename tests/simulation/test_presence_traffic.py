@@ -8,8 +8,8 @@ MAX_PAIR_BYTES = 400
 """A second, of a gateway and a process between which a stream runs: a heartbeat and a report."""
 
 
-def test_a_hundred_processes_and_a_hundred_gateways() -> None:
-    processes = gateways = 100
+def test_forty_processes_and_forty_gateways() -> None:
+    processes = gateways = 40
     links = 10
     rest, busy = count_traffic(processes, gateways, links)
     assert 0 < rest.announced <= MAX_ANNOUNCEMENT_BYTES

@@ -16,7 +16,7 @@ from tests.simulation.simulated_loop import SimulatedLoop
 from tests.simulation.simulator import Simulator
 
 SEEDS = 200
-PERMIT_SEEDS = 150
+PERMIT_SEEDS = 50
 WAITING_SEEDS = 30
 POOL_SEEDS = 50
 MUTANT_SEEDS = 8000
