@@ -1,6 +1,7 @@
 """WebSocket transport: the handshake, incoming messages of any protocol, and the ways in which a socket can end."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Literal
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -158,7 +159,9 @@ class WebSocketHandler:
             # Do not read from a client that does not read its answers.
             if writer.full:
                 try:
-                    await writer.drain()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout_at(until):
+                            await writer.drain()
                 except SlowConsumer as slow:
                     entry.end(slow.status, slow.type)
                     return

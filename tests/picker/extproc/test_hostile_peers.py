@@ -60,6 +60,7 @@ class Picker(ScriptedPicker):
 @asynccontextmanager
 async def picking(options: Mapping[str, int] = {}, max_held: int = MAX_HELD_BYTES) -> AsyncIterator[PickerServer]:
     """A picker's server with some of gRPC's options in place of ours."""
+    assert options.keys() <= dict(SERVER_OPTIONS).keys(), "a test sets other seconds, and no option that we do not set"
     changed = tuple({**dict(SERVER_OPTIONS), **options}.items())
     async with asyncio.timeout(60), serve_picker(Picker(), "127.0.0.1:0", max_held, changed) as server:
         yield server
