@@ -12,7 +12,7 @@ import pytest
 from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
 from tests.within import within
 from tg_base.config import GatewayConfig
-from tg_gateway.http.inflation import INFLATE_STEP_BYTES
+from tg_gateway.http.body_reader import INFLATE_STEP_BYTES
 
 COMPLETION = "api/v1/text-completion"
 PROMPT = "api/v1/prompt"

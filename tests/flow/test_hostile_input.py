@@ -15,7 +15,7 @@ import pytest
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import raw_connection
 from tg_base.config import ApiKey, GatewayConfig
-from tg_gateway.http.inflation import INFLATE_STEP_BYTES, inflate
+from tg_gateway.http.body_reader import INFLATE_STEP_BYTES, inflate
 
 COMPLETION, SOCKET = "api/v1/text-completion", "api/v1/socket"
 BREAKS = "x\r\nX-Injected: 1\r\n\r\ndata: {}\n\nevent: y\u2028\u0085\x00"

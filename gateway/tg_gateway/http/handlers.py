@@ -1,12 +1,10 @@
 """HTTP transport: one request in, within the limits; one body or a stream of bytes out, in its mount's protocol."""
 
-import asyncio
-import zlib
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing, nullcontext
-from typing import Any, Final
+from collections.abc import Awaitable, Mapping
+from contextlib import aclosing
+from typing import Any
 
-from aiohttp import HttpVersion11, web
+from aiohttp import web
 
 from tg_base.config import GatewayConfig
 from tg_base.runtime import MAX_QUICK_BYTES, is_costly
@@ -15,8 +13,8 @@ from tg_gateway.access import LargeBodies, Limits
 from tg_gateway.dialects import Answer, Ask, Keep, Writer
 from tg_gateway.dialects.answers import Background, StreamedAnswer
 from tg_gateway.dialects.output import join_output
+from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
-from tg_gateway.http.inflation import ENCODING_BROKEN, WINDOWS, inflate, too_large
 from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, make_response
 from tg_gateway.http.router import DOOR, Door
@@ -25,64 +23,6 @@ from tg_gateway.parsing import CallParser
 from tg_gateway.relay import Exchange, HeldEnd, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
-from tg_schema.errors import BadRequest
-
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-class BodyReader:
-    """Reads the bodies of admitted requests: before the checks no body is requested (`Expect`) or inflated.
-
-    Args:
-        limit: maximum bytes of a body, as it comes and inflated.
-        limits: how long a body may take.
-        count: called with the body's size in bytes; an error that it raises refuses the request.
-    """
-
-    def __init__(self, limit: int, limits: Limits, count: Callable[[int], None] | None = None) -> None:
-        self._limit = limit
-        self._count = count
-        self._limits = limits
-
-    async def read(self, request: web.Request) -> bytes:
-        """The whole body, inflated.
-
-        Raises:
-            RateLimited: its key has too many large bodies already.
-            TooLarge: it has more bytes than the limit.
-            BadRequest: its transfer or content encoding is broken.
-            web.HTTPException: an unknown expectation or encoding, or a body that does not come in time.
-        """
-        encoding = request.headers.get("Content-Encoding", "").strip().lower()
-        if encoding not in ("", "identity", *WINDOWS):
-            raise web.HTTPUnsupportedMediaType(text="the body's Content-Encoding must be gzip, deflate or identity")
-        # The server has refused numbers over 64 bits, but not leading zeros, of which `int` accepts only 4,300.
-        announced = int(request.headers.get("Content-Length", "").lstrip("0") or 0)
-        if announced > self._limit:
-            raise too_large(self._limit)
-        if self._count is not None:
-            self._count(announced)
-        if request.headers.get("Expect"):
-            await _meet_expectation(request)
-        # Nearly all bodies have come with their heads: no timer for them.
-        waits = not request.content.is_eof() or encoding in WINDOWS
-        pieces, size = list[bytes](), 0
-        try:
-            async with asyncio.timeout(self._limits.body) if waits else nullcontext():
-                # Not the server's own reading, which has one limit for all mounts.
-                while piece := await request.content.readany():
-                    size += len(piece)
-                    if size > self._limit:
-                        raise too_large(self._limit)
-                    if self._count is not None:
-                        self._count(size)
-                    pieces.append(piece)
-                body = b"".join(pieces)
-                return await inflate(body, encoding, self._limit, self._count) if encoding in WINDOWS else body
-        except (web.RequestPayloadError, zlib.error):
-            raise BadRequest(ENCODING_BROKEN) from None
-        except TimeoutError:
-            raise web.HTTPRequestTimeout(text=f"the body did not come within {self._limits.body:g} s") from None
 
 
 class HttpHandlers:
@@ -251,15 +191,3 @@ class HttpHandlers:
         await exchange.relay(writer, held)
         await self._store.keep(exchange.entry.key, keep)
         held.release()
-
-
-async def _meet_expectation(request: web.Request) -> None:
-    """Ask for a body that its client holds back (RFC 9110, section 10.1.1)."""
-    expected = request.headers.get("Expect", "").lower()
-    if request.version < HttpVersion11:
-        return
-    if expected != "100-continue":
-        raise web.HTTPExpectationFailed(text="the header Expect may only be 100-continue")
-    await request.writer.write(_CONTINUE)
-    # The server counts these bytes as sent, as if the answer had begun.
-    request.writer.output_size = 0
