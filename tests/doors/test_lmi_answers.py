@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tg_doors.lmi.batch_writers import GeneratedTextsWriter, OutputsWriter
 from tg_doors.lmi.output_formats import FORMATS, choose_format
 from tg_doors.lmi.parameters import LmiParameters, Order
-from tg_gateway.dialects import FailedRequest, Writer
-from tg_gateway.dialects.output import join_output
+from tg_gateway.dialects import FailedRequest, Writer, join_output
 from tg_schema import TextCompletionResponse, Token
 from tg_schema.errors import ContentFilter, ProtocolError, Unavailable
 

@@ -13,8 +13,7 @@ from tg_base.protocol import Presence, Route
 from tg_doors import LmiConfig
 from tg_doors.lmi import LMI, Lmi, OutputStep
 from tg_doors.lmi.invocation import read_invocation
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue
-from tg_gateway.dialects.output import join_output
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, join_output
 from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.errors import BadRequest, NotFound
 

@@ -15,7 +15,7 @@ from tg_doors.lmtp.item_writers import ScoreWriter, TextWriter, TokenWriter
 from tg_doors.lmtp.messages import StreamNotices, find_stream_id, split_message
 from tg_doors.lmtp.prompt import BufferedPrompt, read_prompt
 from tg_doors.lmtp.stream_writer import MAX_ITEMS, StreamWriter, TokenBatch
-from tg_gateway.dialects.output import join_output
+from tg_gateway.dialects import join_output
 from tg_schema import FinishReason, TextCompletionResponse, Token
 from tg_schema.completion import NO_TOKEN_ID
 from tg_schema.errors import ProtocolError, TgError, TooLarge, Unavailable

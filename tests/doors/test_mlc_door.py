@@ -16,7 +16,7 @@ from tests.flow.open_gateway import Opened, open_gateway, until_listed
 from tests.flow.raw_http import raw_connection
 from tests.llama.demo_llm import opened
 from tg_base.llm import LlmService
-from tg_gateway.dialects.output import MAX_WRITE_BYTES
+from tg_gateway.dialects import MAX_WRITE_BYTES
 from tg_schema import ToolCallDelta
 from tg_schema.errors import Unavailable
 

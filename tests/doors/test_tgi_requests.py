@@ -12,9 +12,8 @@ from tg_base.protocol import Presence, Route
 from tg_doors.tgi import TGI
 from tg_doors.tgi.generation import read_grammar
 from tg_doors.tgi.generation_parameters import GenerationParameters, Grammar
-from tg_gateway.dialects import Answer, Ask, Call, Catalogue
+from tg_gateway.dialects import Answer, Ask, Call, Catalogue, join_output
 from tg_gateway.dialects.openai.dialect import OPENAI
-from tg_gateway.dialects.output import join_output
 from tg_schema import TEXT_COMPLETION, ModelInfo, Sampling, TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import BadRequest, NotFound, TgError, TooLarge, Unauthorized, Unavailable
 

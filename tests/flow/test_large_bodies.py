@@ -21,7 +21,7 @@ from tg_base.config import ApiKey, GatewayConfig
 from tg_base.runtime import MAX_READ_HERE_OBJECTS
 from tg_base.runtime.reading_cost import MAX_READ_HERE_BYTES
 from tg_gateway.access import Limits
-from tg_gateway.dialects.output import MAX_WRITE_BYTES
+from tg_gateway.dialects import MAX_WRITE_BYTES
 
 NATIVE = "/api/v1/text-completion"
 CHAT, RESPONSES, MESSAGES, COUNT = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"

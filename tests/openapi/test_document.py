@@ -17,8 +17,7 @@ from tests.openapi.described_gateway import MODEL, ON_ANY_PORT, described_gatewa
 from tests.openapi.document import DOCUMENT, JSON, MOUNTS, OPERATIONS, Operation
 from tg_base.config import GatewayConfig
 from tg_doors.lmtp.conversation import LmtpConversation
-from tg_gateway.description import Description
-from tg_gateway.dialects import Mount
+from tg_gateway.dialects import Description, Mount
 from tg_gateway.openapi import list_rows, make_document
 
 UNDESCRIBED: frozenset[tuple[str, str]] = frozenset()

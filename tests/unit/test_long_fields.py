@@ -7,7 +7,7 @@ import pytest
 
 from tests.flow.responses_stream import read_events
 from tests.unit.test_responses_request import read
-from tg_gateway.dialects.output import MAX_WRITE_BYTES, Output, join_output, slice_output
+from tg_gateway.dialects import MAX_WRITE_BYTES, Output, join_output, slice_output
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
 from tg_gateway.dialects.responses.writers import EventWriter
 from tg_schema import TextCompletionResponse

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.flow.responses_stream import check_stream, read_events
 from tests.unit.test_responses_request import read
-from tg_gateway.dialects.output import join_output
+from tg_gateway.dialects import join_output
 from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, unseal
 from tg_gateway.dialects.responses.output_draft import ITEM_BYTES
 from tg_gateway.dialects.responses.response_draft import ResponseDraft

@@ -13,7 +13,7 @@ from tg_doors.lmi.invocation import InvocationBody
 from tg_doors.lmi.line_writer import JSON_LINES, Metered
 from tg_doors.lmi.parameters import LmiParameters
 from tg_doors.lmi.payload_parts import EVENT_STREAM
-from tg_gateway.description import ASKING, EVENTS, Description
+from tg_gateway.dialects import ASKING, EVENTS, Description
 from tg_gateway.dialects.openai import OpenAi
 from tg_schema.errors import Unavailable
 

@@ -10,8 +10,7 @@ from zlib import crc32
 
 from typing_extensions import override
 
-from tg_gateway.dialects import Writer
-from tg_gateway.dialects.output import join_output
+from tg_gateway.dialects import Writer, join_output
 from tg_schema import TgError
 
 EVENT_STREAM: Final = "application/vnd.amazon.eventstream"

@@ -59,9 +59,8 @@ from tg_doors.lmtp.resumable import (
     resume,
 )
 from tg_doors.lmtp.stream_writer import StreamWriter, TokenBatch
-from tg_gateway.dialects import Ask, Conversation, FoundModel, Socket, Writer
+from tg_gateway.dialects import Ask, Conversation, FoundModel, Output, Socket, Writer
 from tg_gateway.dialects.answers import Background
-from tg_gateway.dialects.output import Output
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode
 from tg_schema.errors import BadRequest, NotFound, Unauthorized
 

@@ -10,8 +10,7 @@ from tg_doors.lmtp.conversation import BufferBody, CancelBody, LmtpConversation
 from tg_doors.lmtp.information import HelloBody, ModelInfoBody
 from tg_doors.lmtp.request import GenerateBody, ScoreBody
 from tg_doors.lmtp.resumable import ResumeBody
-from tg_gateway.description import Description
-from tg_gateway.dialects import Answer, Ask, Call, Conversation, Dialect, Mount, Socket
+from tg_gateway.dialects import Answer, Ask, Call, Conversation, Description, Dialect, Mount, Socket
 from tg_schema import TgError, encode
 from tg_schema.errors import BadRequest
 

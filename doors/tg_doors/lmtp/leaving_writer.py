@@ -7,8 +7,7 @@ from typing_extensions import override
 
 from tg_doors.lmtp.buffers import Content
 from tg_doors.lmtp.stream_writer import StreamWriter
-from tg_gateway.dialects import Writer
-from tg_gateway.dialects.output import Output
+from tg_gateway.dialects import Output, Writer
 from tg_schema import FinishReason, TextCompletionResponse, TgError
 
 _ENDED: Final = "stop"

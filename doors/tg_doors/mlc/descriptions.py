@@ -7,7 +7,7 @@ from typing import Final
 
 from tg_doors.mlc.failures import Validation
 from tg_doors.mlc.parsed_calls import ParsedChat
-from tg_gateway.description import Description
+from tg_gateway.dialects import Description
 from tg_gateway.dialects.chat import ChatCompletion
 from tg_gateway.dialects.embeddings import EMBEDDINGS
 from tg_gateway.dialects.openai import OpenAi

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Writer
-from tg_gateway.dialects.output import Output, append_output
+from tg_gateway.dialects import Output, Writer, append_output
 from tg_schema import FinishReason, TextCompletionResponse, TgError, ToolCallDelta, decode, encode
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.conversation import whole_calls

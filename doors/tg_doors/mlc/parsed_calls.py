@@ -8,9 +8,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from tg_gateway.dialects import Writer
+from tg_gateway.dialects import Output, Writer, join_output
 from tg_gateway.dialects.chat import ChatCompletion, WholeCall, WholeChoice, WholeFunction, WholeMessage
-from tg_gateway.dialects.output import Output, join_output
 from tg_schema import TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import BadRequest
 

@@ -9,7 +9,7 @@ from tg_doors.tgi.failures import Failure
 from tg_doors.tgi.generation_parameters import GenerateBody
 from tg_doors.tgi.server_info import ServerInfo
 from tg_doors.tgi.tokenization import PlacedToken, TokenizedChat
-from tg_gateway.description import ASKING, EVENTS, Description
+from tg_gateway.dialects import ASKING, EVENTS, Description
 from tg_gateway.dialects.chat import ChatBody
 from tg_schema.errors import NotFound, Unavailable
 

@@ -18,10 +18,11 @@ from aiohttp.abc import AbstractStreamWriter
 from typing_extensions import override
 
 from tg_base.runtime import call_late
-from tg_gateway.dialects import END_OF_EVENT, Writer
-from tg_gateway.dialects.output import (
+from tg_gateway.dialects import (
+    END_OF_EVENT,
     MAX_WRITE_BYTES,
     Output,
+    Writer,
     append_output,
     join_output,
     measure_output,

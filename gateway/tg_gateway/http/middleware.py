@@ -24,8 +24,7 @@ from tg_gateway.access import (
     find_token,
     preflight_headers,
 )
-from tg_gateway.dialects import Answer, format_retry_after
-from tg_gateway.dialects.output import MAX_WRITE_BYTES
+from tg_gateway.dialects import MAX_WRITE_BYTES, Answer, format_retry_after
 from tg_gateway.http.router import DOOR, Door, Handler, Router
 from tg_gateway.http.sliced_body import SlicedBody
 from tg_gateway.http.unreadable_head import UnreadableHead

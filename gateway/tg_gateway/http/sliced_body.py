@@ -6,7 +6,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 from typing_extensions import override
 
-from tg_gateway.dialects.output import slice_output
+from tg_gateway.dialects import slice_output
 
 
 class SlicedBody(Payload):

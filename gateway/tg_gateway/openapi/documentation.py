@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from tg_gateway.description import Description
-from tg_gateway.dialects import Dialect, Mount
+from tg_gateway.dialects import Description, Dialect, Mount
 from tg_gateway.http import Alive, Handler, Ready, defer_expectation, find_pages
 from tg_gateway.openapi.document import make_document
 from tg_gateway.openapi.row import Row, list_rows

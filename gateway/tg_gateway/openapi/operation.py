@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
-from tg_gateway.description import EVENTS, Description
+from tg_gateway.dialects import EVENTS, Description
 from tg_gateway.openapi.row import Row
 from tg_gateway.openapi.schemas import Schemas
 from tg_gateway.openapi.statuses import list_refusals

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tg_gateway.description import Description
-from tg_gateway.dialects import Mount
+from tg_gateway.dialects import Description, Mount
 
 
 class Row(NamedTuple):

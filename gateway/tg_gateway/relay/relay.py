@@ -14,8 +14,7 @@ from tg_base.client import BeginPermit, Requestor
 from tg_base.protocol import Route
 from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS, trace
 from tg_gateway.access import RateLimits, Spending
-from tg_gateway.dialects import Ask, Batch, FieldNames, Writer
-from tg_gateway.dialects.output import Output, append_output, split_output
+from tg_gateway.dialects import Ask, Batch, FieldNames, Output, Writer, append_output, split_output
 from tg_gateway.relay.batch_stream import ask_batch
 from tg_gateway.relay.responses import Responses
 from tg_gateway.relay.sink import Sink

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from tg_gateway.dialects.output import Output
+from tg_gateway.dialects import Output
 
 
 class Sink(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from aiohttp import web
 from typing_extensions import override
 
-from tg_gateway.dialects.output import Output, join_output
+from tg_gateway.dialects import Output, join_output
 from tg_gateway.relay import Sink
 from tg_gateway.websocket.buffer_budget import BufferBudget, Holder
 from tg_schema import TgError

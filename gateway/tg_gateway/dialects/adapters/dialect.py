@@ -7,8 +7,18 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.description import ASKING, Description
-from tg_gateway.dialects import Answer, Ask, Call, Dialect, FoundModel, InvalidParameter, Mount, WholeWriter
+from tg_gateway.dialects import (
+    ASKING,
+    Answer,
+    Ask,
+    Call,
+    Description,
+    Dialect,
+    FoundModel,
+    InvalidParameter,
+    Mount,
+    WholeWriter,
+)
 from tg_gateway.dialects.chat import Failure, check_peer, decode_body, find_asked_model, refuse
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.errors import BadRequest

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from tg_gateway.description import ASKING, EVENTS, Description
+from tg_gateway.dialects import ASKING, EVENTS, Description
 from tg_gateway.dialects.anthropic.body import MessageBody
 from tg_gateway.dialects.anthropic.failures import MessageFailure
 from tg_gateway.dialects.anthropic.wire import AnswerMessage, BlockDelta, Event, Model, ModelList, Ping, TokenCount

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from tg_gateway.description import ASKING, Description
+from tg_gateway.dialects import ASKING, Description
 from tg_gateway.dialects.chat import Failure
 from tg_gateway.dialects.embeddings.bodies import EmbeddingsBody, RerankBody, ScoreBody
 from tg_gateway.dialects.embeddings.score_writers import Ranking, Scores

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from tg_gateway.description import ASKING, EVENTS, Description
+from tg_gateway.dialects import ASKING, EVENTS, Description
 from tg_gateway.dialects.native.failures import NativeFailure, NativeRefusal
 from tg_gateway.dialects.native.flow_service import MODELS
 from tg_gateway.dialects.native.request_bodies import PromptBody

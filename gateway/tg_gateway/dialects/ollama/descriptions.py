@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tg_gateway.description import ASKING, Description
+from tg_gateway.dialects import ASKING, Description
 from tg_gateway.dialects.chat import TokenLogprob
 from tg_gateway.dialects.ollama.answer_shape import AnsweredMessage, Tail
 from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tg_gateway.description import ASKING, EVENTS, Description
+from tg_gateway.dialects import ASKING, EVENTS, Description
 from tg_gateway.dialects.chat import ChatBody, ChatCompletion, ChunkChoice, CompletionUsage, Failure
 from tg_gateway.dialects.openai.completion_request import CompletionBody
 from tg_gateway.dialects.openai.completion_shapes import TextCompletion

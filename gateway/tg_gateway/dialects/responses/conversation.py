@@ -11,9 +11,8 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Ask, Conversation, InvalidParameter, Socket, show_ignored
+from tg_gateway.dialects import Ask, Conversation, InvalidParameter, Output, Socket, show_ignored
 from tg_gateway.dialects.chat import decode_body
-from tg_gateway.dialects.output import Output
 from tg_gateway.dialects.responses.item_references import drop_repeated
 from tg_gateway.dialects.responses.lanes import Lanes, Turn
 from tg_gateway.dialects.responses.last_response import LastResponse

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from tg_gateway.description import ASKING, EVENTS, Description
+from tg_gateway.dialects import ASKING, EVENTS, Description
 from tg_gateway.dialects.chat import Failure
 from tg_gateway.dialects.responses.compaction import Compaction
 from tg_gateway.dialects.responses.events import Event

@@ -6,9 +6,17 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tg_gateway.dialects import MAX_KEPT_BYTES, Answer, InvalidParameter, Keep, KeptAnswers, Writer, server_sent_event
+from tg_gateway.dialects import (
+    MAX_KEPT_BYTES,
+    Answer,
+    InvalidParameter,
+    Keep,
+    KeptAnswers,
+    Writer,
+    join_output,
+    server_sent_event,
+)
 from tg_gateway.dialects.answers import KeptAnswer, StreamedAnswer
-from tg_gateway.dialects.output import join_output
 from tg_gateway.dialects.responses.background_response import (
     BackgroundHead,
     read_status,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tg_gateway.dialects.output import Output
+from tg_gateway.dialects import Output
 from tg_schema import encode
 
 MAX_COPIED_BYTES: Final = 64 * 1024

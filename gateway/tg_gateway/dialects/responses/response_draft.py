@@ -7,8 +7,8 @@ from typing import Final, Literal, assert_never
 
 import msgspec
 
+from tg_gateway.dialects import Output
 from tg_gateway.dialects.chat import UsageTotals
-from tg_gateway.dialects.output import Output
 from tg_gateway.dialects.responses.events import (
     Event,
     ResponseCompleted,

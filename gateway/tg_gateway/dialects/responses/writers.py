@@ -7,15 +7,18 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import (
+    Output,
     WholeWriter,
     Writer,
+    append_output,
     format_retry_after,
     is_text_alone,
+    join_output,
+    measure_output,
     server_sent_event,
     text_frame,
 )
 from tg_gateway.dialects.chat import ErrorObject, describe_error
-from tg_gateway.dialects.output import Output, append_output, join_output, measure_output
 from tg_gateway.dialects.responses.events import Event, TextDelta
 from tg_gateway.dialects.responses.kept_response import MAX_EVENT_BYTES
 from tg_gateway.dialects.responses.message_draft import MessageDraft

@@ -7,8 +7,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.description import ASKING, Description
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, Mount, show_ignored
+from tg_gateway.dialects import ASKING, Answer, Ask, Batch, Call, Description, Dialect, Mount, show_ignored
 from tg_gateway.dialects.chat import DIALECT, ChatBody, Failure, decode_body, find_asked_model, refuse
 from tg_gateway.dialects.tokens.bodies import DetokenizeBody, TokenizeBody
 from tg_gateway.dialects.tokens.requests import read_detokenize, read_tokenize
