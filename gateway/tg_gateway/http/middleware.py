@@ -109,7 +109,8 @@ class Middleware:
         entry = request[ENTRY] = AccessLogEntry("http", request_id)
         entry.traceparent = request.headers.get("traceparent")
         trace.enter(trace.Span.at_door(request_id, entry.traceparent))
-        request[CORS_HEADERS] = self._origins.headers(request.headers.get("Origin"))
+        origin, host = request.headers.get("Origin"), request.headers.get("Host")
+        request[CORS_HEADERS] = self._origins.headers(origin)
         door = request[DOOR] = self._router.find(request, request_id)
         probed = door.mount is not None and door.mount.keyless and not door.mount.socket
         entry.routine = request.method in {"GET", "HEAD"} and (probed or request.path in _MONITORED_PATHS)
@@ -117,10 +118,11 @@ class Middleware:
         try:
             try:
                 with DefectJudge(request):
-                    self._check_origin(request)
+                    if not self._origins.admits(origin, host, keyed=self._authenticator.required):
+                        raise web.HTTPForbidden(text=_STRANGE_HOST if origin is None else _STRANGE_PAGE)
                     preflight = self._answer_preflight(request) if request.method == "OPTIONS" else None
                     if preflight is None:
-                        self._check_key(request, entry)
+                        self._check_key(request, door, entry)
                     response = preflight or await handler(request)
             except TgError as error:
                 response = _refuse(door, error, error.status)
@@ -147,11 +149,6 @@ class Middleware:
         response.force_close()
         return response
 
-    def _check_origin(self, request: web.Request) -> None:
-        origin, host = request.headers.get("Origin"), request.headers.get("Host")
-        if not self._origins.admits(origin, host, keyed=self._authenticator.required):
-            raise web.HTTPForbidden(text=_STRANGE_HOST if origin is None else _STRANGE_PAGE)
-
     def _answer_preflight(self, request: web.Request) -> web.Response | None:
         """The answer to a browser's preflight request, which never has a key."""
         headers = preflight_headers(request.headers)
@@ -160,9 +157,8 @@ class Middleware:
         request[ENTRY].end(204, "ok")
         return web.Response(status=204, headers=headers)
 
-    def _check_key(self, request: web.Request, entry: AccessLogEntry) -> None:
-        mount = request[DOOR].mount
-        if request.path not in OPEN_PATHS and not (mount and mount.keyless):
+    def _check_key(self, request: web.Request, door: Door, entry: AccessLogEntry) -> None:
+        if request.path not in OPEN_PATHS and not (door.mount and door.mount.keyless):
             if not self._authenticator.required:
                 entry.key = ANYBODY.name
             else:
@@ -171,7 +167,7 @@ class Middleware:
                 if request.path in self._shown:
                     self._authenticator.rights.check_admin(entry.key)
             rights = self._authenticator.rights
-            request[DOOR].call.stores = rights.stores and entry.key not in rights.storeless
+            door.call.stores = rights.stores and entry.key not in rights.storeless
 
     async def _send(self, request: web.Request, response: web.StreamResponse, entry: AccessLogEntry) -> None:
         """Write a plain answer here, so that a client which does not read it is cut off in time."""
