@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from anthropic import Anthropic, AsyncAnthropic
+from anthropic import Anthropic, AsyncAnthropic, DefaultAsyncHttpxClient, DefaultHttpxClient
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.messages_llm import MessagesLlm
@@ -59,7 +59,9 @@ async def open_asking(
     instead = None if counting else llm
     async with open_gateway(config, llm=counting, instead=instead, timing=QUICK) as it:
         await until_ready(it)
-        sdk = AsyncAnthropic(api_key=key, base_url=it.gateway.url, max_retries=0)
-        with Anthropic(api_key=key, base_url=it.gateway.url, max_retries=0) as sync:
+        # Over plain HTTP they need no certificates, which take 20 ms to load.
+        given: Any = {"api_key": key, "base_url": it.gateway.url, "max_retries": 0}
+        sdk = AsyncAnthropic(**given, http_client=DefaultAsyncHttpxClient(verify=False))
+        with Anthropic(**given, http_client=DefaultHttpxClient(verify=False)) as sync:
             async with sdk:
                 yield Asking(it, sdk, sync, llm)

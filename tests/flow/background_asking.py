@@ -10,6 +10,7 @@ from openai import APIConnectionError, AsyncOpenAI
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, Opened, open_gateway
+from tests.flow.openai_sdk import sdk
 from tg_base.client import Requestor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
@@ -39,7 +40,7 @@ class Pair:
 
 def client_of(gateway: Gateway) -> AsyncOpenAI:
     """One that does not ask again by itself."""
-    return AsyncOpenAI(base_url=f"{gateway.url}v1", api_key="any", max_retries=0, timeout=DEADLINE)
+    return sdk(gateway, timeout=DEADLINE)
 
 
 @asynccontextmanager

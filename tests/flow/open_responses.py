@@ -8,6 +8,7 @@ from openai import AsyncOpenAI
 
 from tests.fakes.turns_llm import Turn, TurnsLlm
 from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
+from tests.flow.openai_sdk import sdk
 from tg_base.bus import Bus
 from tg_base.config import GatewayConfig
 from tg_schema import COMMON_FEATURES
@@ -47,6 +48,6 @@ async def open_responses(
     llm = llm or TurnsLlm(*turns, features=features, model=MODEL)
     async with (
         open_gateway(config, instead=llm, bus=bus) as opened,
-        AsyncOpenAI(base_url=f"{opened.gateway.url}v1", api_key="any", max_retries=0) as client,
+        sdk(opened.gateway) as client,
     ):
         yield OpenedResponses(llm, client, opened)
