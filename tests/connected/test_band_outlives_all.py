@@ -19,14 +19,15 @@ from tg_base.config import GatewayConfig
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 
 SLOTS = 16
-WAITING = 500
+WAITING = 200
+"""Three times what a gateway holds at a time, and more than twelve times what models have room for."""
 EXPIRING = 20
 """Of them: their time is over while nobody runs."""
 MAX_WAIT_SECONDS = 1.0
 AT_ONCE = 16
 ATTEMPTS = GatewayConfig().default_max_attempts
 """As often as all is killed while models work, and once more."""
-WORKED_OFF = 100
+WORKED_OFF = 50
 """Answers after which the picker and the gateway are killed once more."""
 
 
