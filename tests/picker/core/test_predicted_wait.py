@@ -288,6 +288,37 @@ def test_a_sheddable_request_leaves_room_for_the_others(queued: int, usage: floa
     assert isinstance(choice(PredictedWait(), low, state), Choice) is (usage < 0.8)
 
 
+def begin(scheduler: Scheduler, asked: InstanceRequest, seconds: float = 0.1) -> Pick:
+    """Place a request at 0.0, and begin its answer so many seconds later. Afterwards as many run as before."""
+    made = scheduler.pick(asked, (endpoint("a"),), 0.0)
+    assert isinstance(made, Pick)
+    made.placement.first_token(seconds)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("late", "seconds", "is_blamed"),
+    [(BASE, 1.1, True), (BASE, 0.9, False), (request(priority=-1), 1.1, False), (X, 1.1, False)],
+)
+def test_a_fifth_of_what_runs_in_time_is_kept_for_what_may_not_be_shed(
+    late: InstanceRequest, seconds: float, is_blamed: bool
+) -> None:
+    """Beside ten answers one begins late: after half of the 2 s that are assumed. A load may make one late as well."""
+    scheduler, low = Scheduler(), request(priority=-1)
+    running = [begin(scheduler, BASE) for _ in range(10)]
+    begin(scheduler, late, seconds).placement.finish(None, 2.0)
+    assert isinstance(scheduler.pick(low, (endpoint("a"),), 2.0), Pick) is not is_blamed
+    if is_blamed:
+        for each in running[:2]:
+            each.placement.finish(None, 2.0)
+        assert not isinstance(scheduler.pick(low, (endpoint("a"),), 2.0), Pick)
+        # As many as the limit begin in time, and it is one more.
+        for _ in range(11):
+            begin(scheduler, BASE).placement.finish(None, 2.0)
+        assert isinstance(scheduler.pick(low, (endpoint("a"),), 2.0), Pick)
+        assert isinstance(scheduler.pick(BASE, (endpoint("a"),), 2.0), Pick)
+
+
 def test_in_a_large_pool_a_sheddable_request_finds_a_server_without_a_queue() -> None:
     """Those with the least that we have placed there tell a queue of others."""
     queued = [server(f"q{number}", told(3, 0.1)) for number in range(4)]

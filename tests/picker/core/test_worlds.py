@@ -94,3 +94,9 @@ def test_a_promise_that_nobody_keeps_changes_its_own_route_only(number: int) -> 
     # One request that goes elsewhere moves others by chance. A promise that held up its pool cost 11 to 37 points here.
     assert made.within >= none.within - 0.05
     assert made.token_seconds <= 1.05 * none.token_seconds
+
+
+def test_requests_that_may_not_be_shed_keep_their_objective_at_overload() -> None:
+    """Ten servers of 16 answers each, whose queues and caches do not tell that all are taken. Without a limit: 62 %."""
+    assert draw_world(37).sheddable > 0.4
+    assert score_world(37, "predicted-wait/waiting", 400).critical_within > 0.9

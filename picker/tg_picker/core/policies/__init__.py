@@ -3,10 +3,9 @@
 from tg_picker.core.policies.admission import MAX_QUEUE, AdmissionRule, saturation
 from tg_picker.core.policies.policies import DEFAULT_POLICY, load_policy
 from tg_picker.core.policies.policy import Choice, Policy, Refusal, SchedulingContext
-from tg_picker.core.policies.predicted_wait import BUSY_FACTOR, SHED_SHARE
 from tg_picker.core.policies.scheduler import NO_ENDPOINTS_RETRY_SECONDS, SATURATED_RETRY_SECONDS, Scheduler
 
 __all__ = [
-    "BUSY_FACTOR", "DEFAULT_POLICY", "MAX_QUEUE", "NO_ENDPOINTS_RETRY_SECONDS", "SATURATED_RETRY_SECONDS", "SHED_SHARE",
+    "DEFAULT_POLICY", "MAX_QUEUE", "NO_ENDPOINTS_RETRY_SECONDS", "SATURATED_RETRY_SECONDS",
     "AdmissionRule", "Choice", "Policy", "Refusal", "Scheduler", "SchedulingContext", "load_policy", "saturation",
 ]  # fmt: skip

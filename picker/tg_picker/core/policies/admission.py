@@ -9,7 +9,8 @@ from tg_picker.core.state import ServerState
 
 MAX_QUEUE = 5
 """Queued requests at which a server counts as saturated."""
-MAX_KV_USAGE = 0.8
+MAX_USED_SHARE = 0.8
+"""Share of a server's KV cache, or of its concurrency limit, from which on it is spared for what may not be shed."""
 FRESH_LOOKS = 4
 """A server counts as saturated if its report is older than this many intervals of its scrapes."""
 PROBABILITY_FACTOR = 300.0
@@ -64,7 +65,7 @@ def _fullness(server: ServerState, now: float) -> float:
     report = server.report
     if server.is_stale or (report is not None and now - report.read_at > FRESH_LOOKS * report.interval):
         return 1.0
-    return max(server.queued / MAX_QUEUE, server.kv_usage / MAX_KV_USAGE)
+    return max(server.queued / MAX_QUEUE, server.kv_usage / MAX_USED_SHARE)
 
 
 ADMISSIONS: dict[str, Callable[[], Admission]] = {

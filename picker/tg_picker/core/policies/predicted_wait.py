@@ -9,7 +9,7 @@ from math import ceil, exp
 from operator import attrgetter, itemgetter
 
 from tg_picker.core.interface import BLOCK_TOKENS, Fingerprint, InstanceRequest
-from tg_picker.core.policies.admission import MAX_KV_USAGE
+from tg_picker.core.policies.admission import MAX_USED_SHARE
 from tg_picker.core.policies.policy import Choice, Refusal, SchedulingContext
 from tg_picker.core.state import LOAD_SECONDS, MAX_FALLBACKS, ServerState
 
@@ -28,12 +28,6 @@ DRAIN_SECONDS = 2.0
 """What it counts that no slot is free, for each adapter that waits for one, beside the predicted wait."""
 DRAIN_WEIGHT = 0.3
 """What a second of that predicted wait counts."""
-SHED_SHARE = 0.5
-"""A sheddable request is refused if its predicted wait is above this share of its objective."""
-BUSY_FACTOR = 2.0
-"""A server counts as idle for a request that waits at most this many times as long there as on an idle one."""
-DEFAULT_OBJECTIVE_SECONDS = 2.0
-"""The objective assumed for a sheddable request that has none."""
 SMALL_POOL_SERVERS = 16
 """Servers of which all are looked at."""
 MAX_CANDIDATES = 4
@@ -51,8 +45,7 @@ class PredictedWait:
         request, random = context.request, context.random
         servers = context.servers
         if request.priority < 0:
-            # It waits in no server's queue, nor fills a cache, so that nothing has to wait behind it there.
-            servers = [each for each in servers if not each.queue and each.kv_usage <= MAX_KV_USAGE]
+            servers = [each for each in servers if _has_spare_room(each)]
             if not servers:
                 return Refusal("objective-out-of-reach")
         candidates = _candidates(servers, request)
@@ -65,16 +58,19 @@ class PredictedWait:
         ranked.sort(key=_RANK)
         cost, _, wait, matched, chosen = ranked[0]
         if request.priority < 0:
-            objective = request.objective
-            bound = None if objective is None else objective.first_token
             # Do not refuse because an idle server is slow: the request would never be admitted.
             uncached = max(request.prompt_tokens - BLOCK_TOKENS * matched, 1)
-            alone = chosen.speed.predict_first_token(uncached)
-            if wait > max(SHED_SHARE * (bound or DEFAULT_OBJECTIVE_SECONDS), BUSY_FACTOR * alone):
+            if not chosen.speed.is_soon(wait, uncached, request.objective):
                 return Refusal("objective-out-of-reach")
         others = [each[4] for each in ranked[: MAX_FALLBACKS + 1]]
         reasons = _reasons(chosen, request.adapter, matched, cost)
         return Choice(chosen, reasons, others, matched, context.expected_tokens)
+
+
+def _has_spare_room(server: ServerState) -> bool:
+    """Whether a sheddable request may go there: nothing that is not sheddable should wait for it to end."""
+    is_busy = server.kv_usage > MAX_USED_SHARE or server.requests >= MAX_USED_SHARE * server.concurrency_limit
+    return not (server.queue or is_busy)
 
 
 def predict_first_token(server: ServerState, context: SchedulingContext) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from tg_picker.core.interface import InstanceRequest, Objective
-from tg_picker.core.policies import BUSY_FACTOR, SHED_SHARE, Choice, Scheduler
+from tg_picker.core.policies import Choice, Scheduler
 from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.queue.slo_attainment import RouteSlo, SloAttainment
 from tg_picker.core.state import ServerState
@@ -102,11 +102,11 @@ class Capacity:
     def _keeps_first_token(self, server: ServerState, route: RouteSlo) -> bool:
         if not route.misses_first_token:
             return True
-        bound, alone = route.objective.first_token or 0.0, server.speed.predict_first_token(self._request.prompt_tokens)
-        if self.predict(server) <= max(SHED_SHARE * bound, BUSY_FACTOR * alone):
+        bound, tokens = route.objective.first_token or 0.0, self._request.prompt_tokens
+        if server.speed.is_soon(self.predict(server), tokens, route.objective):
             return True
         # A promise that most miss, as an idle server would, must not stop everybody else: users mistype.
-        return alone > bound and route.first_token.share < FAIR_SHARE
+        return server.speed.predict_first_token(tokens) > bound and route.first_token.share < FAIR_SHARE
 
     def _keeps_pace(self, server: ServerState, route: RouteSlo) -> bool:
         if not route.misses_output_token:

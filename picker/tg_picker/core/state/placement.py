@@ -73,8 +73,10 @@ class Placement:
         "_estimates",
         "_is_behind",
         "_is_held_up",
+        "_is_sheddable",
         "_marks",
         "_model",
+        "_objective",
         "_server",
         "_tokens_ahead",
         "adapter",
@@ -109,6 +111,7 @@ class Placement:
         self._tokens_ahead = server.uncached_tokens
         self._beside = server.running
         self._is_behind = server.unstarted > 0
+        self._is_sheddable, self._objective = request.priority < 0, request.objective
         self.address = server.endpoint.address
         self.adapter = request.adapter
         self.prompt_tokens = request.prompt_tokens
@@ -158,8 +161,12 @@ class Placement:
         self._estimates.begin(self._model, now)
         server.start(self.adapter, self.uncached_tokens, self.room)
         self._beside = server.running - 1
+        seconds = now - self.picked_at
+        is_excused = self._is_sheddable or self._is_held_up
+        is_late = not (is_excused or server.speed.is_soon(seconds, self.uncached_tokens, self._objective))
+        server.limit_concurrency(self._beside, is_late=is_late)
         # The server's speed is learnt from prompts that wait for nothing else.
-        own = LatencySample(self._tokens_ahead + self.uncached_tokens, now - self.picked_at)
+        own = LatencySample(self._tokens_ahead + self.uncached_tokens, seconds)
         sample = learnt if self._is_held_up else own
         if self.listener is not None:
             self.listener.started(self, sample)

@@ -8,6 +8,8 @@ server that was slow once is tried again.
 
 from math import exp, log, sqrt
 
+from tg_picker.core.interface import Objective
+
 ASSUMED_FIRST_TOKEN_SECONDS = 0.05
 """For an empty prompt, until something is learnt."""
 ASSUMED_PREFILL_TOKENS_PER_SECOND = 10_000.0
@@ -18,6 +20,12 @@ FADE_SECONDS = 20.0
 """Seconds after which what a server showed of its own counts for 1 / e."""
 OUTLIER_FACTOR = 4.0
 """A time above this many times the predicted one counts as exactly that much: it may be a cold start, or a stall."""
+SOON_SHARE = 0.5
+"""A first token within this share of its objective is soon; the rest is for what was not foreseen."""
+IDLE_FACTOR = 2.0
+"""So is one that takes at most this many times as long as on the idle server: nobody else is to blame."""
+DEFAULT_OBJECTIVE_SECONDS = 2.0
+"""The objective of a first token that is assumed where there is none."""
 _PRIOR_WEIGHT = 2.0
 _PRIOR_PROMPT_TOKENS = 4_096.0
 _PRIOR_RUNNING = 64.0
@@ -132,6 +140,18 @@ class ServerSpeed:
             is_behind: whether some of them are of other requests: those take a step, and this one takes the next.
         """
         return self.fixed_seconds * (2 if is_behind else 1) + tokens * self.prompt_token_seconds
+
+    def is_soon(self, seconds: float, tokens: int, objective: Objective | None) -> bool:
+        """Whether a first token comes soon, as far as others on the server are to blame.
+
+        Args:
+            seconds: until then, predicted or measured.
+            tokens: of the request's own prompt that have to be computed.
+            objective: what is promised; None = nothing.
+        """
+        bound = None if objective is None else objective.first_token
+        share = SOON_SHARE * (DEFAULT_OBJECTIVE_SECONDS if bound is None else bound)
+        return seconds <= max(share, IDLE_FACTOR * self.predict_first_token(tokens))
 
     def predict_pace(self, beside: float) -> float:
         """Seconds from a token of an answer to the next while `beside` other answers run."""

@@ -32,6 +32,7 @@ class ServerState:
         adapter_requests: requests placed here, by adapter; an adapter without any is not in it.
         has_spare_slot: whether one more adapter may run beside those of requests placed here; see `has_free_slot`.
         cache_tokens: that its KV cache holds; None = never told.
+        concurrency_limit: see `limit_concurrency`; infinite = no first token was late.
         adapters: those that the server probably has loaded.
         prefixes: blocks that it has cached, probably or as it tells.
         active: beginnings of prompts that are in use.
@@ -51,6 +52,7 @@ class ServerState:
         "adapter_requests",
         "adapters",
         "cache_tokens",
+        "concurrency_limit",
         "endpoint",
         "has_spare_slot",
         "is_stale",
@@ -75,6 +77,7 @@ class ServerState:
         self.requests = self.unstarted = self.uncached_tokens = self.prompt_tokens = self.output_tokens = 0
         self.kv_tokens = self.room_tokens = self._placed_since = self._begun_since = 0
         self.load = 0.0
+        self.concurrency_limit = float("inf")
         self.loads_end_at = 0.0
         self.ready_at: dict[str, float] = {}
         self.adapter_requests: dict[str, int] = {}
@@ -255,6 +258,18 @@ class ServerState:
         self.uncached_tokens -= uncached
         self.room_tokens -= uncached if room is None else room
         self._weigh()
+
+    def limit_concurrency(self, beside: int, *, is_late: bool) -> None:
+        """Learn how many answers run side by side before requests that may not be shed begin late.
+
+        Late ones set the limit to what runs now; as many as the limit that are not late raise it by one.
+
+        Args:
+            beside: answers that run beside one that has begun.
+            is_late: whether others on the server are to blame that it began late.
+        """
+        limit = self.concurrency_limit
+        self.concurrency_limit = max(beside, 1) if is_late else limit + 1 / limit
 
     def release(
         self,
