@@ -3,19 +3,18 @@
 # A face is read at a glance: several names stand on one line.
 # fmt: off
 # isort: off
-from tg_base.config.agent_config import AGENT_PATTERNS, AgentConfig, AgentLimits
 from tg_base.config.findings import Findings, FirstFinding
 from tg_base.config.model import (
     ApiKey, BusConfig, Config, GatewayConfig, ServiceConfig, ToolConfig, SERVICE_KINDS, TOOL_KINDS,
 )
 from tg_base.config.option_reader import read_options
 from tg_base.config.overrides import CliOverrides
-from tg_base.config.services import PromptConfig
 from tg_base.config.reader import inspect_config, read_config, read_services
 from tg_base.config.rules import sound_part
-from tg_base.config.services import SERVICES
+from tg_base.config.services import (
+    AGENT_PATTERNS, SERVICES, AgentConfig, AgentLimits, PromptConfig, TextCompletionConfig,
+)
 from tg_base.config.table_reader import TableReader
-from tg_base.config.text_completion_config import TextCompletionConfig
 from tg_base.config.text_file import read_text
 from tg_base.config.toml_positions import Keys
 from tg_base.config.toml_table import read_table

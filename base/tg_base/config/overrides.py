@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tg_base.config.model import ApiKey, Config, ModelConfig
-from tg_base.config.text_completion_config import TextCompletionConfig
+from tg_base.config.services import TextCompletionConfig
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import BadRequest
 

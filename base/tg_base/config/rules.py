@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tg_base.config.model import SERVICE_KINDS, TOOL_KINDS, ApiKey, Config, ServiceConfig
-from tg_base.config.text_completion_config import TextCompletionConfig
+from tg_base.config.services import TextCompletionConfig
 from tg_base.config.wrong_value import advise
 from tg_base.runtime import find_entry_points
 from tg_schema.agent import DEFAULT_GROUP
