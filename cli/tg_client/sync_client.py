@@ -218,7 +218,10 @@ class SyncSocket:
 
 
 class SyncTgClient:
-    """`TgClient` for blocking code: enter it with `with`, or `close` it. Arguments and errors are the same."""
+    """`TgClient` for blocking code: enter it with `with`, or `close` it. Arguments and errors are the same.
+
+    `on_retry` is called in a thread of the client.
+    """
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ async def test_a_call_that_was_refused_is_asked_again_when_it_was_told_to(
         pytest.param(FULL, None, 7, RateLimited, {1}, id="later than the deadline"),
         pytest.param(FULL, None, 100, RateLimited, set(range(6, 15)), id="until the deadline"),
         pytest.param(AWAY, None, 300, Unavailable, {1 + MAX_RETRIES}, id="soon told"),
-        pytest.param(AWAY, ALL, 60, Unavailable, set(range(8, 60)), id="the waits grow and are bounded"),
+        pytest.param(AWAY, ALL, 120, Unavailable, set(range(18, 120)), id="the waits grow and are bounded"),
         pytest.param(WRONG, None, 300, BadRequest, {1}, id="would fail again"),
         pytest.param(BEGUN, None, 300, IncompleteStream, {1}, id="has begun"),
     ],
