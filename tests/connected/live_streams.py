@@ -97,7 +97,7 @@ async def live_streams(
 ) -> AsyncIterator[LiveStreams]:
     """Start them all; on leaving, those that still run are left as a client leaves."""
     streams = [LiveStream(f"{prefix}{number}") for number in range(count)]
-    async with TgClient(url) as client, client.socket() as socket:
+    async with TgClient(url, retries=0) as client, client.socket() as socket:
         doors = (client.flow(flow), socket.flow(flow))
         tasks = [asyncio.create_task(stream.read(doors[number % 2], timeout)) for number, stream in enumerate(streams)]
         try:
@@ -113,7 +113,7 @@ async def live_streams(
 
 async def asked(url: str, flow: str, prompt: str, within: float) -> str:
     """The text of one new answer; asked again as long as the error says that it may help."""
-    async with asyncio.timeout(within), TgClient(url) as client:
+    async with asyncio.timeout(within), TgClient(url, retries=0) as client:
         while True:
             try:
                 return (await client.flow(flow).text_completion("", prompt, timeout=within)).text

@@ -108,7 +108,11 @@ async def kill_one(gateway: Part, flow: str, live_model: LiveOpenAi, pids: list[
     """Its stream breaks; the other's goes on, and whoever comes is answered."""
     live_model.finish.clear()
     streams = [LiveStream(f"p{number}") for number in range(2)]
-    async with TgClient(gateway.url) as one, TgClient(gateway.url) as other, asyncio.TaskGroup() as reading:
+    async with (
+        TgClient(gateway.url, retries=0) as one,
+        TgClient(gateway.url, retries=0) as other,
+        asyncio.TaskGroup() as reading,
+    ):
         for stream, client, elsewhere in zip(streams, (one, other), reversed(pids), strict=True):
             with suspended(elsewhere):
                 reading.create_task(stream.read(client.flow(flow), PATIENCE))
@@ -117,7 +121,7 @@ async def kill_one(gateway: Part, flow: str, live_model: LiveOpenAi, pids: list[
         await asyncio.wait_for(streams[0].over.wait(), PATIENCE)
         live_model.finish.set()
         for number in range(10):
-            async with TgClient(gateway.url) as client:
+            async with TgClient(gateway.url, retries=0) as client:
                 told((await client.flow(flow).text_completion("", f"n{number}")).text, whole=True)
     assert [stream.whole for stream in streams] == [False, True], [stream.error for stream in streams]
     assert streams[0].error is not None

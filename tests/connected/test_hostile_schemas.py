@@ -26,7 +26,7 @@ async def test_a_schema_that_doubles_holds_up_no_processor(live_model: LiveOpenA
     gateway, *processors = await asyncio.gather(*(line.start(part) for part in ("gateway", *parts)))
     live_model.finish.set()
     await asked(gateway.url, line.flow, "a processor has been heard of", BEGIN_SECONDS)
-    async with ClientSession(gateway.url) as http, TgClient(gateway.url) as client:
+    async with ClientSession(gateway.url) as http, TgClient(gateway.url, retries=0) as client:
 
         async def refused(schema: dict[str, Any]) -> None:
             path = f"api/v1/flow/{line.flow}/service/text-completion"

@@ -28,7 +28,7 @@ Door = Callable[[str, str, str], AbstractAsyncContextManager[Seen]]
 @asynccontextmanager
 async def events(url: str, flow: str, prompt: str) -> AsyncIterator[Seen]:
     """Server-sent events; leaving cuts the connection."""
-    async with TgClient(url) as client, client.flow(flow).text_completion_stream("", prompt) as chunks:
+    async with TgClient(url, retries=0) as client, client.flow(flow).text_completion_stream("", prompt) as chunks:
         yield lambda: anext(chunks)
 
 
@@ -55,7 +55,7 @@ async def closed_socket(url: str, flow: str, prompt: str) -> AsyncIterator[Seen]
 @asynccontextmanager
 async def whole_answer(url: str, flow: str, prompt: str) -> AsyncIterator[Seen]:
     """A POST that waits for the whole answer, and so sees nothing before; leaving cuts the connection."""
-    async with TgClient(url) as client:
+    async with TgClient(url, retries=0) as client:
         asking = asyncio.create_task(client.flow(flow).text_completion("", prompt))
         yield lambda: asyncio.sleep(0)
         asking.cancel()
@@ -102,7 +102,7 @@ async def test_whoever_leaves_stops_the_model_within_a_second(line: Pipeline, li
         line.start("gateway"), line.start("text-completion", "--metrics-port", str(port))
     )
     tokens = Tokens(port)
-    async with TgClient(gateway.url) as client, client.socket() as shared:
+    async with TgClient(gateway.url, retries=0) as client, client.socket() as shared:
         # The whole answer comes last: what the processor has read of it when it is left is a matter of chance.
         for door in (events, frames_of(shared), closed_socket, command, whole_answer):
             for spoken in (True, False):

@@ -103,6 +103,6 @@ async def test_a_request_that_the_broker_gets_late_is_not_begun(
 
 async def ask_once(url: str, flow: str, prompt: str) -> None:
     """The error of a request, whatever it is."""
-    async with TgClient(url) as client:
+    async with TgClient(url, retries=0) as client:
         await client.flow(flow).text_completion("", prompt, timeout=60)
         raise TgError("it was answered")

@@ -106,7 +106,10 @@ async def start(line: Pipeline, *, old: str) -> Part:
 
 async def ask(gateway: Part, line: Pipeline, request: TextCompletionRequest) -> str:
     """The JSON of its answer as one record."""
-    async with TgClient(gateway.url) as client, client.flow(line.flow).records(TEXT_COMPLETION, request) as records:
+    async with (
+        TgClient(gateway.url, retries=0) as client,
+        client.flow(line.flow).records(TEXT_COMPLETION, request) as records,
+    ):
         (whole,) = TextCompletionResponse.join([record async for record in records])
     return encode(whole).decode()
 

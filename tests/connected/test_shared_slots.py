@@ -25,7 +25,7 @@ async def test_two_flows_on_one_slot(live_model: LiveOpenAi, line: Pipeline) -> 
     )
     live_model.finish.set()
     await asked(gateway.url, flows[0], "the processor has been heard of", BEGIN_SECONDS)
-    async with TgClient(gateway.url) as client:
+    async with TgClient(gateway.url, retries=0) as client:
 
         async def answered(flow: str, prompt: str) -> None:
             answer = await client.flow(flow).text_completion("", prompt, timeout=BEGIN_SECONDS)

@@ -164,13 +164,13 @@ async def test_an_error_is_one_sentence(it: OpenedAgent, streaming: tuple[str, .
     [(0, ""), (1, "I must \n"), (4, STEPS.partition(".0")[0] + "\n"), (7, f"{STEPS}It is \n")],
 )
 async def test_an_error_in_mid_dialog_keeps_what_came(said: int, steps: str) -> None:
-    """A pipe gets nothing that may not be the answer."""
+    """A pipe gets nothing that may not be the answer. The provider asks for more time than -t leaves for a retry."""
     error: TgError = RateLimited("the provider is busy", retry_after=3.0)
     async with open_agent(ScriptedAgent(DIALOG[:said], error)) as it:
-        done = await ran(AGENT, "q", "-v", "-u", it.gateway.url)
+        done = await ran(AGENT, "q", "-v", "-t", "2", "-u", it.gateway.url)
         assert (done.code, done.out) == (1, "")
         assert done.err == f"{steps}{AGENT}: the provider is busy (try again in 3 s)\n"
-        done = await ran(AGENT, "q", "--json", "-u", it.gateway.url)
+        done = await ran(AGENT, "q", "--json", "-t", "2", "-u", it.gateway.url)
         assert (done.code, done.err) == (1, f"{AGENT}: the provider is busy (try again in 3 s)\n")
         last = json.loads(done.out.splitlines()[-1])
         assert (last["chunk_type"], last["end_of_dialog"]) == ("error", True)

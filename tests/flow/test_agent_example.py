@@ -41,7 +41,7 @@ async def test_questions(url: str, question: str, answer: str) -> None:
 
 
 async def test_every_step_is_seen(url: str) -> None:
-    async with TgClient(url) as client:
+    async with TgClient(url, retries=0) as client:
         trace = await client.flow().agent('How many lines mention "hive", times 2.5?')
     assert [type(said) for said in trace.messages] == [
         Thought,

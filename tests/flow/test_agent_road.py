@@ -80,7 +80,11 @@ async def test_a_cancel_on_a_socket_stops_the_tool(tmp_path: Path) -> None:
 @pytest.mark.parametrize("door", ["rest", "socket"])
 @pytest.mark.parametrize("kind", [Thought, Action])
 async def test_leaving_the_sdk_stops_the_tool(tmp_path: Path, door: str, kind: type) -> None:
-    async with road(TurnsLlm(call("hang"), DONE), tmp_path) as url, TgClient(url) as client, client.socket() as socket:
+    async with (
+        road(TurnsLlm(call("hang"), DONE), tmp_path) as url,
+        TgClient(url, retries=0) as client,
+        client.socket() as socket,
+    ):
         flow = client.flow() if door == "rest" else socket.flow()
         async with flow.agent_stream("q") as events:
             await until(lambda: "started" in tools.seen)
@@ -106,7 +110,7 @@ async def test_an_interrupted_command_stops_the_tool(tmp_path: Path) -> None:
 
 async def test_leaving_in_a_sub_agents_tool_stops_it(tmp_path: Path) -> None:
     lead, below = TurnsLlm(call("below", question="?")), TurnsLlm(call("hang"))
-    async with road(lead, tmp_path, SUPERVISED + TOOLS, below=below) as url, TgClient(url) as client:
+    async with road(lead, tmp_path, SUPERVISED + TOOLS, below=below) as url, TgClient(url, retries=0) as client:
         async with client.flow().agent_stream("q") as events:
             async for event in events:
                 if isinstance(event, Action) and event.path:
@@ -118,7 +122,7 @@ async def test_leaving_in_a_sub_agents_tool_stops_it(tmp_path: Path) -> None:
 async def test_sub_agents_are_told_apart(tmp_path: Path) -> None:
     lead = TurnsLlm(call("below", question="2 + 1?"), ("Final Answer: it is 3",))
     below = TurnsLlm(call("add", a=2), ("Thought: ", "easy\n", "Final Answer: ", "three"))
-    async with road(lead, tmp_path, SUPERVISED + TOOLS, below=below) as url, TgClient(url) as client:
+    async with road(lead, tmp_path, SUPERVISED + TOOLS, below=below) as url, TgClient(url, retries=0) as client:
         trace = await client.flow().agent("2 + 1?")
         said = [(type(message), message.path, message.content) for message in trace.messages]
         done = await ran("tg-invoke-agent", "2 + 1?", "-v", "-u", url)
@@ -131,7 +135,7 @@ async def test_sub_agents_are_told_apart(tmp_path: Path) -> None:
 
 async def test_a_dialog_that_leads_nowhere_fails_at_every_door(tmp_path: Path) -> None:
     wrong = call("nope")
-    async with road(TurnsLlm(*(wrong, wrong) * 3), tmp_path) as url, TgClient(url) as client:
+    async with road(TurnsLlm(*(wrong, wrong) * 3), tmp_path) as url, TgClient(url, retries=0) as client:
         async with client.flow().agent_stream("q") as events:
             with pytest.raises(ProtocolError, match="the model makes no valid tool call"):
                 async for _ in events:
@@ -147,7 +151,7 @@ async def test_a_dialog_that_leads_nowhere_fails_at_every_door(tmp_path: Path) -
 
 async def test_the_blocking_twin(tmp_path: Path) -> None:
     def work(url: str) -> str:
-        with SyncTgClient(url) as client, client.flow().agent_stream("q") as events:
+        with SyncTgClient(url, retries=0) as client, client.flow().agent_stream("q") as events:
             return "".join(event.content for event in events if isinstance(event, Answer))
 
     async with road(TurnsLlm(call("add", a=1), ("Final Answer: ", "1 + 1 ", "= 2")), tmp_path) as url:
@@ -167,7 +171,7 @@ async def test_a_pipe_gets_the_answer_alone_of_a_model_that_first_says_what_it_w
 @pytest.mark.parametrize("before", ["I must add.", "x" * 300])
 async def test_a_dialog_goes_on_from_the_steps_of_its_trace_as_from_its_own_turns(tmp_path: Path, before: str) -> None:
     llm = TurnsLlm((before, ToolCallDelta(0, "c", "add", '{"a": 2}')), ("It is 3.",), features=COMMON_FEATURES)
-    async with road(llm, tmp_path) as url, TgClient(url) as client:
+    async with road(llm, tmp_path) as url, TgClient(url, retries=0) as client:
         trace = await client.flow().agent("q")
         await client.flow().agent("q", history=trace.steps)
     own, kept = (request.messages for request in llm.requests[1:])

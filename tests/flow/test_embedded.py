@@ -75,7 +75,7 @@ from tg_cli.gateway_choice import open_gateway
 from tg_client import TgClient
 
 async def main():
-    async with open_gateway(None) as url, TgClient(url) as client:
+    async with open_gateway(None) as url, TgClient(url, retries=0) as client:
         async with client.socket() as socket:
             print((await socket.flow().text_completion("", "What is Apache Pulsar?")).model)
 

@@ -167,7 +167,10 @@ async def test_a_server_follows_its_file(models_file: Path) -> None:
     text = "[gateway]\nport = 0\n" + SERVED.replace("f.text", "default.text")
     write(models_file, text)
     with capture_logs() as logs:
-        async with launcher.launch(ServeOptions(file=models_file)) as (_, url), TgClient(url or "") as client:
+        async with (
+            launcher.launch(ServeOptions(file=models_file)) as (_, url),
+            TgClient(url or "", retries=0) as client,
+        ):
             assert (await client.flow().text_completion("", "x")).text == "old old"
             write(models_file, text.replace("old", "new"))
             await until(lambda: any(line["event"] == "models.in_force" for line in logs))

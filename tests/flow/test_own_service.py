@@ -99,7 +99,7 @@ async def test_it_answers_over_a_websocket(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("transport", ["http", "socket"])
 async def test_it_answers_the_sdk(tmp_path: Path, transport: str) -> None:
-    async with served(tmp_path) as url, TgClient(url) as client, client.socket() as socket:
+    async with served(tmp_path) as url, TgClient(url, retries=0) as client, client.socket() as socket:
         asker = client if transport == "http" else socket
         async with asker.flow("polite").records(ECHO, EchoRequest("you", streaming=True)) as records:
             assert "".join([record.text or "" async for record in records]) == "Hello! you "
@@ -194,7 +194,7 @@ async def test_tg_serve_runs_it_as_the_page_says(page: Path) -> None:
 async def test_a_service_of_the_page_asks_another_one(page: Path) -> None:
     file = page / "digest.toml"
     file.write_text(DIGESTING)
-    async with launch(ServeOptions(file=file)) as (_, url), TgClient(str(url)) as client:
+    async with launch(ServeOptions(file=file)) as (_, url), TgClient(str(url), retries=0) as client:
         spec = import_module("digest_service").DIGEST
         async with client.flow("default").records(spec, EchoRequest("a b", streaming=True)) as records:
             assert "".join([record.text or "" async for record in records]) == "A B"
@@ -221,7 +221,7 @@ async def test_a_service_of_an_installed_package(installed: Path) -> None:
     assert "echo_service" not in sys.modules
     async with (
         launch(ServeOptions(file=installed)) as (_, url),
-        TgClient(str(url)) as client,
+        TgClient(str(url), retries=0) as client,
         client.flow("default").records(ECHO, EchoRequest("a b", streaming=True)) as records,
     ):
         assert "".join([record.text or "" async for record in records]) == "a b "

@@ -63,7 +63,7 @@ async def draining(url: str) -> None:
 async def test_it_serves_and_stops(provider: GatedOpenAi) -> None:
     provider.gate.set()
     async with serving(provider, "-o", "temperature=0.5") as (process, url):
-        async with TgClient(url) as client:
+        async with TgClient(url, retries=0) as client:
             result = await client.flow().text_completion("be brief", "p")
             assert (result.text, result.in_token, result.out_token, result.finish_reason) == ("one two", 5, 2, "stop")
             assert (await client.flow().prompt("question", {"question": "q"})).text == "one two"
@@ -80,7 +80,7 @@ async def test_it_serves_and_stops(provider: GatedOpenAi) -> None:
 @pytest.mark.parametrize("numbers", [(signal.SIGTERM,), (signal.SIGHUP, signal.SIGHUP)])
 async def test_a_live_stream_may_finish(provider: GatedOpenAi, numbers: tuple[int, ...]) -> None:
     """A terminal that closes may send SIGHUP twice."""
-    async with serving(provider) as (process, url), TgClient(url) as client:
+    async with serving(provider) as (process, url), TgClient(url, retries=0) as client:
         async with client.flow().text_completion_stream("", "p") as chunks:
             texts = [(await anext(chunks)).response]
             for number in numbers:
@@ -99,7 +99,7 @@ async def test_a_stream_that_does_not_finish_ends_in_one_error(
     provider: GatedOpenAi, tmp_path: Path, number: int
 ) -> None:
     async with serving(provider, "--config", str(configured(tmp_path, "[gateway]\ndrain = 0.2"))) as (process, url):
-        async with TgClient(url) as client, client.flow().text_completion_stream("", "p") as chunks:
+        async with TgClient(url, retries=0) as client, client.flow().text_completion_stream("", "p") as chunks:
             assert (await anext(chunks)).response == "one "
             process.send_signal(number)
             with pytest.raises(TgError):
@@ -115,7 +115,7 @@ async def test_nohup_keeps_it_running(provider: GatedOpenAi) -> None:
         url = (await process.stdout.readline()).decode().split()[1]
         process.send_signal(signal.SIGHUP)
         provider.gate.set()
-        async with TgClient(url) as client:
+        async with TgClient(url, retries=0) as client:
             assert (await client.flow().text_completion("", "p")).text == "one two"
         process.terminate()
         assert (await ended(process)).code == 0
@@ -124,7 +124,7 @@ async def test_nohup_keeps_it_running(provider: GatedOpenAi) -> None:
 async def test_a_second_signal_ends_at_once(provider: GatedOpenAi) -> None:
     async with (
         serving(provider) as (process, url),
-        TgClient(url) as client,
+        TgClient(url, retries=0) as client,
         client.flow().text_completion_stream("", "p") as chunks,
     ):
         await anext(chunks)

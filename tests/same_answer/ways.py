@@ -59,7 +59,7 @@ def called(*, socket: bool, streaming: bool) -> Send:
     """The Python SDK's result, or the records of its stream."""
 
     async def send(place: Place, asked: Asked) -> list[Any]:
-        async with TgClient(place.url) as client:
+        async with TgClient(place.url, retries=0) as client:
             if not socket:
                 return await _call(client.flow(None), asked, streaming=streaming)
             async with client.socket() as opened:
