@@ -5,28 +5,30 @@
     python -m bench.processors --door websocket
 
 The same load, 64 streams, goes in turn to a pipeline with one processor, to one with several, to the bare parsing
-proxy and to the bare sender and receiver of `bench.floor`; what is not asked is idle. Each pipeline has a broker and a
-gateway of its own. Prints a table of the figures, and one of the goals.
+proxy, to several of these that share the streams, and to the bare sender and receiver of `bench.floor`; what is not
+asked is idle. Each pipeline has a broker and a gateway of its own. Prints a table of the figures, and one of the goals.
 """
 
 import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from bench.child import cpu_of
 from bench.compare import Pipeline
 from bench.goal import Goal, goal_table
-from bench.pipeline import MANY, Row, bare_proxy, floor, load, provider, repeated
-from bench.subject import wait_ready
+from bench.pipeline import MANY, Row, bare_proxy, floor, load, median, provider, repeated
+from bench.subject import Subject, wait_ready
 from tests.pulsar_server import PulsarServer
 
 FIELDS = ("first_p50", "first_p99", "added_p50", "added_p99", "steady_p50", "steady_p99")
-FLOOR, PROXY, ONE, SEVERAL = "bare broker", "bare proxy", "1 processor", "processors"
+FLOOR, PROXY, PROXIES, ONE, SEVERAL = "bare broker", "bare proxy", "bare proxies", "1 processor", "processors"
 
 
 GOALS = (
@@ -35,6 +37,7 @@ GOALS = (
     Goal("first token p99 by its p50", "first_p99", ONE, (ONE, "first_p50"), 3.0),
     Goal("CPU of a chunk by the bare proxy's", "cpu", ONE, (PROXY, "cpu"), 2.0),
     Goal("CPU of a chunk, several processors by one", "cpu", SEVERAL, (ONE, "cpu"), 1.15),
+    Goal("the same of bare proxies", "cpu", PROXIES, (PROXY, "cpu"), 1.15),
 )
 
 
@@ -45,6 +48,8 @@ def measure_all(runs: int, count: int, door: str) -> dict[str, Row]:
         fake = stack.enter_context(provider(folder))
         url, proxy = stack.enter_context(bare_proxy(fake, folder))
         measures: dict[str, Callable[[], Row]] = {PROXY: lambda: with_cpu(load(url, "openai", MANY, [proxy]))}
+        proxies = [stack.enter_context(bare_proxy(fake, folder)) for _ in range(count)]
+        measures[PROXIES] = lambda: share_load(proxies)
         for name, processors in ((ONE, 1), (SEVERAL, count)):
             server = stack.enter_context(PulsarServer())
             checkout = Path(sys.executable).parents[1].parent
@@ -54,6 +59,13 @@ def measure_all(runs: int, count: int, door: str) -> dict[str, Row]:
             measures[name] = partial(beside_broker, pipeline, server, door)
         measures[FLOOR] = lambda: with_cpu(floor(server, MANY))
         return repeated(runs, measures)
+
+
+def share_load(proxies: Sequence[tuple[str, Subject]]) -> Row:
+    """The load, a part of its streams for each proxy; what a process costs for the wake-ups that it does not share."""
+    part = replace(MANY, streams=MANY.streams // len(proxies))
+    with ThreadPoolExecutor(len(proxies)) as clients:
+        return with_cpu(median([*clients.map(lambda one: load(one[0], "openai", part, [one[1]]), proxies)]))
 
 
 def beside_broker(pipeline: Pipeline, server: PulsarServer, door: str) -> Row:
