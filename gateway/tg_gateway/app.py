@@ -60,9 +60,9 @@ logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)
 
 
 class _Malformed(logging.Filter):
-    """The HTTP server logs a traceback for what is no request (TLS, an attack), as fast as anybody sends it: counted.
+    """Counts malformed requests (TLS, an attack): the HTTP server would log a traceback for each.
 
-    Defects of handlers never come here: the middleware logs them.
+    Errors in handlers do not reach this filter: the middleware logs them.
     """
 
     @override

@@ -100,7 +100,7 @@ async def find_grammar(request: TextCompletionRequest, grammars: TokenGrammars, 
     grammar = forced or await _form(request)
     sampling = request.sampling
     if grammar is not None and sampling is not None and (sampling.ignore_eos or sampling.min_tokens):
-        raise BadRequest("ignore_eos and min_tokens: an answer in a form ends where its form ends; leave them out")
+        raise BadRequest("ignore_eos and min_tokens cannot be combined with a schema, regex or choice; leave them out")
     if grammar is not None:
         await asyncio.to_thread(grammars.compile, grammar)
     return grammar

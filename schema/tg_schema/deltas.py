@@ -25,5 +25,5 @@ def add_counts(counts: Iterable[int | None]) -> int | None:
 
 
 def add_count(total: int | None, delta: int | None) -> int | None:
-    """The sum of two, as `add_counts`."""
+    """The sum of two counts, by the rule of `add_counts`."""
     return total if delta is None else (total or 0) + delta

@@ -130,7 +130,7 @@ class Liveness:
         return waited
 
     def make_unserved_error(self, route: Route[Any, Any]) -> Unavailable:
-        """The error for a queue that no live processor serves, with the reason if the bus lets us ask none."""
+        """The error for a queue without a live processor. If the bus refuses our questions, it gives that reason."""
         sentence = f"no live processor serves {route.spec.name} of flow {route.flow}"
         if (refusal := self._controls.refusal) is not None:
             return Unavailable(f"{sentence} as far as is known, and none can be asked: {refusal}", retry_after=1.0)

@@ -50,7 +50,7 @@ class Service:
         self.announced = self.keyed
 
     def trim(self, limit: float) -> None:
-        """Forget the queue times that were announced before."""
+        """Forget the queue times that were announced before `limit`."""
         while self.waits and self.waits[0][0] < limit:
             self.waits.popleft()
 

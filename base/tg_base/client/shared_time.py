@@ -18,14 +18,14 @@ import structlog
 log = structlog.get_logger()
 
 SAMPLES: Final = 8
-"""Announcements of a process that count: the one that was under way for the shortest time says most."""
+"""How many of a process's announcements count. The one with the shortest transit is the most accurate."""
 HEARD_SECONDS: Final = 10.0
-"""After its last announcement a process counts no longer."""
+"""Seconds after its last announcement, a process no longer counts."""
 FEW_PROCESSES: Final = 10
 RENEWED_SECONDS: Final = 1.0
-"""Between two looks at all clocks, where there are more than a few."""
+"""Seconds between two comparisons of all clocks, if there are more than `FEW_PROCESSES`."""
 MAX_PROCESSES: Final = 10_000
-"""Processes that are remembered; beyond it the one heard least recently is forgotten."""
+"""How many processes are remembered; beyond that, the one heard least recently is forgotten."""
 WARNING_SECONDS: Final = 5.0
 """How far our own clock may be from the others', and that difference may change, before the log says so."""
 
@@ -41,12 +41,12 @@ class _Process:
 class SharedTime:
     """Seconds since 1970 by the median of the clocks of the processes that announce themselves.
 
-    So all requestors that hear the same processes have the same time, also where the clock of one is wrong. While no
-    process is heard it goes on as it was, and before the first one it is the time of our own clock.
+    So all requestors that hear the same processes have the same time, even if one's own clock is wrong. While no
+    process is heard, the shared time runs on from the last median. Before the first announcement it is our own clock's.
 
     Args:
         clock: our own clock on the wall, in seconds.
-        monotonic: one that nobody sets.
+        monotonic: a clock that is never set back.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -151,7 +151,7 @@ def _find_here(schema: bytes, value: bytes, seconds: float) -> str | None:
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     bound = MAX_CHECK_BYTES if most == resource.RLIM_INFINITY else min(MAX_CHECK_BYTES, most)
     resource.setrlimit(resource.RLIMIT_AS, (bound, most))
-    # Nothing in the process would interrupt the library. A wall clock would refuse what waits for a loaded machine.
+    # Nothing in the process would interrupt the library. The limit is CPU time: a busy machine must not fail a check.
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         return _find_fault(_compile_here(schema), decode_json(value))

@@ -38,7 +38,7 @@ class GenerationPlan(msgspec.Struct, frozen=True):
 
     Attributes:
         requests: what the provider is asked, all at the same time.
-        generated: the answers to generate: those of one request, or one of each.
+        generated: the number of answers to generate: several to one request, or one to each of several.
         ranked: whether only the best of them are returned.
         single_call: whether calls after an answer's first one are dropped.
     """

@@ -309,7 +309,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             # An error or a cancellation of it has closed the stream.
             return await anext(stream), stream
         except TgError as error:
-            # An error raised within a retry is in a cycle with its traceback, which keeps the request in memory.
+            # Raise a final error here: raised within the retry, it would form a cycle that keeps the request in memory.
             if _retry(error, until - time()) is False:
                 raise
             return await self._try_again(request, error, until)

@@ -1,4 +1,4 @@
-"""The objects of an answer, in LMI's shape or with TGI's names; a field with a default is left out where it has it."""
+"""The objects of an answer, in LMI's shape or with TGI's names; fields that equal their default are left out."""
 
 from collections.abc import Iterable
 

@@ -191,7 +191,7 @@ class ScoreWriter(StreamWriter):
             self._left -= 1
             reason = None if self._left else "stop"
             items.append(ScoreItem(token.id, self.stream, known_logprob(token), reason, self.next_seq()))
-        # A client that sums up scores would take the shorter list for the better continuation.
+        # With a token missing, a client that sums up scores would prefer this continuation.
         if record.last and self._left:
             raise ProtocolError("the model's provider did not score every token")
         return self.write_items(items, last=record.last)

@@ -23,7 +23,7 @@ Given = tuple[TokenId | Message, ...] | str | BufferedPrompt
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """One of token ids, a raw text and turns.
+    """A prompt: token ids, a raw text, or the turns of a conversation.
 
     Attributes:
         key: the cache key of requests with the same beginning.

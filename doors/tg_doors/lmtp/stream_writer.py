@@ -33,7 +33,7 @@ class TokenBatch:
         self._entries = 0
 
     def add(self, items: Sequence[object], width: int) -> None:
-        """Send these, with what else comes in this turn. Each counts as `width` entries."""
+        """Send items, together with the others of this turn of the loop. Each counts as `width` entries."""
         if not items:
             return
         # The first item schedules the flush in the next turn; the others only join.

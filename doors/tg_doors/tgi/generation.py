@@ -27,8 +27,8 @@ def read_generation(
 ) -> TextCompletionRequest:
     """The request record of a generation.
 
-    The inputs are the whole prompt where the model takes raw text. A model behind a chat API takes none: for it they
-    are what a user says.
+    The inputs are the whole prompt where the model takes raw text. A model behind a chat API gets them as a user's
+    message.
 
     Raises:
         BadRequest: the inputs are empty, or a parameter is senseless, or asks for what cannot be answered.

@@ -120,7 +120,7 @@ class ModelProcessors:
     async def prepare(self, config: Config) -> Callable[[], None]:
         """Rehearse the models that an edit changes, and return the commit, which has them opened in the background.
 
-        What an earlier edit changed alike, but is not open yet, is not rehearsed again.
+        A model that an earlier edit changed in the same way, and that is not open yet, is not rehearsed again.
 
         Raises:
             TgError: one could not be opened; the message has its position in the file.

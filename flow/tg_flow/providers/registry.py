@@ -99,7 +99,7 @@ async def _with_class(
     use: Callable[[type[LlmService], ProviderOptions], Awaitable[Result]],
 ) -> Result:
     if provider not in _imported:
-        # In a thread: an import may take seconds. The process may end meanwhile.
+        # An import may take seconds: it runs in a daemon thread, so the process can exit meanwhile.
         _imported[provider] = await start_daemon_thread(lambda: load_provider(provider), f"import {provider}")
     found = _imported[provider]
     with explaining_absence(f'provider "{provider}"', found.point):

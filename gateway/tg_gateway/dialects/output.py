@@ -33,7 +33,7 @@ def measure_output(output: Output) -> int:
 
 
 def slice_output(output: Output) -> Iterator[bytes | memoryview]:
-    """What may be written in one turn each, at most `MAX_WRITE_BYTES`; no large piece is copied."""
+    """Slices of at most `MAX_WRITE_BYTES`, each written in one turn of the loop. Large pieces are not copied."""
     small: list[bytes] = []
     size = 0
     for piece in split_output(output):

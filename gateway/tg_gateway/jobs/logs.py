@@ -1,7 +1,7 @@
 """Name of an answer -> its log on the bus: begun, written, read, watched, declared over and erased.
 
 Each answer is a log of its own, named after it, so there is no index that could disagree. Any gateway on the bus reads
-it, also while another one writes it. The bounds of a key are counted by each gateway for what it wrote.
+it, also while another one writes it. Each gateway counts the bounds of a key only over what it wrote itself.
 """
 
 import re

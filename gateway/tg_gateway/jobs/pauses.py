@@ -14,9 +14,9 @@ LONGEST_SECONDS: Final = 60.0
 
 
 class AttemptPauses:
-    """Pauses that double with each attempt, the second half of each at random: a server that is back is not overrun.
+    """Pauses that double with each attempt. The second half of each is random, so a server that is back is not overrun.
 
-    The first half is certain, since a pause near 0 would use up an attempt, which may be paid for.
+    The first half is fixed, since a retry after nearly no pause would waste an attempt, which may cost money.
 
     Args:
         clock: seconds since 1970, the same for all gateways.
@@ -36,11 +36,11 @@ class AttemptPauses:
         self._first = first
 
     def choose(self, attempts: int, until: float) -> float:
-        """When the next attempt may begin, by the wall clock: before `until`, while that is not over.
+        """When the next attempt may begin, by the wall clock: before `until`, unless that has passed.
 
         Args:
-            attempts: how many there were, at least one.
-            until: when it may not begin any more.
+            attempts: the number of attempts so far, at least one.
+            until: the deadline for the next attempt.
         """
         now = self._clock()
         longest = min(self._first * 2.0 ** (attempts - 1), LONGEST_SECONDS)

@@ -76,11 +76,11 @@ class JobRun:
         return self.claim is not None and self.claim.running and not self.claim.mine
 
     def waits_again(self, error: TgError, *, told: bool) -> bool:
-        """Whether no model makes it, so that it may be asked as if it were new.
+        """Whether no model has worked on the response, so that it may wait again without losing an attempt.
 
         Args:
-            error: how it failed.
-            told: whether its processor said so.
+            error: why the attempt failed.
+            told: whether the error came from the processor.
         """
         if self.permit is None:
             return False

@@ -190,11 +190,11 @@ class JobStore:
     async def cancel(self, owner: str, name: str, head: bytes | None) -> KeptAnswer:
         """As `KeptAnswers.cancel`. A writer that does not end it within `silence` has the end written for it."""
         log = await self.logs.load(owner, name)
-        # Another one has the name only if the one that is meant has ended.
+        # Another head means that a newer response has the name, so the response that is meant has ended.
         if head not in {None, log.answer.head}:
             return log.answer
         if log.waiting:
-            # Nobody makes it who could be told to stop. Who takes it meanwhile finds this end.
+            # No gateway works on it yet, so nobody needs a stop signal. A gateway that takes it now finds this end.
             await self.logs.declare(name, "cancelled", claim=log.claim)
             log = await self.logs.load(owner, name)
         elif log.outcome == "running":

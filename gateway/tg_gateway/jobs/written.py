@@ -60,7 +60,7 @@ class WrittenLogs:
         self._names.setdefault(written.key, {})[name] = None
 
     def discard(self, name: str) -> None:
-        """Count an answer no longer: it is erased."""
+        """Stop counting an answer that was erased."""
         if (written := self._written.pop(name, None)) is not None:
             self._bytes -= written.size
             own = self._names[written.key]
@@ -75,7 +75,10 @@ class WrittenLogs:
             self._bytes += size
 
     def mark(self, name: str, *, waits: bool) -> None:
-        """Note whether an answer waits. A change makes it the newest of those that are erased to make room."""
+        """Note whether an answer waits.
+
+        A change moves it to the end of the order in which answers are erased to make room.
+        """
         written = self._written.get(name)
         if written is not None and written.waits != waits:
             self.add(name, replace(written, waits=waits))
@@ -84,7 +87,7 @@ class WrittenLogs:
         """Erase a few that have expired, or are the oldest of a key that is over its bounds. Raises BusError."""
         for name in self._choose_erased(key, now):
             claim = self._written[name].claim if name in self._written else ""
-            # Another gateway may have begun it anew, and erases it then.
+            # If another gateway has restarted this response, that gateway erases it.
             if claim and JobLog(await self._bus.read(self._topics.kept(name))).claim != claim:
                 self.discard(name)
             else:
@@ -99,11 +102,11 @@ class WrittenLogs:
         """Answers that have expired, the oldest of a key that is over its bounds, and the oldest of all."""
         chosen = list[str]()
         for name, written in self._written.items():
-            # They are in the order of expiry, but for those that wait, or have waited for less long than others.
+            # Entries are in the order of expiry, except those that wait or waited.
             if (written.expires > now and not written.waits) or len(chosen) == MAX_ERASED_AT_ONCE:
                 break
             chosen += [name] if written.expires <= now else []
-        # What waits makes no room for others: its bound is that of what may wait.
+        # A waiting response is not erased for others: waiting responses have a bound of their own.
         own = {name: each.size for name in self._names[key] if not (each := self._written[name]).waits}
         count, size = len(own), sum(own.values())
         for name, each_size in own.items():

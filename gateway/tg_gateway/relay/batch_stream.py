@@ -37,10 +37,10 @@ class BatchStream(AsyncIterator[Any]):
         fields: what the client calls the fields that an error may name.
 
     Attributes:
-        id: that of the first request's stream.
-        request_bytes: bytes of the requests that were asked so far.
-        came: when the record came that was read last (loop time).
-        independent: whether the requests are.
+        id: the id of the first request's stream.
+        request_bytes: bytes of the requests sent so far.
+        came: when the last record that was read arrived (loop time).
+        independent: whether the requests are independent of each other.
     """
 
     def __init__(self, batch: Batch, fields: FieldNames | None = None) -> None:

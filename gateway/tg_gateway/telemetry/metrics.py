@@ -25,10 +25,10 @@ MALFORMED = Counter("tg_gateway_malformed_total", "Connections whose bytes were 
 AUTH_FAILURES = Counter("tg_gateway_auth_failures_total", "Requests with a wrong token, or none", [])
 
 MAX_QUICK_SAMPLES: Final = 200
-"""Samples that are written on the event loop before others have their turn, in about a millisecond. The tokens of 1,000
-models have 4,000; the distributions of a pool with 1,000 adapters have 15,000 each."""
+"""Samples that are written on the event loop before it serves others, in about a millisecond. 1,000 models have 4,000
+samples of token counts; each histogram of a pool with 1,000 adapters has 15,000."""
 _NO_TEXT: Final = bytes(each for each in range(32) if each != ord("\n"))
-"""Prometheus takes a NUL for the end of the page, and nothing of the page is read. Labels have names of others."""
+"""Prometheus rejects a page with a NUL. Labels hold names that others chose."""
 
 
 class _Family(Collector):

@@ -30,7 +30,7 @@ _LIMITS = LLParserLimits(
 
 _PLACE = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
 _HEAD = '%llguidance {"no_forcing": true}\n'
-"""A text that must come may be cut into tokens as the model likes; else llguidance would cut it, by the tokenizer."""
+"""The model chooses the tokens of forced text. By default llguidance would choose them with the tokenizer."""
 
 
 class _Vocabulary:

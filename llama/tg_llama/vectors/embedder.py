@@ -57,7 +57,7 @@ class VectorContext(Context):
         return wanted
 
     def evaluate(self, texts: Sequence[tuple[int, int, Sequence[int]]]) -> Rows | None:
-        """The vectors of the next tokens of some texts, one after the other.
+        """Evaluate the next tokens of some texts, and return a vector for each token.
 
         Args:
             texts: each with its sequence, the position of its first token, and the tokens; at most `rows` in all.

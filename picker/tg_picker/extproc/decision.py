@@ -81,7 +81,7 @@ class Directed(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """Why a request goes nowhere.
+    """Why no server gets the request.
 
     Attributes:
         status: of the answer: 400, 404, 413, 429 or 503.

@@ -70,7 +70,7 @@ def find_empty(resources: Iterable[Resource[Spec]], labelled: Sequence[Mapping[s
 
 
 def check_protocols(resources: Iterable[Resource[Spec]]) -> None:
-    """Refuse a pool whose servers speak HTTP/2 alone, for who speaks HTTP/1.1 to them.
+    """Refuse a pool whose servers speak only HTTP/2, for callers that speak HTTP/1.1.
 
     Raises:
         BadRequest: the `appProtocol` of a pool is `kubernetes.io/h2c`.

@@ -99,7 +99,7 @@ class FollowedPools(Entered):
         # If no server was reachable, that alone may explain the failed adapter request.
         self._scheduler.missing.forget(endpoint.address)
         began = None if report is None else report.started_at
-        # Where nobody took connections and no time is told, it was most likely the end of a process.
+        # If connections were refused and the report has no start time, the server's process has most likely restarted.
         if refused and (began is None or began != self._scheduler.server(endpoint).started_at):
             self._scheduler.restarted(endpoint)
 

@@ -37,10 +37,10 @@ class PoolSources(Struct, frozen=True, kw_only=True):
 
     Attributes:
         resources: YAML files of routes, pools, objectives and rewrites. Without any, all hosts are the pool `default`.
-        endpoint_files: of llm-d's or AIBrix's form.
-        hosts: known from the start.
-        names: in DNS; one may stand there with several ports.
-        tables: pools with their servers, checked; in place of resources.
+        endpoint_files: files of servers in llm-d's or AIBrix's form.
+        hosts: servers that are known from the start.
+        names: DNS names of servers; a name may occur with several ports.
+        tables: checked pools with their servers, in place of `resources`.
         default: the name of the pool without resources.
         ip_only: whether Envoy asks the servers. It resolves no name of an endpoint file, and hedges by a policy of its
             own: both are refused.

@@ -39,11 +39,11 @@ MAX_ITEMS: Final = 10_000
 """Turns of a conversation, and tools. A longer list is taken as one value."""
 
 MAX_LEADING_TURNS: Final = 64
-"""The most turns of the system that become one text."""
+"""How many leading system turns may be joined into one text."""
 
 MAX_PLAIN_BYTES: Final = 128 * 1024
-"""The longest list of turns that is tried as texts alone. It is too short to exceed any of the limits above but that of
-the leading turns."""
+"""The longest list of turns that is first parsed as plain texts. It can exceed none of the limits above but the one of
+leading turns."""
 
 Part = tuple[str, str]
 """The role, or the kind of the part, and its text."""

@@ -99,7 +99,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             model: the name of the pool without `resources`.
 
         Raises:
-            BadRequest: an address is none, or there twice.
+            BadRequest: an address is malformed, or occurs twice.
         """
         hosts = read_places(self.endpoints, "endpoints")
         names = read_places(self.names, "names")

@@ -19,7 +19,7 @@ from tg_picker.status.reason_words import explain
 from tg_picker.status.request_record import RequestRecord
 
 MAX_ADAPTERS_SHOWN: Final = 32
-"""Adapters of a server that are told by name."""
+"""How many adapters of a server are listed by name."""
 
 
 def read_status(boards: PoolBoards) -> InstancesStatus:

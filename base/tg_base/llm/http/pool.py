@@ -160,7 +160,7 @@ class HttpPool:
         except TimeoutError:
             raise Timeout(SLOW) from None
         except (OSError, ValueError):
-            # A URL of a proxy may be malformed: its port, or a name that no DNS has.
+            # ValueError: the proxy's URL has a malformed port or host name.
             raise unreachable(UNREACHABLE_BY_PROXY if target.place.proxy else UNREACHABLE) from None
         refused = _UPGRADED if answer.status == UPGRADE else _ENCODED if answer.good and answer.encoded else None
         if refused is not None:

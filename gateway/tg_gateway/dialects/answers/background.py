@@ -10,7 +10,7 @@ from tg_schema import TgError
 
 
 class Finish(Protocol):
-    """Makes what is kept at the end of an answer."""
+    """Makes the body that is stored when an answer ends."""
 
     def __call__(self, failure: TgError | None, *, cancelled: bool) -> bytes:
         """Called once, after the last record and the writer's `end`, or after a failure.

@@ -100,7 +100,7 @@ def service_of(spec: ServiceSpec[Any, Any]) -> NativeService:
 
 
 def _make_service(spec: ServiceSpec[Any, Any]) -> NativeService:
-    """All fields of the records, null ones left out, and `end_of_stream` at the end."""
+    """A service that answers with all fields of its records except null ones, and `end_of_stream` last."""
     shown = tuple(name for name in spec.response.__struct_fields__ if name not in {"error", "end_of_stream"})
 
     def event(record: Any) -> bytes:

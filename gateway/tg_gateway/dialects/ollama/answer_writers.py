@@ -57,10 +57,11 @@ def _name_ending(reason: FinishReason) -> str:
 class AnswerLineWriter(Writer[TextCompletionResponse]):
     """JSON lines. The last one has `"done":true`; a failed answer's last one is an error, which Ollama's clients raise.
 
-    Then the connection breaks: Open WebUI reads such a line as an empty one, and an orderly end as that of the answer.
+    After an error the connection is broken off: Open WebUI ignores such a line, and takes an orderly end for a whole
+    answer.
 
     Args:
-        shape: of the pieces.
+        shape: which of Ollama's shapes the lines have.
         watch: runs since the request came.
         ignored: headers that list what was ignored.
     """

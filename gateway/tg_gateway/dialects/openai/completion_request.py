@@ -70,8 +70,7 @@ def read_requests(
 ) -> tuple[TextCompletionRequest, ...]:
     """The request records of a body, one for each prompt.
 
-    A text is the whole prompt where the model takes raw text. A model behind a chat API takes none: for it the text is
-    what a user says.
+    A text is the whole prompt where the model takes raw text. A model behind a chat API gets it as a user's message.
 
     Args:
         body: what the client sent.

@@ -110,7 +110,7 @@ def make_background(
 def make_waiting(
     body: RequestBody, items: tuple[InputItem, ...], earlier: int, born: Birth, terms: WaitTerms
 ) -> Waiting:
-    """How a response waits for room, and how often it may be asked."""
+    """The terms of a response that waits: the request to restart it, how long it waits, and its attempts."""
     # An earlier response may be gone by then, so its items come along; a text stays one.
     given = body.input if isinstance(body.input, str) else items
     request = WaitingRequest(msgspec.structs.replace(body, input=given), earlier, born)

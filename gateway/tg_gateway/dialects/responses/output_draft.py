@@ -25,7 +25,7 @@ class OutputDraft:
 
     Args:
         response: the response's id without its prefix.
-        summary: whether thinking is told as a summary.
+        summary: whether thinking is sent as a summary.
         encrypted: whether signatures are told.
         logprobs: whether log-probabilities are told.
     """
@@ -117,7 +117,7 @@ class OutputDraft:
         if call is not None and call.status == "completed" and piece.arguments.strip():
             raise ProtocolError(_MIXED)
         if call is None:
-            # The id of a call whose provider gives none is known only by its place, so its signature comes after it.
+            # A call without the provider's id gets one from its place in the output, so its signature follows the call.
             if piece.signature is not None and piece.id and self._encrypted:
                 self._open_reasoning().sign(piece.signature, piece.id)
             call = self._calls[piece.index] = CallDraft(self._next_place(), piece)

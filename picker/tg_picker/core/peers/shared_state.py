@@ -108,13 +108,13 @@ class SharedState:
         return {origin: len(peer) for origin, peer in self._peers.items()}
 
     def refresh(self) -> None:
-        """Note that servers came or went: what others have on them is asked for."""
+        """Note that servers came or went, and ask the peers for their state of them."""
         for peer in self._peers.values():
             peer.is_incomplete = True
         self._wake()
 
     def flush(self, now: float) -> list[bytes]:
-        """What is to be told now, in this order. Call it when woken, and with every heartbeat."""
+        """The messages to publish now, in this order. Call it when woken, and with every heartbeat."""
         limit = now - self._timing.dead_after
         for origin in [origin for origin, peer in self._peers.items() if peer.received_at < limit]:
             self._forget(origin, now)

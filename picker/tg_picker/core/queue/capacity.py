@@ -17,12 +17,12 @@ FAIR_SHARE = 0.5
 class Capacity:
     """Judges a pool for one request at one moment.
 
-    A request goes at once if the best server will probably meet its objective. If that server will rather miss it, a
-    request of a priority above 0 goes to the next best server that will probably meet it. Any other request of a
+    A request goes at once if the best server will probably meet its objective. If that server will probably miss it, a
+    request with a priority above 0 goes to the next best server that will probably meet it. Any other request of a
     priority of at least 0 goes while some server of the pool has a short queue, and then to the server that the policy
     likes best: sending it where the queue is short would cost adapters and caches. While a route of a higher priority
-    misses its promise, a request goes only where that promise would be kept as well. A server that reports no queue
-    counts as one with an empty queue.
+    misses its objective, a request goes only to a server that would meet that objective too. A server that reports no
+    queue counts as one with an empty queue.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from tg_picker.core.interface import BLOCK_BYTES, chain_root, chain_tokens, pack
 from tg_picker.core.state.prefix_owners import PrefixOwners
 
 MAX_KV_BLOCKS = 65_536
-"""Blocks of a server that are followed: a million tokens in vLLM's blocks of 16, 30 MiB."""
+"""The most blocks tracked for a server: a million tokens in vLLM's blocks of 16, which take 30 MiB here."""
 
 _GPU, _ELSEWHERE = 1, 2
 KvHash = int | bytes
