@@ -1,4 +1,4 @@
-"""What the scheduler is told: a request and its prompt's fingerprint, servers, and what these tell of their load."""
+"""The scheduler's input: a request with its prompt's fingerprint, the servers, and the load that these report."""
 
 from tg_picker.core.interface.endpoint import AdapterReport, Endpoint, LoadReport, Residency
 from tg_picker.core.interface.fingerprint import (

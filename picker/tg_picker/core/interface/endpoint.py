@@ -1,4 +1,4 @@
-"""Discovery, pages, headers and heartbeats -> scheduler: one model server, and what it tells of its load."""
+"""Discovery, pages, headers and heartbeats -> scheduler: one model server, and the load that it reports."""
 
 from typing import Literal
 
@@ -26,7 +26,7 @@ Residency = Literal["gpu", "cpu"]
 
 
 class AdapterReport(Struct, frozen=True):
-    """What a server tells of its LoRA adapters.
+    """What a server reports of its LoRA adapters.
 
     Attributes:
         slots: adapters that a batch may use side by side; None = not told.
@@ -42,7 +42,7 @@ class AdapterReport(Struct, frozen=True):
 
 
 class LoadReport(Struct, frozen=True):
-    """One look at a server. None = not told: a reader must cope with any subset.
+    """One look at a server. None = not reported: a reader must cope with any subset.
 
     Every number is finite and in its range: the reader of a page or header leaves out all others.
 
@@ -53,7 +53,7 @@ class LoadReport(Struct, frozen=True):
         kv_usage: share of the KV cache in use, from 0 to 1.
         block_tokens: tokens in a block of the KV cache.
         blocks: blocks of the KV cache.
-        adapters: None = the server tells nothing of adapters.
+        adapters: None = the server reports nothing about adapters.
         queued_by_adapter: requests that wait, by adapter; None = not told.
         started_at: when the server's process began, on the server's own clock; None = not told.
         interval: seconds from one look at the server to the next.

@@ -1,4 +1,4 @@
-"""Prompt -> scheduler: chained hashes of a prompt's blocks, by which the servers that have its prefix are found."""
+"""Prompt -> scheduler: chained hashes of a prompt's blocks, which find the servers that have its prefix."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ BLOCK_TOKENS = 64
 BLOCK_BYTES = 4 * BLOCK_TOKENS
 """The bytes of a block of token ids."""
 CHARACTERS_PER_TOKEN = 4
-"""What a token counts where only text is known."""
+"""How many bytes of text count as one token."""
 HASH_BITS = 60
 """The most of a block. Python keeps integers of 60 bits in 32 bytes, and those of 64 bits in 36, rounded up to 48."""
 _shorten = itemgetter(slice(HASH_BITS // 8))
@@ -55,7 +55,7 @@ def fingerprint_tokens(tokens: Sequence[int], salt: str = "") -> Fingerprint:
 
 
 def salt_tokens(adapter: str | None, salt: str) -> str:
-    """The salt of a prompt in token ids. A server has one model, which need not be told apart.
+    """The salt of a prompt in token ids. A server has one model, so the salt need not contain it.
 
     Args:
         adapter: None = none. For a text without one, the model.
@@ -76,7 +76,8 @@ def pack_tokens(tokens: Sequence[int]) -> bytes:
 def chain_tokens(before: int, block: bytes) -> int:
     """The hash of BLOCK_BYTES of token ids, by that of all before them.
 
-    Nothing but this number is needed to go on: a server tells the blocks of a prompt one by one, and of many prompts.
+    This number is all the state of the chain, since a server reports a prompt's blocks one by one, and many prompts at
+    once.
     """
     return int.from_bytes(_shorten(sha256(before.to_bytes(8, "little") + block).digest()), "little")
 
@@ -130,8 +131,8 @@ def chain_root(salt: str) -> int:
 
 
 def _begin(salt: str) -> "_Hash":
-    """What it has read is of a fixed size, so that no salt and prompt are read like another pair.
+    """The hash of the salt has a fixed size, so two different pairs of salt and prompt cannot have the same bytes.
 
-    Nothing is kept of it: salts come from clients, and one may have megabytes.
+    The salt itself is not kept: clients choose it, and it may have megabytes.
     """
     return sha256(sha256(salt.encode("utf-8", "surrogatepass")).digest())

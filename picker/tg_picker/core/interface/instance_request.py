@@ -7,7 +7,7 @@ from msgspec import Struct
 from tg_picker.core.interface.fingerprint import NO_FINGERPRINT, Fingerprint
 
 MAX_TOKENS = 100_000_000
-"""A higher count is a lie, from which nothing is learnt: it would spoil the sums of a histogram for ever."""
+"""A higher count is implausible and is ignored: it would spoil the sums of a histogram for ever."""
 
 
 class Objective(Struct, frozen=True):
@@ -16,7 +16,7 @@ class Objective(Struct, frozen=True):
     Attributes:
         first_token: seconds from the request to its first token.
         output_token: seconds from a token to the next.
-        quantile: the share of requests that keep it, above 0 and below 1.
+        quantile: the share of requests that must meet it, above 0 and below 1.
         output_quantile: the same of `output_token` alone; None = `quantile`.
     """
 
@@ -40,13 +40,14 @@ class InstanceRequest(Struct, frozen=True):
         prompt_tokens: tokens of the prompt, counted or estimated.
         prefix: of the prompt, salted with model and adapter.
         priority: higher is served first; below 0 may be refused to protect the others.
-        objective: what its route promises; None = nothing.
+        objective: the latency objective of its route; None = it has none.
         expected_tokens: tokens of the answer, if something is known of them.
         max_tokens: the longest answer that it allows; None = it does not say.
-        flow: whom it counts for, where flows are treated fairly.
-        route: whose promise the objective is; "" = of the request alone.
+        flow: the client or group that it counts for in fair queueing.
+        route: the route that sets the objective; "" = the request sets it.
         max_wait: seconds for which it waits for a server at most; None = as long as any.
-        streamed: whether its answer comes token by token. Of one that comes whole nobody sees the first token.
+        streamed: whether its answer comes token by token. For an answer that comes whole, the first token is not
+            observable.
     """
 
     model: str = ""

@@ -1,4 +1,4 @@
-"""Schedulers of several pickers that tell each other what they placed, and so pick as one."""
+"""Schedulers of several pickers that share what they placed, and so pick as one."""
 
 from tg_picker.core.peers.shared_state import DEFAULT_TIMING, SharedState, SharingTiming
 

@@ -1,4 +1,4 @@
-"""Scheduler <-> bus: what schedulers tell each other, as short messages.
+"""Scheduler <-> bus: the short messages by which schedulers share their placements.
 
 A message is a MessagePack array that begins with its kind. Add new fields at the end: readers ignore
 fields that they do not know.
@@ -16,7 +16,7 @@ from tg_picker.core.interface import HASH_BITS
 from tg_picker.core.state import MAX_ADAPTERS, MAX_BLOCKS
 
 MAX_DELTA_BYTES = 1024 * 1024
-"""A longer message is none of ours: the longest takes a tenth of a second of the event loop."""
+"""Longer messages are rejected: reading one of this size already takes a tenth of a second of the event loop."""
 MAX_PLACED = 10_000
 """Requests of one message, or of one scheduler at a time."""
 MAX_TOKENS = 100_000_000
@@ -47,7 +47,7 @@ class Placed(Struct, frozen=True, array_like=True, gc=False):
         expected_tokens: of the answer.
         started: whether its answer has begun.
         last: the last of the prompt's blocks that the server had; None = none. In a snapshot: one near its end.
-        behind: the blocks behind it, packed.
+        behind: the blocks after `last`, packed.
         room: tokens of the prompt that were not in use on the server.
     """
 
@@ -64,7 +64,7 @@ class Placed(Struct, frozen=True, array_like=True, gc=False):
 
 
 Event: TypeAlias = tuple[Number, Tokens, Ticks]
-"""A request's number; the tokens and the time that were learnt of it, without time if nothing was."""
+"""A request's number, and its measured tokens and seconds; without the seconds if nothing was measured."""
 
 
 class Batch(Struct, frozen=True, array_like=True, tag=0):
@@ -97,7 +97,7 @@ class Heartbeat(Struct, frozen=True, array_like=True, tag=1):
 
 
 class Ask(Struct, frozen=True, array_like=True, tag=2):
-    """Asks `target` for a snapshot, and for what it knows of servers where `all_known`."""
+    """Asks `target` for a snapshot, and, with `all_known`, for everything that it knows of the servers."""
 
     origin: Number
     target: Number
@@ -126,7 +126,7 @@ class Known(Struct, frozen=True, array_like=True, tag=5):
     """What a server is believed to have.
 
     Attributes:
-        origin: who believes it.
+        origin: the scheduler that believes it.
         server: its address.
         adapters: those loaded, the least recently used first.
         chains: blocks of prompts, packed, each with the block before its first; the least recently used first.

@@ -1,4 +1,4 @@
-"""Own placements -> deltas: what this scheduler did since it last told the others."""
+"""Own placements -> deltas: what this scheduler did since its last batch."""
 
 from collections.abc import Callable
 from itertools import count
@@ -19,9 +19,10 @@ from tg_picker.core.peers.delta import (
 from tg_picker.core.state import MAX_BLOCKS, LatencySample, Placement
 
 MAX_PENDING = 10_000
-"""Entries that are kept if nobody fetches them. Above it all are thrown away: the others notice, and ask."""
+"""Entries that are kept if nobody fetches them. Above this number all entries are dropped: the other schedulers notice
+the gap, and ask."""
 BLOCKS_PER_ENTRY = 8
-"""So many blocks of a prompt count as one entry more."""
+"""This many blocks of a prompt count as one more entry."""
 
 
 class Journal:
@@ -29,11 +30,11 @@ class Journal:
 
     Args:
         origin: the scheduler's number.
-        wake: called when there is something to tell, after a time without.
+        wake: called when there is something to publish again.
 
     Attributes:
         seq: of the next batch.
-        is_heard: whether somebody listens; else what is under way is kept, and nothing is collected.
+        is_heard: whether somebody listens; otherwise only running requests are kept, and no entries are collected.
     """
 
     def __init__(self, origin: int, wake: Callable[[], None]) -> None:
@@ -89,13 +90,13 @@ class Journal:
         self._clear()
 
     def resume(self) -> None:
-        """Collect again: somebody listens. What was not told meanwhile is a gap, which the others see."""
+        """Collect again: somebody listens. What happens meanwhile is a gap, which the other schedulers see."""
         if not self.is_heard:
             self.is_heard = True
             self.seq += 1
 
     def take(self) -> Batch | None:
-        """What is to be told, each thing once; None = nothing."""
+        """The next batch, with each entry once; None = there is nothing to publish."""
         if not self._pending:
             return None
         batch = Batch(self._origin, self.seq, [*self._names], self._placed, self._started, self._ended, self._lacking)
@@ -104,7 +105,10 @@ class Journal:
         return batch
 
     def snapshot(self) -> Snapshot:
-        """All that has not ended. Of its prompts' blocks one is named: all of them are known of the servers."""
+        """A snapshot of all requests that have not ended.
+
+        It names one block of each prompt: peers know the prompt's other blocks from their state of the servers.
+        """
         names = _Names()
         placed = [_describe(each, names, each.last_mark) for each in list(self._open.values())[-MAX_PLACED:]]
         return Snapshot(self._origin, self.seq, [*names], placed)

@@ -1,4 +1,4 @@
-"""Deltas of one other scheduler -> servers: its requests, counted beside our own until they end or it does."""
+"""Deltas of another scheduler -> servers: its requests count like our own until they or that scheduler end."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,7 +6,7 @@ from tg_picker.core.peers.delta import TICKS_PER_SECOND, Batch, Placed, Snapshot
 from tg_picker.core.state import MAX_OUTPUT_TOKENS, LatencySample, Placement
 
 Adopt = Callable[[Sequence[str], Placed, float], Placement | None]
-"""Counts a request at its server, whose name is among these; None: it is not taken."""
+"""Counts a request at its server, an index into these names; None: the request is ignored."""
 
 
 class PeerState:
@@ -32,7 +32,7 @@ class PeerState:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something it told has not arrived, so that a snapshot is needed."""
+        """Whether one of its messages is missing, so that a snapshot is needed."""
         return self._announced > self._next or self.is_incomplete
 
     def hear(self, seq: int) -> None:
@@ -55,7 +55,7 @@ class PeerState:
         return True
 
     def replace(self, snapshot: Snapshot, now: float) -> None:
-        """Take a snapshot, if it tells more than is known."""
+        """Apply a snapshot, if it is newer than what is known."""
         self.hear(snapshot.seq)
         if snapshot.seq < self._next or not self.is_behind:
             return

@@ -1,8 +1,8 @@
-"""Schedulers <-> scheduler: many pickers that know what each of them placed, so that they pick as one.
+"""Schedulers <-> scheduler: many pickers that know each other's placements, so that they pick as one.
 
-What a scheduler does is told in small batches, and counted by the others beside their own. Nothing waits for it: a pick
-goes by what is known. Requests are kept by the scheduler that placed them, and end with it. What servers have, adapters
-and beginnings of prompts, stays known: it does not leave with who placed it there.
+A scheduler publishes what it does in small batches, and the others count that like their own requests. No pick waits
+for it: a pick uses what is known now. Requests are kept by the scheduler that placed them, and end with it. Knowledge
+of the servers' adapters and prompt prefixes outlives the scheduler that placed them.
 """
 
 from collections import Counter
@@ -38,11 +38,11 @@ MAX_PEERS = 256
 MAX_ADOPTED = 10 * MAX_PLACED
 """Requests of all other schedulers together."""
 MAX_WANTS = 64
-"""Unknown beginnings of prompts that are asked for at once."""
+"""How many unknown prompt prefixes are asked for at once."""
 MAX_ANSWERS = 8
-"""Beginnings that were asked for and are answered at once."""
+"""How many questions for prefixes are answered at once."""
 MAX_SHARED_BLOCKS = 65_536
-"""Blocks that a newcomer is told of, of all servers together: half a megabyte."""
+"""How many blocks a new scheduler is sent, for all servers together: half a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class SharingTiming:
     Attributes:
         heartbeat: between two messages of a scheduler that has nothing else to tell.
         dead_after: a scheduler that is silent for longer has ended, and its requests with it.
-        ask: between two questions to one scheduler; four times what is between two snapshots.
+        ask: between two questions to one scheduler; four times this between two snapshots.
     """
 
     heartbeat: float = 1.0
@@ -64,13 +64,13 @@ DEFAULT_TIMING = SharingTiming()
 
 
 class SharedState:
-    """Tells what one scheduler does, and counts what others tell. It belongs to the scheduler's event loop.
+    """Publishes what one scheduler does, and counts what the others publish. It belongs to the scheduler's event loop.
 
     Args:
         scheduler: ours.
-        find: the server at an address; None = we have none there. What is told of such a server is dropped.
-        origin: a random number of this process's own: a process that starts again is another scheduler.
-        wake: called when there is something to tell, after a time without.
+        find: the server at an address; None = we have none there. Reports of such a server are dropped.
+        origin: a random number of this process: a process that restarts is another scheduler.
+        wake: called when there is something to publish again.
         timing: of heartbeats and questions.
 
     Attributes:
@@ -131,7 +131,7 @@ class SharedState:
         return short
 
     def _rest_if_alone(self, now: float) -> None:
-        """Collect nothing once nobody has been there for as long as it takes to be called dead."""
+        """Collect nothing once no other scheduler was heard for `dead_after`."""
         if self._peers:
             self._alone_at = None
         elif self._alone_at is None:
@@ -140,7 +140,7 @@ class SharedState:
             self._journal.rest()
 
     def receive(self, body: bytes, now: float) -> bool:
-        """Take a message, in whatever order and however often it comes. False: it is poison, and was dropped."""
+        """Take a message; messages may come in any order, and repeatedly. False: it is poison, and was dropped."""
         try:
             delta = decode_delta(body)
         except BadDelta:
@@ -173,7 +173,7 @@ class SharedState:
         elif isinstance(delta, Snapshot):
             peer.replace(delta, now)
         elif isinstance(delta, Known):
-            # The whole that somebody else asked for may have begun before we listened.
+            # Another scheduler's question may have started this full answer before we listened.
             self._has_learnt |= delta.whole and delta.origin == self._teacher
             self._learn_server(delta, now)
         elif isinstance(delta, Ask | Want) and delta.target == self._origin:
@@ -208,7 +208,7 @@ class SharedState:
             if server is not None and server.prefixes.knows(block):
                 _, blocks = server.prefixes.chain(block)
                 yield Known(self._origin, address, [], [(None, pack_blocks(blocks))])
-        # One server at a time: a pick may come between two of them.
+        # Send one server at a time, so that picks can run in between.
         part = next(self._known_parts, None)
         if part is not None:
             self._wake()
@@ -274,7 +274,7 @@ class SharedState:
                 self._scheduler.forget_adapter(endpoint, batch.names[adapter], now, by_peer=True)
 
     def _learn_prompts(self, batch: Batch) -> None:
-        """Take what a batch tells of servers, although it is not the next one."""
+        """Use what a batch says of servers, although it is not the next one."""
         for placed in batch.placed:
             server = self._server(batch.names[placed.server])
             if server is not None:
@@ -302,7 +302,7 @@ class SharedState:
 
 
 def _chains(server: ServerState, most: int) -> list[tuple[int | None, bytes]]:
-    """The newest blocks. Those at the end of a prompt are older than those before them, so each is told once."""
+    """The newest blocks. Blocks at the end of a prompt are older than those before them, so each is sent once."""
     prefixes = server.prefixes
     known = [*reversed(prefixes.told), *prefixes.blocks]
     sent: set[int] = set()

@@ -43,10 +43,10 @@ class ThresholdAdmission:
 
 
 class ProbabilisticAdmission:
-    """Refuses requests of a priority below 0 the more probably, the fuller the pool is."""
+    """Refuses requests of a priority below 0 with a probability that grows as the pool fills."""
 
     def admits(self, request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random) -> bool:
-        """Whether the request is not sheddable, or is lucky."""
+        """Whether the request is not sheddable, or wins the draw."""
         if request.priority >= 0:
             return True
         probability = min(1.0, PROBABILITY_FACTOR * saturation(servers, now) ** PROBABILITY_POWER)
@@ -54,9 +54,11 @@ class ProbabilisticAdmission:
 
 
 def saturation(servers: Sequence[ServerState], now: float) -> float:
-    """The mean over all servers of the fuller one of queue and cache, each by its bound. A stale server counts 1.
+    """The mean over all servers of the higher of two ratios: queue to its bound, cache to its bound.
 
-    A server that never told anything is judged by our own count of requests that wait for a first token.
+    A stale server counts 1.
+
+    A server that never reported is judged by our own count of requests that wait for a first token.
     """
     return sum(_fullness(server, now) for server in servers) / len(servers)
 

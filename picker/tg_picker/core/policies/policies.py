@@ -40,12 +40,12 @@ class LeastRequest:
 
 
 POLICIES: Final = "tokengrid.policies"
-"""The group of entry points with which packages offer policies, ours and others' alike: what makes one is called."""
+"""The group of entry points by which packages offer policies, ours included. The entry point is called to make one."""
 DEFAULT_POLICY = "predicted-wait"
 
 
 def load_policy(name: str) -> Policy:
-    """A new policy: by the name of an entry point, or by "module:Class" of any class.
+    """Make a policy from the name of an entry point, or from any class as "module:Class".
 
     Raises:
         BadRequest: no installed package offers it, or it is no policy. The message has all that are installed.

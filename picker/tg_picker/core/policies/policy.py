@@ -19,7 +19,7 @@ class SchedulingContext(Struct, frozen=True, eq=False):
         expected_tokens: of the answer.
         now: seconds on the scheduler's clock.
         random: for ties.
-        mean_age: seconds for which the model's answers under way have been so, on average.
+        mean_age: the average age of the model's running answers, in seconds.
     """
 
     request: InstanceRequest
@@ -31,7 +31,9 @@ class SchedulingContext(Struct, frozen=True, eq=False):
 
 
 class Choice(NamedTuple):
-    """The server that a policy chose, and why; the next best, and what it found for its choice, if it knows them.
+    """The server that a policy chose and why.
+
+    If the policy knows them, also the next best and the figures behind the choice.
 
     `matched` are the prompt's blocks that the server has, `expected` the tokens of the answer; None = to be looked up.
     """
@@ -44,14 +46,14 @@ class Choice(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A policy chose none: the request is to be refused."""
+    """The policy chose no server: refuse the request."""
 
     reason: RejectionReason
     retry_after: float = 1.0
 
 
 class Policy(Protocol):
-    """A rule. Its own state, if any, is small and depends on what it was shown alone."""
+    """A rule. Its own state, if any, is small, and depends only on the contexts that it was given."""
 
     def choose(self, context: SchedulingContext) -> Choice | Refusal:
         """Choose a server, or refuse.

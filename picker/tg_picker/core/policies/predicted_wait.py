@@ -1,7 +1,7 @@
 """Context -> server: the least predicted wait for a first token, by our own count of what each server has to do.
 
-Scraped metrics are a scrape old, and many requests are placed between two of them. So this policy counts what it placed
-itself, and reads reports for what it cannot know: slots, the size of the cache, what others placed.
+Scraped metrics are up to an interval old, and many requests are placed between two scrapes. So this policy counts its
+own placements, and uses reports only for what it cannot know: slots, the cache's size, requests of others.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,31 +14,33 @@ from tg_picker.core.policies.policy import Choice, Refusal, SchedulingContext
 from tg_picker.core.state import LOAD_SECONDS, MAX_FALLBACKS, ServerState
 
 OTHERS_WEIGHT = 0.1
-"""What a second that other requests lose, or probably will, counts beside a second of this request's own wait."""
+"""Weight of a second that other requests (probably) lose, against a second of this request's own wait."""
 LENGTH_BY_AGE = 2.0
-"""Seconds that an answer takes at least, by the mean age of those under way: they are halfway through, on average."""
+"""The least seconds of an answer, as a multiple of the mean age of running answers: on average they are halfway
+through."""
 KV_POWER = 4.0
 KV_WEIGHT = 8.0
-"""What it counts to take room in a cache, by the seconds for which it is taken and by how full the cache is."""
+"""Cost of occupying cache, for each second of occupation and by how full the cache is."""
 KV_BALANCE_WEIGHT = 3.0
-"""What room counts while the cache is far from full: prompts like a first one will follow it to its server."""
+"""Cost of cache while it is far from full: prompts like a first one will follow it to its server."""
 EVICTION_DECAY_SECONDS = 10.0
 """Seconds after which an idle adapter's next load counts for 1 / e of one that was used a moment ago."""
 DRAIN_SECONDS = 2.0
-"""What it counts that no slot is free, for each adapter that waits for one, beside the predicted wait."""
+"""Cost of a missing adapter slot, for each adapter that waits for one, in addition to the predicted wait."""
 DRAIN_WEIGHT = 0.3
-"""What a second of that predicted wait counts."""
+"""Weight of a second of that predicted wait."""
 SMALL_POOL_SERVERS = 16
-"""Servers of which all are looked at."""
+"""Up to this many servers, all are considered."""
 MAX_CANDIDATES = 4
-"""Servers looked at for each reason to choose one: its adapter, its prompt's beginning, little to do."""
+"""Servers considered for each reason to choose one: it has the adapter, it has the prompt's prefix, or its load is
+low."""
 
 _load_of = attrgetter("load")
 _RANK = itemgetter(0, 1)
 
 
 class PredictedWait:
-    """The server that is predicted to answer first, with what the request costs the others there counted in."""
+    """Picks the server with the least predicted wait, plus what the request costs the other requests there."""
 
     def choose(self, context: SchedulingContext) -> Choice | Refusal:
         """Choose among the servers that have the adapter or the prompt's beginning, and the least loaded ones."""
@@ -118,14 +120,14 @@ def _cost(server: ServerState, context: SchedulingContext, is_used: bool) -> tup
     own = max(request.prompt_tokens - BLOCK_TOKENS * matched, 1)
     seconds, fixed = speed.prompt_token_seconds, speed.fixed_seconds
     work = seconds * own
-    # Prompts that wait there take a step of the engine, and this one takes the next.
+    # Prompts that wait there take one step of the engine, and this one takes the next.
     wait = (2 * fixed if server.unstarted else fixed) + seconds * server.uncached_tokens
     adapter, capacity = request.adapter, server.cache_tokens
     pace = speed.predict_pace(beside)
     # The answers beside it stand still while its prompt is computed, and are slower by each token of its own answer.
     lost = beside * (work + fixed) + context.expected_tokens * (pace + speed.crowd_seconds * beside)
     if adapter is None and not capacity and not server.ready_at:
-        # Of most servers of base models nothing more is known.
+        # For most servers of base models, nothing else is known.
         return wait + work + OTHERS_WEIGHT * lost, wait + work, matched
     residence = max(context.expected_tokens * pace, LENGTH_BY_AGE * context.mean_age)
     extra = 0.0
@@ -146,21 +148,27 @@ def _cost(server: ServerState, context: SchedulingContext, is_used: bool) -> tup
             wait += _room_seconds(server, excess / used if used else 1.0, residence)
         fullness = used / capacity
         price = KV_BALANCE_WEIGHT * fullness + KV_WEIGHT * fullness**KV_POWER
-        # Blocks that are cached and idle take room as well once they are in use. What others use too stays longer only
-        # if this request is the last of them to end.
+        # Blocks that are cached and idle take room as well once they are in use. Blocks shared with other requests stay
+        # longer only if this request ends last.
         taken = request.prompt_tokens - shared + shared / (users + 1)
         extra += price * residence * taken / capacity
     return wait + work + extra + OTHERS_WEIGHT * lost, wait + work, matched
 
 
 def _room_seconds(server: ServerState, share: float, residence: float) -> float:
-    """Seconds until this share of what is in use is free. Requests take equal parts, and whole ones have to end."""
+    """Seconds until this share of the used cache is free.
+
+    Assume that all requests occupy equal parts, and that cache is freed only when a whole request ends.
+    """
     running = max(server.requests, 1)
     return residence * ceil(share * running) / running
 
 
 def _loading_seconds(server: ServerState, adapter: str | None, now: float) -> float:
-    """How long loads of adapters are ahead. One that waits for a slot is ahead of its own requests only."""
+    """Seconds of adapter loads ahead of this request.
+
+    A load that waits for a slot delays only requests for its own adapter.
+    """
     ready_at = server.ready_at.get(adapter or "")
     if ready_at is None:
         return max(server.loads_end_at - now, 0.0)
@@ -172,7 +180,7 @@ def _loading_seconds(server: ServerState, adapter: str | None, now: float) -> fl
 
 
 def _slot_cost(server: ServerState, context: SchedulingContext, residence: float) -> float:
-    """What it costs to use one more slot, and to unload what may be there."""
+    """The cost of using one more slot, and of unloading the adapter that may be in it."""
     slots = server.adapters.slots
     if not slots:
         return 0.0

@@ -1,4 +1,4 @@
-"""Door or pool provider -> servers: picks the server of each request and counts what it was given."""
+"""Door or pool provider -> servers: picks the server of each request, and counts the requests on each server."""
 
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
@@ -26,9 +26,9 @@ from tg_picker.core.state import (
 )
 
 STALE_SECONDS = 2.0
-"""A report older than this is as good as none, unless servers are looked at less often."""
+"""A report older than this is ignored, unless servers are scraped less often."""
 _SWEEP_SECONDS = 0.2
-"""How often reports are looked through for stale ones."""
+"""How often stale reports are searched for."""
 NO_ENDPOINTS_RETRY_SECONDS = 1.0
 SATURATED_RETRY_SECONDS = 1.0
 
@@ -37,10 +37,10 @@ _EngineKey = tuple[str, ...] | frozenset[tuple[str, str]]
 
 
 class SchedulerFollower(PlacementFollower, Protocol):
-    """Is told of all that may make room for a request."""
+    """Is notified of everything that may free capacity for a request."""
 
     def changed(self) -> None:
-        """A server told its load, or the servers changed."""
+        """A server reported its load, or the set of servers changed."""
         ...
 
 
@@ -53,10 +53,10 @@ class Scheduler:
         random: decides ties; the same seed and the same calls give the same picks.
 
     Attributes:
-        listener: is told of what is placed; None = nobody.
-        follower: is told of each placement's progress, and of all that may free capacity; None = nobody.
+        listener: is notified of placements; None = nobody.
+        follower: is notified of each placement's progress, and of all that may free capacity; None = nobody.
         missing: adapters that servers answered 404 for.
-        told: adapters that servers told of.
+        told: adapters that servers reported.
     """
 
     def __init__(
@@ -130,11 +130,13 @@ class Scheduler:
         return Pick(server.endpoint, choice.others, choice.reasons, placement)
 
     def adopt(self, endpoint: Endpoint, request: InstanceRequest, cached: int, room: int, now: float) -> Placement:
-        """Count a request that another scheduler placed, until its placement ends. The other one reports its progress.
+        """Count a request that another scheduler placed, until its placement ends.
+
+        The other scheduler reports its progress.
 
         Args:
             endpoint: where.
-            request: what the other one told of it.
+            request: what the other scheduler said of it.
             cached: tokens of its prompt that the server need not compute.
             room: tokens of its prompt that were not in use there.
             now: on the scheduler's clock.
@@ -148,11 +150,11 @@ class Scheduler:
         return predict_first_token(server, self._situation(request, (server,), now))
 
     def observe(self, endpoint: Endpoint, report: LoadReport) -> None:
-        """Take what a server tells. An older report than the last one is ignored; a later start is a restart."""
+        """Take a server's report. An older report than the last one is ignored; a later start is a restart."""
         server = self.server(endpoint)
         if server.report is None or report.read_at >= server.report.read_at:
             if (began := report.started_at) is not None:
-                # Only a later start counts: processes that share an address take turns in telling theirs.
+                # Only a later start counts: processes that share an address report theirs in turn.
                 if server.started_at is not None and began > server.started_at:
                     self.restarted(endpoint)
                 server.started_at = max(began, server.started_at or began)
@@ -164,7 +166,7 @@ class Scheduler:
             self._notify_follower()
 
     def expire(self, now: float) -> None:
-        """Forget reports that are too old. `pick` does so by itself; who shows servers calls it first."""
+        """Forget reports that are too old. `pick` does so by itself; a page that shows servers calls it first."""
         self._swept_at = now
         self.missing.expire(now)
         for server in self._servers.values():
@@ -175,7 +177,7 @@ class Scheduler:
 
     @property
     def servers(self) -> tuple[ServerState, ...]:
-        """All servers of which something is known. Read them only."""
+        """All servers about which something is known. Read them only."""
         return tuple(self._servers.values())
 
     def server(self, endpoint: Endpoint) -> ServerState:
@@ -197,7 +199,7 @@ class Scheduler:
             endpoint: who answered.
             adapter: that was asked for.
             now: on the scheduler's clock.
-            by_peer: whether another scheduler tells it, so that no listener needs to know.
+            by_peer: whether another scheduler said so; then no listener is notified.
         """
         server = self._servers.get(endpoint.address)
         if server is not None:
@@ -213,9 +215,9 @@ class Scheduler:
         self.missing.forget(endpoint.address)
 
     def retain(self, endpoints: Iterable[Endpoint]) -> None:
-        """Forget all servers but these. Placements on the others may still be told of.
+        """Forget all servers but these. Placements on forgotten servers may still report.
 
-        One that left may come back for a while, by an answer that ends late; the next call forgets it again.
+        A server that left may reappear briefly when a late answer ends; the next call forgets it again.
         """
         kept = {endpoint.address for endpoint in endpoints}
         for address in self._servers.keys() - kept:
@@ -235,7 +237,7 @@ class Scheduler:
         return SchedulingContext(request, servers, estimates.expect(request), now, self._random, age)
 
     def _eligible(self, model: str, endpoints: Sequence[Endpoint]) -> list[ServerState]:
-        # The same tuple comes with nearly every request. It cannot change, so neither can what was found for it.
+        # The same tuple comes with nearly every request. A tuple cannot change, so the result for it stays valid.
         if endpoints is self._last_endpoints and model == self._last_model:
             return self._last_eligible
         servers = [self.server(each) for each in endpoints if not (each.models and model) or model in each.models]
@@ -245,5 +247,5 @@ class Scheduler:
 
 
 def _engine_key(endpoint: Endpoint) -> _EngineKey:
-    """What servers have in common that are taken for equal until they show otherwise."""
+    """The key of servers that are assumed to be equally fast until they prove otherwise."""
     return endpoint.models or frozenset(endpoint.labels.items())

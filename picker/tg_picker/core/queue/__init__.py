@@ -1,4 +1,4 @@
-"""Requests that wait for a server: which one goes next, and what the routes promise."""
+"""Requests that wait for a server: which one goes next, and whether routes meet their objectives."""
 
 from tg_picker.core.queue.flow_control import FlowControl
 from tg_picker.core.queue.queue_limits import BandLimits, QueueLimits

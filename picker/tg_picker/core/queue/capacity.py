@@ -1,4 +1,4 @@
-"""Server states, promises -> flow control: whether a request goes to a server now, and to which of the best ones."""
+"""Server states, objectives -> flow control: whether a request goes to a server now, and to which of the best ones."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from tg_picker.core.state import ServerState
 ELSEWHERE = "the best server would miss the promise"
 """The reason of a pick that is not the policy's first."""
 FAIR_SHARE = 0.5
-"""A promise that is kept with less than this probability is rather missed."""
+"""An objective is expected to be missed if the probability of meeting it is below this."""
 
 
 class Capacity:
@@ -58,12 +58,13 @@ class Capacity:
             if self._is_kept(choice.server):
                 return choice
             if self._request.priority > 0 and min(self._shares(choice.server)) < FAIR_SHARE:
-                # The policy counts what a server costs the others. A request that goes before them may take it anyway.
+                # The policy includes what a server's choice costs other requests. A request that overtakes those that
+                # wait may take that server anyway.
                 kept = next(filter(self._is_kept, choice.others), None)
                 if kept is not None:
                     return choice._replace(server=kept, reasons=(ELSEWHERE,), matched=None)
             if self._request.priority < 0:
-                # A request that may be shed is not served late at the cost of others.
+                # A sheddable request is not served late at the cost of others.
                 return choice if min(self._shares(choice.server)) >= FAIR_SHARE else None
         return choice if has_short_queue(servers, self._limits) else None
 
@@ -76,19 +77,19 @@ class Capacity:
         return predicted
 
     def _suits_behind(self, server: ServerState) -> bool:
-        """Whether the promises of the routes that are behind are kept on a server that this request goes to as well."""
+        """Whether a server with this request too would still meet the objectives of the routes behind theirs."""
         if not server.requests:
             return True
         return all(self._keeps_first_token(server, each) and self._keeps_pace(server, each) for each in self._behind)
 
     def _is_kept(self, server: ServerState) -> bool:
-        """Whether a server keeps the request's objective as probably as is promised."""
+        """Whether the probability that a server meets the request's objective reaches the objective's quantile."""
         objective = self._request.objective or Objective()
         first, output = self._shares(server)
         return first >= objective.quantile and output >= objective.output_share
 
     def _shares(self, server: ServerState) -> tuple[float, float]:
-        """The probabilities that a server keeps the request's times: to the first token, and between two."""
+        """The probabilities that a server meets the objectives for the first token and for further tokens."""
         objective, attainment = self._request.objective, self._attainment
         first = output = 1.0
         if objective is not None and objective.first_token is not None:
@@ -105,7 +106,8 @@ class Capacity:
         bound, tokens = route.objective.first_token or 0.0, self._request.prompt_tokens
         if server.speed.is_soon(self.predict(server), tokens, route.objective):
             return True
-        # A promise that most miss, as an idle server would, must not stop everybody else: users mistype.
+        # An objective that even an idle server would miss is probably a typing error: it must not stop all other
+        # requests.
         return server.speed.predict_first_token(tokens) > bound and route.first_token.share < FAIR_SHARE
 
     def _keeps_pace(self, server: ServerState, route: RouteSlo) -> bool:
@@ -118,5 +120,5 @@ class Capacity:
 
 
 def has_short_queue(servers: Iterable[ServerState], limits: QueueLimits) -> bool:
-    """Whether one of the servers does not let many requests wait."""
+    """Whether one of the servers has a short queue."""
     return any(each.queue < limits.max_queued for each in servers)

@@ -4,11 +4,11 @@ from tg_picker.core.queue.lazy_heap import LazyHeap
 from tg_picker.core.queue.waiting import Waiting
 
 MAX_LEFT_FLOWS = 1_000
-"""Flows without a waiting request of which is remembered what they had."""
+"""How many flows without a waiting request keep their account."""
 
 
 class _Flow:
-    """One flow's requests. `paid` is what it had of the band, in tokens, counted from when the band began."""
+    """One flow's requests. `paid` is the flow's total in this band, in tokens, since the band began."""
 
     __slots__ = ("name", "paid", "requests")
 
@@ -19,9 +19,9 @@ class _Flow:
 
 
 class FlowAccounts:
-    """What flows without a waiting request had, and what one that comes now is taken to have had.
+    """The accounts of flows without a waiting request, and the account with which a new flow starts.
 
-    Requests of one band that may go to different servers wait apart, and share it.
+    Requests of one band wait in separate lanes if they may go to different servers; the lanes share these accounts.
     """
 
     __slots__ = ("clock", "left")
@@ -32,7 +32,7 @@ class FlowAccounts:
 
 
 class FairFlows:
-    """Requests that wait, by flow. The flow that had least goes next.
+    """Requests that wait, by flow. The flow that was served least goes next.
 
     So two flows that both wait all the time get the same number of tokens, but for the largest request of one of them.
     """
@@ -48,10 +48,10 @@ class FairFlows:
         return len(self._ready)
 
     def add(self, waiting: Waiting) -> None:
-        """Add a request that is not there."""
+        """Add a request that is not queued yet."""
         flow = self._flows.get(waiting.flow)
         if flow is None:
-            # One that was away has no claim to what it did not ask for, and no pardon for what it had.
+            # A flow that was away is neither compensated for that time nor forgiven what it consumed before.
             paid = max(self._accounts.left.pop(waiting.flow, 0.0), self._accounts.clock)
             flow = self._flows[waiting.flow] = _Flow(waiting.flow, paid)
             self._ready.push(paid, flow)
@@ -59,7 +59,7 @@ class FairFlows:
 
     @property
     def paid(self) -> float:
-        """What the flow had that goes next. There must be one."""
+        """The account of the flow that goes next. There must be one."""
         return self._ready.least_key()
 
     def head(self) -> Waiting:
@@ -79,7 +79,7 @@ class FairFlows:
         return taken
 
     def remove(self, waiting: Waiting) -> None:
-        """Take out a request that is there; its flow pays nothing."""
+        """Take out a queued request; its flow pays nothing."""
         flow = self._flows[waiting.flow]
         flow.requests.discard(waiting)
         if not flow.requests:
@@ -92,6 +92,6 @@ class FairFlows:
         if flow.paid > accounts.clock:
             accounts.left[flow.name] = flow.paid
         if len(accounts.left) > MAX_LEFT_FLOWS:
-            # Names of flows come from clients. What the clock has passed says nothing any more.
+            # Names of flows come from clients. An account below the clock means nothing any more.
             ahead = {name: paid for name, paid in accounts.left.items() if paid > accounts.clock}
             accounts.left = ahead if len(ahead) <= MAX_LEFT_FLOWS else {}

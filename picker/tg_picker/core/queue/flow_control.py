@@ -14,7 +14,7 @@ from tg_picker.core.state import ASSUMED_OUTPUT_TOKENS, Pick, Placement, Rejecti
 
 
 class FlowControl:
-    """Places requests while a server has room (see `Capacity`), and lets them wait in bands while none has.
+    """Places requests while a server has capacity (see `Capacity`); otherwise lets them wait by priority, in bands.
 
     It belongs to one event loop and has no clock: `submit` and `serve` are given the time. It follows its scheduler.
 
@@ -23,8 +23,8 @@ class FlowControl:
         limits: of each pool's queue.
 
     Attributes:
-        attainment: of the routes' promises.
-        on_capacity: is called when a request that waits may find room: call `serve`, now or later.
+        attainment: how the routes meet their objectives.
+        on_capacity: called when there may be capacity for a request that waits: call `serve`, now or later.
     """
 
     def __init__(self, scheduler: Scheduler, limits: QueueLimits) -> None:
@@ -42,11 +42,11 @@ class FlowControl:
         return {pool: queue.lengths for pool, queue in self._queues.items()}
 
     def oldest_at(self, pool: str, priority: int) -> float:
-        """When the request came that has waited longest, of those that `waiting` tells."""
+        """When the longest waiting request of this pool and priority arrived."""
         return self._queues[pool].oldest_at(priority)
 
     def size_of(self, pool: str, priority: int) -> int:
-        """Bytes that are held for those that `waiting` tells."""
+        """Bytes held by the waiting requests of this pool and priority."""
         return self._queues[pool].size_of(priority)
 
     @property
@@ -64,7 +64,7 @@ class FlowControl:
         arrived_at: float | None = None,
         size: int = 0,
     ) -> Waiting:
-        """As `place`; what did not have to wait is told in the same form, as its `made`."""
+        """As `place`, but always returns a `WaitingRequest`; if it did not have to wait, `made` is set."""
         made = self.place(pool, request, endpoints, now, arrived_at=arrived_at, size=size)
         if not isinstance(made, Waiting):
             waiting = self._waiting(request, endpoints, now if arrived_at is None else arrived_at, size)
@@ -82,20 +82,21 @@ class FlowControl:
         arrived_at: float | None = None,
         size: int = 0,
     ) -> Pick | Rejection | Waiting:
-        """Place a request, refuse it, or let it wait; see `made` of one that waits: it may be refused all the same.
+        """Place a request, refuse it, or let it wait. A request that waits may be refused at once too: see its `made`.
 
         Args:
             pool: whose queue it waits in.
             request: what is to be placed.
-            endpoints: the eligible ones, whenever it is called.
+            endpoints: returns the eligible ones of that moment.
             now: on the scheduler's clock.
-            arrived_at: when it came, if it failed elsewhere before.
+            arrived_at: when the request came, if it failed elsewhere before.
             size: bytes that are held while it waits.
         """
         if arrived_at is None:
             arrived_at = now
         if request.adapter is not None:
-            # Here, so that it waits for no server that lacks its adapter, and for no other's queue.
+            # Filter here, so that the request neither waits for a server that lacks its adapter nor in such a server's
+            # queue.
             endpoints = partial(self._find_having, request.adapter, endpoints)
         queue = self._queues.get(pool)
         if queue is None:
@@ -127,7 +128,10 @@ class FlowControl:
     def pick_at_once(
         self, pool: str, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float
     ) -> Pick | None:
-        """Place what may go without: one more attempt at a request. None: there is no room, or others wait for it."""
+        """Place a further attempt at a request, which does not wait.
+
+        None: there is no capacity, or other requests wait for it.
+        """
         if pool in self._queues:
             return None
         if request.adapter is not None:
@@ -136,7 +140,7 @@ class FlowControl:
         return made if isinstance(made, Pick) else None
 
     def serve(self, now: float) -> None:
-        """Place what finds room, and refuse what has waited long enough."""
+        """Place the requests for which there is capacity, and refuse those that waited too long."""
         for pool, queue in tuple(self._queues.items()):
             for each in queue.expire(now):
                 reason = Rejection("expired", 429, self._retry_after(queue, now))
@@ -144,7 +148,7 @@ class FlowControl:
             self._serve(pool, queue, now)
 
     def leave(self, pool: str, waiting: Waiting, now: float) -> None:
-        """Forget a request whose client has left: it no longer waits, and what it was given is free again."""
+        """Forget a request whose client left: it no longer waits, and a server that it was given is released."""
         waiting.on_made = None
         if isinstance(waiting.made, Pick):
             waiting.made.placement.finish(None, now)
@@ -153,7 +157,7 @@ class FlowControl:
             queue.remove(waiting)
             self._drop_if_empty(pool, queue)
             self.attainment.left(waiting.request, now - waiting.arrived_at, now)
-            # Those of its lane may have waited behind it alone.
+            # Requests of its lane may have waited only for it.
             self.changed()
 
     def move(self, placement: Placement, request: InstanceRequest, endpoint: Endpoint, now: float) -> Pick | None:
@@ -194,7 +198,7 @@ class FlowControl:
         if objective is not None and objective.first_token is not None:
             due = arrived_at + objective.first_token
             if request.priority < 0:
-                # Who may be shed is not served late at the cost of others.
+                # A sheddable request is not served late at the cost of others.
                 expires_at = min(expires_at, due)
         answer = request.expected_tokens or min(request.max_tokens or ASSUMED_OUTPUT_TOKENS, ASSUMED_OUTPUT_TOKENS)
         return Waiting(request, endpoints, arrived_at, due, expires_at, size, request.prompt_tokens + answer)
@@ -205,7 +209,7 @@ class FlowControl:
             while (head := queue.head(priority, blocked)) is not None:
                 made = self._try(head.request, head.endpoints(), head.arrived_at, now, admitted=True)
                 if made is None:
-                    # No lower band goes before it in its lane.
+                    # In its lane, it goes before all lower bands.
                     blocked.add(head.lane)
                 elif isinstance(made, Pick):
                     queue.take(head)
@@ -230,7 +234,7 @@ class FlowControl:
             self.attainment.refused(request, now)
 
     def _refuse_full(self, waiting: Waiting, queue: RequestQueue, now: float) -> Rejection:
-        """Where nothing of this priority may wait, the reason is what it would wait for."""
+        """If no request of this priority may wait, the refusal names what it would have waited for."""
         reason: RejectionReason = "queue-full"
         if not self._limits.band(waiting.priority)[0]:
             if not waiting.endpoints():
@@ -239,7 +243,7 @@ class FlowControl:
         return Rejection(reason, 429, self._retry_after(queue, now))
 
     def _refuse(self, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float) -> Rejection | None:
-        """Refuse what no wait would help; None = it may wait."""
+        """Refuse a request that waiting would not help; None = it may wait."""
         choice = self._scheduler.choose(request, endpoints, now)
         return choice if isinstance(choice, Rejection) and not _waits(choice) else None
 
@@ -256,7 +260,7 @@ class FlowControl:
             return None if _waits(choice) else choice
         servers = map(self._scheduler.server, roomy)
         if request.objective is None and not self.attainment.has_routes:
-            # Nobody has a promise: only the queues count, and the chosen server's is probably short.
+            # No route has an objective: only the queues count, and the chosen server's is probably short.
             is_short = choice.server.queue < self._limits.max_queued
             has_room = is_short or has_short_queue(servers, self._limits)
             return self._scheduler.place(request, choice, now) if has_room else None
@@ -277,14 +281,14 @@ class FlowControl:
     def _below_bound(
         self, request: InstanceRequest, endpoints: Sequence[Endpoint], most: int
     ) -> Sequence[Endpoint] | None:
-        """The servers that have less than the bound of requests; None = there are servers, and all have it."""
+        """The servers below their bound of requests; None = there are servers, but all have reached it."""
         serving = _serving(request, endpoints)
         # With no candidates, let the scheduler raise the error.
         roomy = [each for each in serving if self._scheduler.server(each).requests < most]
         return roomy or (None if serving else endpoints)
 
     def _retry_after(self, queue: RequestQueue, now: float) -> float:
-        """Seconds in which, at the recent rate, the requests that wait now are served; at most as long as one waits."""
+        """Seconds until the waiting requests are served at the recent rate; at most the longest permitted wait."""
         served = self._served.read(now).total
         if not served:
             return min(self._limits.max_seconds, 1.0)
@@ -300,7 +304,10 @@ def _empty() -> Rejection:
 
 
 def _waits(rejection: Rejection) -> bool:
-    """Whether a refusal may pass by itself, for instance when servers start. One by the admission rule is final."""
+    """Whether a refusal may pass by itself, for instance when servers start.
+
+    A refusal by the admission rule is final.
+    """
     return rejection.reason in {"objective-out-of-reach", "no-endpoints"}
 
 

@@ -34,15 +34,15 @@ class LazyHeap(Generic[Item]):
         heappush(self._entries, (key, number, item))
 
     def peek(self) -> Item:
-        """The item with the least key. The heap must have one."""
+        """The item with the least key. The heap must not be empty."""
         return self._first()[2]
 
     def least_key(self) -> float:
-        """The least key. The heap must have an item."""
+        """The least key. The heap must not be empty."""
         return self._first()[0]
 
     def pop(self) -> Item:
-        """Take out the item with the least key. The heap must have one."""
+        """Take out the item with the least key. The heap must not be empty."""
         item = self._first()[2]
         heappop(self._entries)
         del self._live[item]

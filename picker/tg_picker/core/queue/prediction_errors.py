@@ -1,4 +1,4 @@
-"""Predicted and measured latencies -> with what probability a latency keeps a bound."""
+"""Predicted and measured latencies -> the probability that a latency stays below a bound."""
 
 from math import floor, log2
 
@@ -6,14 +6,14 @@ STEPS_PER_OCTAVE = 4
 MAX_OCTAVES = 5
 """A measured latency of 1/32 of the predicted one, or 32 times as much, is counted as that."""
 FORGETTING = 0.995
-"""Weight of all that is known when one more sample comes: about the last 200 count."""
+"""Weight of the earlier samples when one more comes: about the last 200 count."""
 PRIOR_WEIGHT = 10.0
 _MIN_SECONDS = 1e-6
 _HALF = STEPS_PER_OCTAVE * MAX_OCTAVES
 
 
 class PredictionErrors:
-    """The distribution of measured by predicted, in steps of a quarter of an octave."""
+    """The distribution of measured / predicted latency, in steps of a quarter of an octave."""
 
     __slots__ = ("_total", "_weights")
 
@@ -25,18 +25,18 @@ class PredictionErrors:
         self._total = PRIOR_WEIGHT
 
     def learn(self, predicted: float, measured: float) -> None:
-        """Note a pair of seconds."""
+        """Note a predicted and a measured latency in seconds."""
         self._weights = [FORGETTING * weight for weight in self._weights]
         self._weights[_step(max(measured, _MIN_SECONDS) / max(predicted, _MIN_SECONDS))] += 1.0
         self._total = FORGETTING * self._total + 1.0
 
     def share_within(self, predicted: float, bound: float) -> float:
-        """The probability that a latency with this prediction keeps a bound; both in seconds."""
+        """The probability that a latency with this prediction stays below a bound; both in seconds."""
         if bound <= 0:
             return 0.0
         return sum(self._weights[: _step(bound / max(predicted, _MIN_SECONDS))]) / self._total
 
 
 def _step(ratio: float) -> int:
-    """The index of the step that a ratio lies in; the first and the last have all beyond them too."""
+    """The index of a ratio's step; the first and last steps include everything beyond them."""
     return min(max(floor(STEPS_PER_OCTAVE * log2(ratio)) + _HALF + 1, 0), 2 * _HALF)

@@ -1,4 +1,4 @@
-"""Configuration -> request queue: how many requests may wait, for how long, and when a server has no room."""
+"""Configuration -> request queue: how many requests may wait, for how long, and when a server is full."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ class BandLimits(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         priority: of these requests.
-        max_waiting: requests that wait; 0 = none does. None = as many as in all.
+        max_waiting: requests that may wait; 0 = none. None = as many as in all.
         max_bytes: of their bodies; None = as many as in all.
     """
 
@@ -32,7 +32,7 @@ class QueueLimits(Struct, frozen=True, forbid_unknown_fields=True):
         max_bytes: of their bodies.
         max_seconds: how long a request waits.
         max_requests: that a server runs and queues; None = as many as its queue allows.
-        max_queued: requests in a server's own queue, as it tells, from which on it gets no more without an objective.
+        max_queued: reported length of a server's own queue from which on it gets no more requests without an objective.
         sheddable: whether requests of a priority below 0 wait too; False = they are refused at once.
         bands: bounds of single priorities.
     """
@@ -52,7 +52,7 @@ class QueueLimits(Struct, frozen=True, forbid_unknown_fields=True):
             option: the configuration's name of these limits.
 
         Raises:
-            BadRequest: a priority has two bounds, or more than all have; it names the place below `option`.
+            BadRequest: a priority has two bounds, or a bound above that of the pool; it names the place below `option`.
         """
         seen: set[int] = set()
         for at, band in enumerate(self.bands):

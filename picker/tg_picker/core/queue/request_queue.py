@@ -25,13 +25,13 @@ class FlowLengths:
         return len(self._flows.get(flow, ()))
 
     def add(self, waiting: Waiting) -> None:
-        """Count a request that is not there."""
+        """Count a request that is not counted yet."""
         requests = self._flows.setdefault(waiting.flow, {})
         self._move(waiting.flow, len(requests), len(requests) + 1)
         requests[waiting] = None
 
     def remove(self, waiting: Waiting) -> None:
-        """Count a request no longer."""
+        """Stop counting a request."""
         requests = self._flows[waiting.flow]
         self._move(waiting.flow, len(requests), len(requests) - 1)
         del requests[waiting]
@@ -39,7 +39,7 @@ class FlowLengths:
             del self._flows[waiting.flow]
 
     def newest_of_longest(self) -> Waiting | None:
-        """The request that came last, of the flow that has the most."""
+        """The newest request of the flow with the most requests."""
         if not self._longest:
             return None
         return next(reversed(self._flows[next(iter(self._by_length[self._longest]))]))
@@ -52,7 +52,7 @@ class FlowLengths:
                 del self._by_length[before]
         if after:
             self._by_length[after][flow] = None
-        # Lengths change by one, so that the longest one is the old or the new length of this flow, or stays.
+        # A length changes by one, so the greatest length either stays or becomes this flow's old or new length.
         if after > self._longest or (before == self._longest and before not in self._by_length):
             self._longest = after
 
@@ -93,7 +93,7 @@ class RequestQueue:
         return {priority: len(self._bands[priority].arrivals) for priority in reversed(self._priorities)}
 
     def oldest_at(self, priority: int) -> float:
-        """When the request of a band came that has waited longest. There must be one."""
+        """When the longest waiting request of a band arrived. There must be one."""
         return next(iter(self._bands[priority].arrivals)).arrived_at
 
     def size_of(self, priority: int) -> int:
@@ -109,7 +109,7 @@ class RequestQueue:
         """Add a request.
 
         Returns:
-            Those that had to make room: the newest of the lowest bands, or of the flow of the same band that has the
+            The requests evicted for it: the newest of the lowest bands, or of the flow of the same band that has the
             most. None: there is no room, and nothing changed.
         """
         displaced = self._make_room(waiting)
@@ -138,7 +138,7 @@ class RequestQueue:
         return self._priorities[::-1]
 
     def head(self, priority: int, blocked: Collection[Lane] = ()) -> Waiting | None:
-        """The request that goes next in a band: of the flow that had least, whichever lane it waits in.
+        """The request that goes next in a band: one of the flow that was served least, in whichever lane.
 
         Args:
             priority: the band.
@@ -162,7 +162,7 @@ class RequestQueue:
         self._forget(waiting)
 
     def expire(self, now: float) -> list[Waiting]:
-        """Take out all that have waited long enough."""
+        """Take out all requests whose time to wait has expired."""
         expired = []
         while self._expiries and self._expiries.least_key() <= now:
             expired.append(self._expiries.peek())
@@ -176,7 +176,7 @@ class RequestQueue:
         band.size -= waiting.size
         self.size -= waiting.size
         self._expiries.discard(waiting)
-        # Clients choose neither bands nor lanes, but the sets of eligible servers change.
+        # Clients choose neither bands nor lanes, but lanes change with the sets of eligible servers.
         if not band.lanes[waiting.lane]:
             del band.lanes[waiting.lane]
         if not band.arrivals:
@@ -205,7 +205,7 @@ class RequestQueue:
         return self._exchange(waiting, band, free)
 
     def _exchange(self, waiting: Waiting, band: _Band, free: int) -> list[Waiting] | None:
-        """The request of the same band that makes room, of a flow with at least two more; None = there is none."""
+        """The request of the same band to evict, from a flow with at least two more requests; None = there is none."""
         newest = band.lengths.newest_of_longest()
         if newest is None or band.lengths.length(newest.flow) < band.lengths.length(waiting.flow) + 2:
             return None

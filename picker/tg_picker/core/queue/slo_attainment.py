@@ -13,7 +13,7 @@ _BUCKET_SECONDS = WINDOW_SECONDS / BUCKET_COUNT
 
 
 class Attained(NamedTuple):
-    """How many of `total` kept a promise."""
+    """How many of `total` met an objective."""
 
     kept: int
     total: int
@@ -25,7 +25,7 @@ class Attained(NamedTuple):
 
 
 class SlidingWindow:
-    """Counts events, each of which kept a promise or not. Memory does not grow with their number."""
+    """Counts events, each of which met an objective or missed it. Memory does not grow with their number."""
 
     __slots__ = ("_bucket", "_kept", "_total")
 
@@ -53,15 +53,15 @@ class SlidingWindow:
             return
         for passed in range(self._bucket + 1, min(bucket, self._bucket + BUCKET_COUNT) + 1):
             self._kept[passed % BUCKET_COUNT] = self._total[passed % BUCKET_COUNT] = 0
-        # After a gap longer than the window all buckets are empty, whichever they are.
+        # After a gap longer than the window, all buckets are empty.
         self._bucket = bucket
 
 
 MIN_SAMPLES = 20
-"""Requests in the window below which a route is not said to be behind its promise."""
+"""With fewer requests than this in the window, no route counts as behind its objective."""
 MAX_ROUTES = 1_000
 BEHIND_SECONDS = 0.25
-"""Seconds between two looks at which routes are behind."""
+"""Seconds between two checks of which routes are behind."""
 
 
 class RouteSlo(NamedTuple):
@@ -82,7 +82,7 @@ class RouteSlo(NamedTuple):
     @property
     def misses_first_token(self) -> bool:
         """Whether too few first tokens came in time."""
-        # The last request may have promised nothing of this, though earlier ones did.
+        # The last request may have no such objective, though earlier ones had.
         return self.objective.first_token is not None and _misses(self.first_token, self.objective.quantile)
 
     @property
@@ -92,7 +92,7 @@ class RouteSlo(NamedTuple):
 
     @property
     def is_behind(self) -> bool:
-        """Whether too few requests kept one of the two."""
+        """Whether too few requests met one of the two objectives."""
         return self.misses_first_token or self.misses_output_token
 
 
@@ -151,17 +151,17 @@ class SloAttainment:
         return [route for route in self._behind if route.priority > priority]
 
     def first_token_share(self, predicted: float, bound: float) -> float:
-        """The probability that a first token keeps a bound; both in seconds from its placement."""
+        """The probability that a first token comes within a bound; both in seconds from its placement."""
         return self._first_errors.share_within(predicted, bound)
 
     def output_token_share(self, predicted: float, bound: float) -> float:
-        """The probability that the pace of an answer keeps a bound; both in seconds for each token."""
+        """The probability that an answer's pace stays below a bound; both in seconds for each token."""
         return self._output_errors.share_within(predicted, bound)
 
     def watch(
         self, placement: Placement, request: InstanceRequest, arrived_at: float, first: float, output: float
     ) -> None:
-        """Follow a request with an objective from its placement on. A whole answer has no times to measure.
+        """Follow a request with an objective from its placement on. An answer that comes whole has no times to measure.
 
         Args:
             placement: of the request.
@@ -210,7 +210,10 @@ class SloAttainment:
             self._route(request).first_token.note(now, kept=False)
 
     def left(self, request: InstanceRequest, seconds: float, now: float) -> None:
-        """Count a request whose client left after some seconds of waiting. An early one says nothing of the servers."""
+        """Count a request whose client left after some seconds of waiting.
+
+        If it left early, that says nothing about the servers.
+        """
         objective = request.objective
         if objective is not None and objective.first_token is not None and seconds > objective.first_token:
             self._route(request).first_token.note(now, kept=False)
@@ -220,7 +223,7 @@ class SloAttainment:
         route = self._routes.get(request.route)
         if route is None:
             if len(self._routes) >= MAX_ROUTES:
-                # Routes come and go by edits; the one that came first is the likeliest to be gone.
+                # Edits add and remove routes; the oldest one is the most likely to be gone.
                 del self._routes[next(iter(self._routes))]
             route = self._routes[request.route] = _Route(objective, request.priority)
         route.objective, route.priority = objective, request.priority

@@ -21,7 +21,7 @@ class Waiting(Struct, eq=False):
         request: what is to be placed.
         endpoints: the eligible ones at the moment of the call.
         arrived_at: on the scheduler's clock.
-        due: until when it should begin; the earliest goes first.
+        due: when it should begin; the earliest goes first.
         expires_at: until when it waits.
         size: bytes that are held while it waits.
         cost: tokens that its flow pays.
@@ -48,7 +48,10 @@ class Waiting(Struct, eq=False):
 
     @property
     def flow(self) -> str:
-        """Whom it counts for: the beginning of a name that a client chose, and that is kept after it has left."""
+        """The flow that it counts for: the first characters of a name that the client chose.
+
+        It is kept after the request left.
+        """
         return self.request.flow[:MAX_FLOW_CHARACTERS]
 
     def settle(self, made: Pick | Rejection) -> None:

@@ -1,4 +1,4 @@
-"""Placements -> server state: which beginnings of prompts are in use on one server, and take no room a second time."""
+"""Placements -> server state: the prompt prefixes in use on one server, which need no cache a second time."""
 
 from functools import cache
 
@@ -19,7 +19,7 @@ def _places(bit_length: int) -> tuple[int, ...]:
 
 
 class ActivePrefixes:
-    """How many requests in flight have a block in their prompts' beginnings, for the blocks that are marks.
+    """For each block that is a mark: how many requests in flight have it in their prompt's prefix.
 
     Attributes:
         users: number of requests by mark; read only. A prompt's first block is always a mark.
@@ -48,9 +48,9 @@ class ActivePrefixes:
                 del self.users[mark]
 
     def shared_blocks(self, prefix: Fingerprint, matched: int) -> tuple[int, int]:
-        """About how many of the cached blocks at a prompt's beginning other requests use, and how many requests do.
+        """Estimates how many of a prompt's cached blocks other requests use, and how many requests do.
 
-        Between two marks nothing is known. If the last mark is in use, so is, probably, all that is cached.
+        Between two marks nothing is known. If the last mark is in use, all cached blocks probably are.
         """
         blocks, users = prefix.blocks, self.users
         matched = min(matched, len(blocks))
@@ -64,7 +64,7 @@ class ActivePrefixes:
         return (matched if bits == last else 1 << bits), count
 
     def still_used(self, marks: tuple[int, ...], matched: int) -> int:
-        """About how many blocks of a prompt that ended other requests use.
+        """Estimates how many blocks of an ended request's prompt other requests still use.
 
         Args:
             marks: of the prompt.

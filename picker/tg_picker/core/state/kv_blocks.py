@@ -13,7 +13,7 @@ MAX_KV_BLOCKS = 65_536
 
 _GPU, _ELSEWHERE = 1, 2
 KvHash = int | bytes
-"""A server's name of a block. Another process of that server may name the same block otherwise."""
+"""A server's name of a block. Another process of that server may use another name for the same block."""
 
 
 class _KvBlock(Struct, gc=False):
@@ -22,7 +22,7 @@ class _KvBlock(Struct, gc=False):
     Attributes:
         places: bits of the memories that it is in.
         last: the hash of our last block that ends in it or before it.
-        rest: the token ids behind that.
+        rest: the token ids after that.
         ours: our blocks that end in it, each with the one before it.
     """
 
@@ -33,13 +33,13 @@ class _KvBlock(Struct, gc=False):
 
 
 class KvBlocks:
-    """Translates what one server tells of its blocks into ours.
+    """Translates the blocks that one server reports into ours.
 
-    Servers have hashes and sizes of their own, but tell the token ids. One of our blocks is there while that block of
-    the server is which its last token is in: servers forget the end of a prompt before its beginning.
+    Servers have hashes and block sizes of their own, but report the token ids. One of our blocks counts as cached while
+    the server has the block that holds its last token: servers forget the end of a prompt before its beginning.
 
     Args:
-        owners: what is known of the server; nobody else tells it.
+        owners: what is known of the server; only this object reports to it.
     """
 
     def __init__(self, owners: PrefixOwners) -> None:
@@ -63,17 +63,17 @@ class KvBlocks:
         *,
         elsewhere: bool = False,
     ) -> bool:
-        """Note blocks that follow each other. A server may tell the same ones again when they are used.
+        """Note blocks that follow each other. A server may report the same blocks again when they are used.
 
         Args:
             hashes: of the blocks.
             parent: of the block before them; None = they begin a prompt.
-            tokens: of all of them; none = they are known, and in another memory now.
+            tokens: of all blocks; empty = the blocks are known, and moved to another memory.
             salt: that of `fingerprint_tokens`; it counts where a prompt begins.
             elsewhere: whether they are in a memory from which the server has to load them before it uses them.
 
         Returns:
-            False: some are not noted: the block before them is not known, there are too many, or it is nonsense.
+            False: some blocks were not noted: their parent is unknown, there are too many, or the report is invalid.
         """
         place = _ELSEWHERE if elsewhere else _GPU
         if not tokens:
@@ -112,12 +112,12 @@ class KvBlocks:
                         self._owners.untell(ours)
 
     def clear(self) -> None:
-        """Note that all are gone, and what was only believed to be there with them."""
+        """Note that all blocks are gone, including those that were only assumed."""
         self._blocks.clear()
         self._owners.clear()
 
     def doubt(self) -> None:
-        """Note that something was missed: what was told is only believed from now on."""
+        """Note that a report was missed: reported blocks only count as assumed from now on."""
         self._blocks.clear()
         self._owners.doubt()
 
@@ -128,7 +128,7 @@ class KvBlocks:
 
 
 def _cut(last: int, tokens: bytes) -> _KvBlock:
-    """A block whose tokens are the last ones of these, which begin where our block `last` ends."""
+    """A block that ends with these tokens, which begin where our block `last` ends."""
     ours: list[tuple[int, int]] = []
     whole = len(tokens) // BLOCK_BYTES * BLOCK_BYTES
     for at in range(0, whole, BLOCK_BYTES):

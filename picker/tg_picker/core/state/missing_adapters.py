@@ -1,20 +1,23 @@
-"""Answers of status 404 -> flow control: which servers are passed over for an adapter, since they do not have it."""
+"""Answers of status 404 -> flow control: which servers are skipped for an adapter, since they do not have it."""
 
 from collections.abc import Callable, Iterable, Sequence
 
 from tg_picker.core.interface import Endpoint
 
 MISSING_SECONDS = 60.0
-"""For so long a server is passed over: somebody may load the adapter there later, which not every server tells."""
+"""How long a server is skipped: somebody may load the adapter there later, which not every server reports."""
 MAX_ADAPTERS = 1_024
-"""Adapters that are remembered; without routes clients name them."""
+"""How many adapters are remembered; without routes, clients choose their names."""
 
 
 class MissingAdapters:
-    """What servers said that they do not have. A policy alone would pick such a server again and again: it is idle.
+    """The adapters that servers said they do not have.
+
+    Without this, a policy would pick such a server again and again, because it is idle.
 
     Attributes:
-        on_lost: is told an address and an adapter that the server there lacks; None = it may have lost all it had.
+        on_lost: called with an address and an adapter that the server there lacks; None = it may have lost all
+            adapters.
     """
 
     def __init__(self) -> None:
@@ -32,7 +35,7 @@ class MissingAdapters:
         self.on_lost(address, adapter)
 
     def find(self, address: str, adapters: Iterable[str], at: float) -> None:
-        """A server has adapters, as was seen at this time: it answers for them, or tells them."""
+        """A server had these adapters at this time: it answered for them, or reported them."""
         if not self._missing:
             return
         for adapter in adapters:
@@ -41,7 +44,7 @@ class MissingAdapters:
                 del servers[address]
 
     def forget(self, address: str) -> None:
-        """A server left, or began anew."""
+        """A server left or restarted."""
         for servers in self._missing.values():
             servers.pop(address, None)
         self.on_lost(address, None)
@@ -55,7 +58,10 @@ class MissingAdapters:
                 del self._missing[adapter]
 
     def without(self, endpoints: Sequence[Endpoint], adapter: str) -> Sequence[Endpoint]:
-        """The servers that may have an adapter; all of them if none may: one has to say what is wrong."""
+        """The servers that may have an adapter.
+
+        If none may, all of them, so that a server's own error reaches the client.
+        """
         servers = self._missing.get(adapter)
         if not servers:
             return endpoints

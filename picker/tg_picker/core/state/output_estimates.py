@@ -1,9 +1,9 @@
-"""Placements -> scheduler: how long the next answer will probably be, by those that ended and those under way."""
+"""Placements -> scheduler: the expected length of the next answer, from ended and running answers."""
 
 from tg_picker.core.interface import InstanceRequest
 
 ASSUMED_OUTPUT_TOKENS = 128
-"""The length of an answer until something is learnt, and what a flow pays for one of unknown length."""
+"""The assumed length of an answer until one was measured, and what a flow pays for an answer of unknown length."""
 LEARNING_RATE = 0.05
 """Weight of one answer in the mean."""
 MAX_ADAPTERS = 10_000
@@ -11,10 +11,10 @@ MAX_ADAPTERS = 10_000
 
 
 class OutputEstimates:
-    """A running mean of the length of answers, by adapter. An adapter not seen before begins with the mean of all.
+    """A running mean of the length of answers, by adapter. A new adapter starts with the mean of all.
 
     The answers that end first are the short ones, and none has ended when a pool's caches fill for the first time. So
-    the answers under way are counted too, by model: how many there are, and when they began.
+    running answers count too, by model: how many there are, and when they began.
     """
 
     __slots__ = ("_all", "_means", "_under_way")
@@ -25,7 +25,10 @@ class OutputEstimates:
         self._under_way: dict[str, tuple[int, float]] = {}
 
     def expect(self, request: InstanceRequest) -> int:
-        """Tokens of the answer: as the request says, else as learnt, and no more than it allows. At least 1."""
+        """Expected tokens of the answer: the request's own figure, or else the learnt mean; at most `max_tokens`.
+
+        At least 1.
+        """
         known = request.expected_tokens
         expected = int(self._means.get(request.adapter, self._all)) if known is None else known
         return max(expected if request.max_tokens is None else min(expected, request.max_tokens), 1)
@@ -53,6 +56,6 @@ class OutputEstimates:
             del self._under_way[model]
 
     def mean_age(self, model: str, now: float) -> float:
-        """Seconds for which the answers under way have been so, on average; 0 = there is none."""
+        """The average age of the running answers in seconds; 0 = there is none."""
         count, begun = self._under_way.get(model, (0, 0.0))
         return max(now - begun / count, 0.0) if count else 0.0

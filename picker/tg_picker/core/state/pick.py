@@ -1,4 +1,4 @@
-"""Scheduler -> door or pool provider: where a request goes, or why it goes nowhere."""
+"""Scheduler -> door or pool provider: where a request goes, or why it is refused."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -15,8 +15,8 @@ MAX_FALLBACKS = 2
 RejectionReason = Literal[
     "no-endpoints", "model-not-found", "saturated", "objective-out-of-reach", "queue-full", "displaced", "expired"
 ]
-"""Why no endpoint was picked: nothing to pick from, no endpoint has the model, all are full, none can be in time; no
-more may wait, a request that goes before it took its place in the queue, it waited as long as it may."""
+"""Why no endpoint was picked: there is none, none has the model, all are full, none can be in time, the queue is full,
+the request was evicted from the queue, or it waited too long."""
 
 
 class Pick(Struct, frozen=True):
@@ -24,9 +24,9 @@ class Pick(Struct, frozen=True):
 
     Attributes:
         endpoint: the server.
-        others: the next best, the picked one may be among them.
+        others: the next best; the picked one may be among them.
         reasons: why this server, for logs and pages.
-        placement: tell it of the first token and of the end.
+        placement: report the first token and the end to it.
     """
 
     endpoint: Endpoint
@@ -37,13 +37,13 @@ class Pick(Struct, frozen=True):
     @property
     def fallbacks(self) -> tuple[Endpoint, ...]:
         """Where to go if it cannot be reached, best first; at most MAX_FALLBACKS."""
-        # Not everybody asks for them.
+        # Computed on demand: not every caller needs them.
         picked = self.endpoint.address
         return tuple([each.endpoint for each in self.others if each.endpoint.address != picked][:MAX_FALLBACKS])
 
 
 class Rejection(Struct, frozen=True):
-    """Why a request goes nowhere.
+    """Why a request is refused.
 
     Attributes:
         reason: for metrics and for the client.

@@ -9,34 +9,34 @@ from tg_picker.core.state.output_estimates import OutputEstimates
 from tg_picker.core.state.server_state import ServerState
 
 MAX_OUTPUT_TOKENS = 1_000_000
-"""A longer answer is a lie, from which nothing is learnt: one would spoil what is expected of all others."""
+"""A longer answer is implausible and is ignored: it would distort the estimates for all others."""
 
 
 class LatencySample(NamedTuple):
-    """What one request taught: a number of tokens, and the seconds that they took."""
+    """One measurement: a number of tokens, and the seconds that they took."""
 
     tokens: int
     seconds: float
 
 
 class PlacementListener(Protocol):
-    """Told what a scheduler does, in its order. It must not fail and must not wait."""
+    """Is notified of what a scheduler does, in order. It must not fail and must not wait."""
 
     def placed(self, placement: "Placement", prefix: Fingerprint, matched: int) -> None:
         """A request was placed on a server that is believed to have had `matched` blocks of its prompt."""
 
     def started(self, placement: "Placement", sample: LatencySample | None) -> None:
-        """Its answer began; and what was learnt of the time until then."""
+        """Its answer began; with the latency measured until then."""
 
     def ended(self, placement: "Placement", sample: LatencySample | None) -> None:
-        """It ended, whether its answer had begun or not; and what was learnt of its answer."""
+        """It ended, whether its answer had begun or not; with what was measured of its answer."""
 
     def lacked(self, address: str, adapter: str) -> None:
         """A server does not have an adapter that it should."""
 
 
 class PlacementFollower(Protocol):
-    """Is told how placements go on, each time once, with the scheduler's time."""
+    """Is notified of the progress of placements, once for each event, with the scheduler's time."""
 
     def began(self, placement: "Placement", now: float) -> None:
         """The answer began."""
@@ -129,7 +129,7 @@ class Placement:
         self.room = self.uncached_tokens
         if reported_room is not None:
             self.room = reported_room
-        elif request.prefix.blocks:  # else nobody knows what of it is in use
+        elif request.prefix.blocks:  # otherwise nobody would know which of its blocks are in use
             self.room = server.room_for(request.prompt_tokens, request.prefix, cached // BLOCK_TOKENS)
         is_held_up = server.place(
             request, self.uncached_tokens, self.expected_tokens, now, room=self.room, marks=self._marks
@@ -147,11 +147,13 @@ class Placement:
         return self._server is None
 
     def first_token(self, now: float, learnt: LatencySample | None = None) -> None:
-        """Tell that the answer began: the prompt is computed. After `finish`, and of whole answers, it says nothing.
+        """Report that the answer began: the prompt is computed.
+
+        It has no effect after `finish`, and for answers that come whole.
 
         Args:
             now: seconds on the scheduler's clock.
-            learnt: what another scheduler learnt of it, if that placed it.
+            learnt: what another scheduler measured, if that scheduler placed it.
         """
         server = self._server
         if server is None or self.first_at is not None or not self.streamed:
@@ -165,7 +167,7 @@ class Placement:
         is_excused = self._is_sheddable or self._is_held_up
         is_late = not (is_excused or server.speed.is_soon(seconds, self.uncached_tokens, self._objective))
         server.limit_concurrency(self._beside, is_late=is_late)
-        # The server's speed is learnt from prompts that wait for nothing else.
+        # The server's speed is learnt only from prompts that did not wait for anything else.
         own = LatencySample(self._tokens_ahead + self.uncached_tokens, seconds)
         sample = learnt if self._is_held_up else own
         if self.listener is not None:
@@ -176,12 +178,12 @@ class Placement:
             server.speed.learn_first_token(*sample, now, is_behind=self._is_behind)
 
     def finish(self, usage: InstanceUsage | None, now: float, learnt: LatencySample | None = None) -> None:
-        """Tell that the request ended: answered, failed or left.
+        """Report that the request ended: answered, failed or left.
 
         Args:
-            usage: what the server counted; None = nothing was told.
+            usage: what the server counted; None = it reported nothing.
             now: seconds on the scheduler's clock.
-            learnt: what another scheduler learnt of the answer, if that placed it.
+            learnt: what another scheduler measured of the answer, if that scheduler placed it.
         """
         server, self._server = self._server, None
         if server is None:
@@ -222,7 +224,7 @@ class Placement:
             return LatencySample(tokens, now - self.first_at)
         if self.streamed:
             return None
-        # What the prompt probably took is not the answer's. If it waited, only its length can be learnt.
+        # Subtract the time that the prompt probably took. If it waited, only its length can be learnt.
         ahead = self._tokens_ahead + self.uncached_tokens
         prompt = server.speed.predict_first_token(ahead, is_behind=self._is_behind)
         return LatencySample(tokens, 0.0 if self._is_held_up else max(now - self.picked_at - prompt, 0.0))

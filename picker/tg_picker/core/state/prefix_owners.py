@@ -1,4 +1,4 @@
-"""Placements and KV events -> scheduler: which blocks of prompts a server has in its cache, probably or as it tells."""
+"""Placements and KV events -> scheduler: which prompt blocks a server has cached, as it reports or as is assumed."""
 
 from collections import ChainMap, deque
 from collections.abc import Container, Sequence
@@ -8,26 +8,28 @@ from typing import Literal
 from tg_picker.core.interface import Fingerprint
 
 DEFAULT_MAX_BLOCKS = 4_688
-"""Blocks remembered of a server that does not tell the size of its cache: 300,000 tokens."""
+"""Blocks remembered for a server that does not report its cache's size: 300,000 tokens."""
 MAX_BLOCKS = 16_384
-"""Blocks remembered of any server: a million tokens, 5 MiB."""
+"""The most blocks remembered for a server: a million tokens, 5 MiB."""
 EVICTED_SHARE = 8
 """A full memory forgets its oldest 1 / EVICTED_SHARE at once."""
 
 
 class PrefixOwners:
-    """The blocks that one server was given, least recently used first.
+    """The blocks in one server's cache, least recently used first.
 
-    A block is always used together with all blocks before it, and these count as used later. So what is forgotten first
-    is the end of a prompt: whenever a block is known, all before it are.
+    A block is always used together with all blocks before it, and these count as used later. So the end of a prompt is
+    forgotten first: whenever a block is known, all before it are.
 
-    A server may tell what it has (`tell`). Then that counts, and a placement only for what was not told of yet.
+    A server may report its blocks (`tell`). Then its reports count, and placements only count for blocks that it did
+    not report yet.
 
     Attributes:
-        blocks: those believed, for reading; each with the block before it; None = it is the first.
-        told: those that the server tells, likewise. No block is in both.
-        capacity: the most that are believed.
-        source: of what is known: `exact` = the server told all since it began, `partial` = some of it was missed.
+        blocks: the assumed blocks (read only), each with the block before it; None = it is the first.
+        told: the reported blocks, in the same form. No block is in both.
+        capacity: the most assumed blocks.
+        source: of this knowledge: `exact` = the server reported everything since it began, `partial` = some reports
+            were missed.
     """
 
     __slots__ = ("blocks", "capacity", "source", "told")
@@ -42,21 +44,21 @@ class PrefixOwners:
         return len(self.blocks) + len(self.told)
 
     def knows(self, block: int) -> bool:
-        """Whether the server has a block, as it tells or as is believed."""
+        """Whether the server has a block, as reported or as assumed."""
         return block in self.blocks or block in self.told
 
     def tell(self, block: int, before: int) -> None:
-        """Note that the server tells that it has a block, and the one before it; this may be none that is known."""
+        """Note that the server reports a block; the block before it need not be known."""
         self.blocks.pop(block, None)
         self.told[block] = before
 
     def untell(self, block: int) -> None:
-        """Note that the server tells that it has a block no more."""
+        """Note that the server reports a block as gone."""
         self.told.pop(block, None)
 
     def doubt(self) -> None:
-        """Believe what was told, as if it were placed: something that the server told was missed."""
-        # The end of a prompt was told last, and is to be forgotten first.
+        """Treat reported blocks as assumed, as if they were placed: one of the server's reports was missed."""
+        # The end of a prompt was reported last, and must be forgotten first.
         self.blocks = {**dict(reversed(self.told.items())), **self.blocks}
         self.told.clear()
         self._evict(0)
@@ -72,7 +74,7 @@ class PrefixOwners:
         if not blocks or not knows(blocks[0]):
             return 0
         if knows(blocks[-1]):
-            # A prompt that was asked before, or the beginning of one.
+            # A prompt that was asked before, or a prefix of one.
             return len(blocks)
         low, high = 1, len(blocks) - 1
         while low < high:
@@ -84,15 +86,18 @@ class PrefixOwners:
         return low
 
     def add(self, prefix: Fingerprint) -> None:
-        """Note that the server computes this prompt. Of one longer than the cache, its beginning is noted."""
+        """Note that the server computes this prompt.
+
+        If the prompt is longer than the cache, only its beginning is noted.
+        """
         self.extend(None, prefix.blocks[: self.capacity])
 
     def extend(self, last: int | None, behind: Sequence[int]) -> bool:
-        """Note that the server computes a prompt, of which another scheduler told.
+        """Note that the server computes a prompt that another scheduler placed.
 
         Args:
-            last: the last of its blocks that the other one knew to be here; None = none.
-            behind: the blocks behind it.
+            last: the last of its blocks that the other scheduler knew to be here; None = none.
+            behind: the blocks after it.
 
         Returns:
             False: `last` is not known here, so that nothing was noted.
@@ -102,12 +107,12 @@ class PrefixOwners:
             return False
         # No step of Python for a block: a long prompt has thousands.
         deque(map(known.pop, behind, repeat(None)), maxlen=0)
-        # From the end on, so that what is forgotten first is the end.
+        # Insert from the end on, so that the end is forgotten first.
         known.update(zip(reversed(behind), reversed((last, *behind[:-1])), strict=False))
         if self.told:
             deque(map(known.pop, self.told.keys() & behind, repeat(None)), maxlen=0)
         used = len(behind)
-        # As often as there are blocks, since those that a stranger tells may lead in a circle.
+        # Take at most as many steps as there are blocks: blocks that a server reports might form a circle.
         while last is not None and last in known and used < MAX_BLOCKS:
             before = known.pop(last)
             known[last] = before
@@ -123,7 +128,7 @@ class PrefixOwners:
             without: blocks at which it ends.
 
         Returns:
-            The block of `without` that it ends at, or None; and the blocks behind that.
+            The block of `without` at which it ends, or None; and the blocks after that.
         """
         found: list[int] = []
         known = ChainMap(self.blocks, self.told) if self.told else self.blocks
@@ -135,7 +140,7 @@ class PrefixOwners:
         return (at if at in without else None), found
 
     def clear(self) -> None:
-        """Forget all: the server is gone or began anew."""
+        """Forget all: the server left or restarted."""
         self.blocks.clear()
         self.told.clear()
 

@@ -1,21 +1,24 @@
-"""Reports -> doors: which names are adapters, where no route says so."""
+"""Reports -> doors: which names are adapters, if no route says so."""
 
 from collections.abc import Iterable
 
 from tg_picker.core.interface import Endpoint
 
 MAX_ADAPTERS = 1_024
-"""Names that are remembered; the one that was told longest ago makes room."""
+"""How many names are remembered; beyond that, the one reported longest ago is forgotten."""
 
 
 class ReportedAdapters:
-    """What servers told of their adapters. An idle one that vLLM no longer tells of is known until it answers 404."""
+    """The adapters that servers reported.
+
+    An idle adapter that vLLM no longer reports stays known until vLLM answers 404.
+    """
 
     def __init__(self) -> None:
         self._tellers: dict[str, set[str]] = {}
 
     def note(self, address: str, adapters: Iterable[str]) -> None:
-        """A server told that it has these."""
+        """Note the adapters that a server reports."""
         for adapter in adapters:
             # Move it to the end, so that names that are reported again outlive those that were reported once.
             tellers = self._tellers.pop(adapter, None)
@@ -27,7 +30,7 @@ class ReportedAdapters:
             self._tellers[adapter] = tellers
 
     def forget(self, address: str, adapter: str | None = None) -> None:
-        """A server lacks an adapter; None = it left."""
+        """Note that a server lacks an adapter; None = the server left."""
         for name in (adapter,) if adapter is not None else tuple(self._tellers):
             if tellers := self._tellers.get(name):
                 tellers.discard(address)
@@ -35,6 +38,6 @@ class ReportedAdapters:
                     del self._tellers[name]
 
     def has(self, adapter: str, endpoints: Iterable[Endpoint]) -> bool:
-        """Whether one of these servers told of an adapter."""
+        """Whether one of these servers reported an adapter."""
         tellers = self._tellers.get(adapter)
         return tellers is not None and any(each.address in tellers for each in endpoints)

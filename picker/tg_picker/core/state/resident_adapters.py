@@ -5,22 +5,22 @@ from collections.abc import Container
 from tg_picker.core.interface import AdapterReport
 
 DEFAULT_MAX_ADAPTERS = 1_024
-"""Adapters remembered of a server that does not tell its slots."""
+"""Adapters remembered for a server that does not report its slots."""
 MAX_ADAPTERS = 1_024
-"""Adapters remembered of any server, whatever slots it tells: names come from clients."""
+"""The most adapters remembered for a server, whatever slots it reports: names come from clients."""
 LOADING_SECONDS = 2.0
-"""A placement this recent is believed before a report that does not know of it: the adapter may be loading."""
+"""A placement this recent outweighs a report without its adapter: the adapter may be loading."""
 
 
 class ResidentAdapters:
-    """Adapters by last use, as a server's own slots keep them: the least recently used idle one makes room.
+    """Adapters by last use, like a server's own slots: the least recently used idle one is unloaded first.
 
-    Servers of which only activity is known (vLLM) do not tell idle adapters. Our own placements do: what was placed
-    last is what is loaded.
+    Servers that report only activity (vLLM) do not report idle adapters. Our own placements do show them: the adapters
+    placed last are the ones loaded.
 
     Attributes:
-        used_at: when each adapter was last placed here or told of, the longest ago first.
-        slots: adapters that fit; None = not told.
+        used_at: when each adapter was last placed here or reported, the oldest first.
+        slots: adapters that fit; None = not reported.
     """
 
     __slots__ = ("slots", "used_at")
@@ -48,7 +48,7 @@ class ResidentAdapters:
         self._make_room(busy)
 
     def observe(self, report: AdapterReport, read_at: float, busy: Container[str]) -> None:
-        """Check the belief against what the server tells."""
+        """Compare these assumptions with what the server reports."""
         self.slots = report.slots if report.slots is not None else self.slots
         reported = report.resident
         if reported is not None:
@@ -66,7 +66,7 @@ class ResidentAdapters:
         self._make_room(busy)
 
     def discard(self, adapter: str) -> None:
-        """Note that the server does not have it: it answered 404."""
+        """Note that the server lacks an adapter: it answered 404."""
         self.used_at.pop(adapter, None)
 
     def clear(self) -> None:

@@ -1,9 +1,9 @@
 """First tokens and ends of requests -> scheduler: how fast servers are, learnt from their answers.
 
-Servers of the same models are taken for equal, and those that tell none if they have the same labels: what one shows
-is learnt for all of them (`EngineSpeed`). A server's own is a factor on it (`ServerSpeed`), which counts only as far as
-it shows for certain, and fades within FADE_SECONDS. So one cold start or stall says next to nothing of a server, and a
-server that was slow once is tried again.
+Servers of the same models, or of the same labels if they report no models, are assumed to be equally fast: a
+measurement of one counts for all of them (`EngineSpeed`). A server's own speed is a factor on that (`ServerSpeed`). The
+factor counts only as far as it is statistically certain, and fades within FADE_SECONDS. So one cold start or stall
+hardly counts, and a server that was slow once is tried again.
 """
 
 from math import exp, log, sqrt
@@ -11,13 +11,13 @@ from math import exp, log, sqrt
 from tg_picker.core.interface import Objective
 
 ASSUMED_FIRST_TOKEN_SECONDS = 0.05
-"""For an empty prompt, until something is learnt."""
+"""The assumed time for an empty prompt, until one was measured."""
 ASSUMED_PREFILL_TOKENS_PER_SECOND = 10_000.0
 ASSUMED_OUTPUT_TOKEN_SECONDS = 0.03
 FORGETTING = 0.97
-"""Weight of all that is known when one more sample comes: about the last 33 count."""
+"""Weight of the earlier samples when one more comes: about the last 33 count."""
 FADE_SECONDS = 20.0
-"""Seconds after which what a server showed of its own counts for 1 / e."""
+"""Seconds after which a server's own factor counts for 1 / e."""
 OUTLIER_FACTOR = 4.0
 """A time above this many times the predicted one counts as exactly that much: it may be a cold start, or a stall."""
 SOON_SHARE = 0.5
@@ -33,14 +33,14 @@ _MIN_SECONDS_PER_TOKEN, _MAX_SECONDS_PER_TOKEN = 1e-6, 1e-2
 
 
 class _Line:
-    """The line through pairs of numbers, the last ones first. Its slope stays within bounds."""
+    """A regression line through pairs of numbers; recent pairs weigh most. Its slope stays within bounds."""
 
     __slots__ = ("_least", "_most", "_weight", "_x", "_xx", "_xy", "_y", "at_zero", "slope")
 
     def __init__(self, at_zero: float, slope: float, far: float, least: float, most: float) -> None:
         self._weight = self._x = self._y = self._xx = self._xy = 0.0
         self.at_zero, self.slope, self._least, self._most = at_zero, slope, least, most
-        # Imagined pairs, so that the first real ones bend the line and do not throw it over.
+        # Prior pairs keep the first measurements from dominating the fit.
         for x in (0.0, 0.0, far, far):
             self.add(x, at_zero + slope * x)
 
@@ -60,7 +60,7 @@ class _Line:
 
 
 class EngineSpeed:
-    """What servers of one model showed: first tokens by tokens to compute, the pace of answers by how many run."""
+    """Measured speed of all servers of a model: first tokens by tokens to compute, pace by running answers."""
 
     __slots__ = ("__weakref__", "first", "output")
 
@@ -74,7 +74,7 @@ class EngineSpeed:
 
 
 class _Factor:
-    """By how much a server is slower than others of its model: what its times show beyond doubt."""
+    """By which factor a server is slower than others of its model, as far as its times prove it."""
 
     __slots__ = ("_sum", "_weight")
 
@@ -83,7 +83,7 @@ class _Factor:
 
     @property
     def value(self) -> float:
-        # One sample may be off by all that a sample may show, the mean of n by 1 / sqrt(n) of that.
+        # One sample may be wrong by the largest permitted factor, the mean of n samples by 1 / sqrt(n) of that.
         shown = max(abs(self._sum) - log(OUTLIER_FACTOR) * sqrt(self._weight), 0.0) / (self._weight + _PRIOR_WEIGHT)
         return exp(shown if self._sum > 0 else -shown)
 
@@ -92,7 +92,7 @@ class _Factor:
         self._weight *= kept
 
     def learn(self, line: _Line, x: float, y: float) -> None:
-        """Note a time; the line of all servers learns it with this server's own factor divided out."""
+        """Note a time; the line of all servers learns it divided by this server's own factor."""
         expected = line(x)
         line.add(x, y / self.value)
         if expected > 0 and y > 0:
@@ -125,7 +125,7 @@ class ServerSpeed:
         self._derive()
 
     def fade(self, now: float) -> None:
-        """Let what is known of this server count less, and follow what was learnt of the others."""
+        """Let this server's own factor fade towards what was measured on the others."""
         kept = exp(min(self._at - now, 0.0) / FADE_SECONDS)
         self._at = now
         self._first.scale(kept)
@@ -137,7 +137,7 @@ class ServerSpeed:
 
         Args:
             tokens: of prompts, that have to be computed until then.
-            is_behind: whether some of them are of other requests: those take a step, and this one takes the next.
+            is_behind: whether some of the tokens are of other requests; those take one step, and this request the next.
         """
         return self.fixed_seconds * (2 if is_behind else 1) + tokens * self.prompt_token_seconds
 

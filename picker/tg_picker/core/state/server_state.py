@@ -1,4 +1,4 @@
-"""Placements and reports -> policies: what is known of one server, by our own count and by what it tells."""
+"""Placements and reports -> policies: what is known of one server, from our own count and its reports."""
 
 from collections.abc import Set as AbstractSet
 
@@ -9,9 +9,9 @@ from tg_picker.core.state.resident_adapters import ResidentAdapters
 from tg_picker.core.state.server_speed import EngineSpeed, ServerSpeed
 
 LOAD_SECONDS = 0.4
-"""Assumed for an adapter. Measured elsewhere: a gigabyte takes about so long (llm-d-router's load state scorer)."""
+"""Assumed for an adapter. A gigabyte takes about this long, as llm-d-router's load state scorer has measured."""
 MAX_UNSEEN = 16
-"""Requests that a server gets between two looks at its queue before each more counts as queued."""
+"""Requests that a server may get between two scrapes before each further one counts as queued."""
 
 
 class ServerState:
@@ -24,22 +24,22 @@ class ServerState:
         uncached_tokens: tokens of the unstarted ones' prompts that the server has to compute.
         room_tokens: tokens of these prompts that no other request in flight has in use: what is cached and idle counts.
         prompt_tokens: of all requests placed here.
-        output_tokens: that they are expected to make.
-        kv_tokens: that they are expected to need in the KV cache beside what was there before.
-        ready_at: when adapters that were not loaded are predicted to be; gone with their first token.
-        loads_end_at: when those that need not wait for a slot are predicted to be loaded, one after the other.
+        output_tokens: the expected tokens of their answers.
+        kv_tokens: the tokens of KV cache that they are expected to need in addition.
+        ready_at: when adapters that were not loaded are predicted to be ready; removed at their first token.
+        loads_end_at: when the loads that need no free slot are predicted to end, one after the other.
         load: seconds of work that waits, roughly; to find the least loaded servers.
         adapter_requests: requests placed here, by adapter; an adapter without any is not in it.
         has_spare_slot: whether one more adapter may run beside those of requests placed here; see `has_free_slot`.
-        cache_tokens: that its KV cache holds; None = never told.
+        cache_tokens: the tokens that its KV cache holds; None = never reported.
         concurrency_limit: see `limit_concurrency`; infinite = no first token was late.
         adapters: those that the server probably has loaded.
-        prefixes: blocks that it has cached, probably or as it tells.
-        active: beginnings of prompts that are in use.
+        prefixes: blocks that it has cached, as assumed or reported.
+        active: prompt prefixes that are in use.
         speed: learnt from its answers.
-        report: what it told last; None = nothing, or too long ago.
-        is_stale: it told something, but too long ago.
-        started_at: when its process began, as it told last; None = never told.
+        report: its last report; None = there is none, or it is too old.
+        is_stale: whether its last report is too old.
+        started_at: when its process began, as last reported; None = never reported.
     """
 
     __slots__ = (
@@ -101,33 +101,33 @@ class ServerState:
 
     @property
     def queued(self) -> int:
-        """Requests that wait, as told; else our own without a first token."""
+        """Requests that wait, as reported; without a report, our own without a first token."""
         report = self.report
         return self.unstarted if report is None or report.queued is None else report.queued
 
     @property
     def queue(self) -> int:
-        """Requests queued there, as told, by what was sent and by what began since; 0 if it tells none."""
+        """Requests queued there, as reported and corrected by what was sent and began since; 0 if it reports none."""
         report = self.report
         if report is None or report.queued is None:
             return 0
-        # A few go straight into the batch, more would queue.
+        # A few requests go straight into the batch; further ones would queue.
         return max(report.queued + max(self._placed_since - MAX_UNSEEN, 0) - self._begun_since, 0)
 
     @property
     def kv_usage(self) -> float:
-        """Share of the KV cache in use, as told; else 0."""
+        """Share of the KV cache in use, as reported; without a report 0."""
         report = self.report
         return 0.0 if report is None or report.kv_usage is None else report.kv_usage
 
     @property
     def used_tokens(self) -> float:
-        """Tokens of the KV cache that are in use or wait for room: as told, with ours since; else our own alone.
+        """Tokens of KV cache that are in use or queued: as reported, plus ours since; without a report only our own.
 
-        What was placed since the report counts, what ended since does not. Of what had no first token then, that counts
-        which waited for room: the rest is in the report.
+        Placements since the report are added, and those that ended since are subtracted. Requests without a first token
+        then count only if they were queued: the others are in the report.
         """
-        # Blocks that requests share are in the report alone.
+        # Only the report knows blocks that requests share.
         reported = self._reported_tokens
         if reported is None:
             return self.kv_tokens
@@ -136,7 +136,7 @@ class ServerState:
 
     @property
     def active_adapters(self) -> AbstractSet[str]:
-        """Adapters with a request, running or queued, as told; else with one of ours."""
+        """Adapters with a running or queued request, as reported; without a report, those with one of ours."""
         report = self.report
         if report is None or report.adapters is None:
             return self.adapter_requests.keys()
@@ -145,7 +145,7 @@ class ServerState:
 
     @property
     def has_free_slot(self) -> bool:
-        """Whether one more adapter may run beside `active_adapters`, other pickers' among them where it tells them."""
+        """Whether one more adapter may run beside `active_adapters`, including reported ones of other pickers."""
         report = self.report
         if report is None or report.adapters is None or report.adapters.slots is None:
             return True
@@ -174,7 +174,7 @@ class ServerState:
         self.is_stale = True
 
     def room_for(self, prompt_tokens: int, prefix: Fingerprint, matched: int) -> int:
-        """Tokens of the KV cache that a prompt takes beside those that requests in flight have in use.
+        """Tokens of KV cache that a prompt needs in addition to those that requests in flight use.
 
         Args:
             prompt_tokens: of the prompt.
@@ -193,7 +193,9 @@ class ServerState:
         room: int | None = None,
         marks: tuple[int, ...] = (),
     ) -> bool:
-        """Count a request that was placed here. Whether it may wait for more than prompts to be computed.
+        """Count a request that was placed here.
+
+        Returns whether the request may wait for more than the computation of prompts.
 
         Args:
             request: what was placed.
@@ -243,7 +245,7 @@ class ServerState:
             return 0.0
         used_at = self.adapters.used_at
         ends = sorted(used_at.get(adapter, now) + residence - now for adapter in busy if adapter not in self.ready_at)
-        # Those that wait already take the slots that are free first.
+        # Adapters that wait already take the free slots first.
         ahead = len(busy) - slots
         return max(ends[min(ahead, len(ends) - 1)], 0.0) if ends else residence
 
@@ -299,26 +301,26 @@ class ServerState:
                 self._count_slots()
 
     def restart(self) -> None:
-        """Forget what a server loses when it starts anew. What is placed here stays counted until it ends."""
+        """Forget what a server loses when it restarts. What is placed here stays counted until it ends."""
         self.report = self._reported_tokens = None
         self.adapters.clear()
         self.ready_at.clear()
         self.loads_end_at = 0.0
-        # What it tells of its cache tells too that another process does, perhaps before this was seen.
+        # Its cache events also reveal the new process, perhaps earlier than this call, so they are kept.
         self.prefixes.blocks.clear()
 
     def _count_sent_back(self, report: LoadReport) -> float:
-        """Tokens of requests that wait for room and are not ours without a first token; each as many as a running one.
+        """Tokens of queued requests other than ours without a first token, each estimated as large as a running one.
 
-        A full server sends its youngest requests back to its queue. What they held then looks free, but is not: they
-        run before any new request.
+        A full server sends its youngest requests back to its queue. The cache that they held looks free but is not:
+        they run before any new request.
         """
         if self._reported_tokens is None or not report.queued or not report.running:
             return 0.0
         return max(report.queued - self.unstarted, 0) * self._reported_tokens / report.running
 
     def _count_unreported(self, report: LoadReport) -> float:
-        """Tokens of prompts that wait for room, and so are not among those in use. Servers take prompts in order."""
+        """Tokens of prompts that wait for cache, and so are not among those in use. Servers take prompts in order."""
         if report.queued is None or not self.unstarted:
             return self.room_tokens
         return self.room_tokens * min(report.queued / self.unstarted, 1.0)
