@@ -110,17 +110,25 @@ class Adaptable(CountingLlm):
     features = frozenset({"load_adapter"})
 
 
+TURNS = 2000 * [{"role": "user", "content": "x" * 50}]
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
         ("v1/load_lora_adapter", {"lora_name": "a", "lora_path": "a.gguf"}),
         ("v1/unload_lora_adapter", {"lora_name": "a"}),
         (COMPLETION, {"operation": "load-adapter", "adapter": "a", "adapter_path": "a.gguf"}),
+        # So many turns that another process reads it.
+        (
+            COMPLETION,
+            {"operation": "load-adapter", "adapter": "a", "adapter_path": "a.gguf", "messages": TURNS},
+        ),
         ("api/v1/flow/default/service/text-completion", {"operation": "unload-adapter", "adapter": "a"}),
         (PATH, {"operation": "load-adapter", "adapter": "a", "adapter_path": "a.gguf"}),
     ],
 )
-async def test_adapters_are_loaded_and_unloaded_by_an_admin_alone(path: str, body: dict[str, str]) -> None:
+async def test_adapters_are_loaded_and_unloaded_by_an_admin_alone(path: str, body: dict[str, Any]) -> None:
     told = []
     async with open_gateway(LOCKED, llm=Adaptable()) as it:
         for headers in (OTHER, RIGHT):

@@ -36,6 +36,7 @@ WRONG = {
     "lacking nothing": encode_delta(Batch(9, 0, ["a"], [], [], [], [(0, 1)])),
     "deep": b"\x91" * 100_000,
     "long": b"\x00" * 5_000_000,
+    "right but for its length": encode_delta(Batch(9, 0, [f"{number:0>500}" for number in range(3_000)], [PLACED])),
 }
 
 
