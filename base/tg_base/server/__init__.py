@@ -11,9 +11,8 @@ from tg_base.server.own_kinds import add_kinds
 from tg_base.server.process import ProcessEvents, serve_process
 from tg_base.server.processor import Processor
 from tg_base.server.readiness import Readiness
-from tg_base.server.serve_context import ServeContext
 from tg_base.server.service import Service, Unreadable
-from tg_base.server.service_kind import Opened, ServiceKind
+from tg_base.server.service_kind import Opened, ServeContext, ServiceKind
 from tg_base.server.worker_server import LEAVING, Work
 from tg_base.server.workers import Crew, Workers
 

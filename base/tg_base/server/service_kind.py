@@ -1,16 +1,52 @@
-"""Configuration -> running processors: the description by which a process can run a kind of service."""
+"""Configuration -> running processors: how a process can run a kind of service, and what the kind gets to run it."""
 
 from abc import ABC
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar
 
-from tg_base.config import Config, Findings, ServiceConfig
-from tg_base.protocol import Route
+from tg_base.bus import Bus
+from tg_base.config import Config, ConfigWatcher, Findings, Prepare, ServiceConfig
+from tg_base.protocol import HeartbeatTiming, Route
+from tg_base.server.host import Host
 from tg_base.server.processor import Processor
-from tg_base.server.serve_context import ServeContext
 from tg_base.server.service import Service
+
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True, slots=True)
+class ServeContext:
+    """What a kind of service may use to run.
+
+    Attributes:
+        config: the configuration of this process: the file with the overrides of the command line.
+        bus: where the requests come from.
+        follow: registers a function to be called at every edit of the file, until its block is left.
+        timing: the heartbeat interval, and when a silent requestor counts as dead; None = the default.
+        host: what all processors of the process share; None = each has its own.
+    """
+
+    config: Config
+    bus: Bus
+    follow: Callable[[Prepare], AbstractContextManager[None]]
+    timing: HeartbeatTiming | None = None
+    host: Host | None = None
+
+    @classmethod
+    def of(cls, file: ConfigWatcher, bus: Bus, timing: HeartbeatTiming | None = None) -> Self:
+        """The context of a file without overrides."""
+        return cls(file.config, bus, file.follow, timing)
+
+    def follow_part(self, read: Callable[[Config], Part], use: Callable[[Part], None]) -> AbstractContextManager[None]:
+        """At every edit of the file, call `use` with the result of `read`; if `read` raises, the edit is refused."""
+
+        def prepare(config: Config) -> Callable[[], None]:
+            part = read(config)
+            return lambda: use(part)
+
+        return self.follow(prepare)
 
 
 @dataclass(frozen=True, slots=True)
