@@ -13,7 +13,6 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 FrameKind = Literal["record", "end", "accepted", "confirm", "returned", "fetch"]
 _NOTHING = msgspec.Raw(b"null")
 
-
 ACCEPTED_AFTER_SECONDS = 0.1
 """Seconds of work without a record after which the processor says "accepted"."""
 OPENING_MODEL = 1
@@ -83,8 +82,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
         inbox: the requestor.
         acks: by link.
         cancelled: the streams that were cancelled lately.
-        reports: whether it takes a `LinkReport` and a `Presence` on its inbox, and presence as one record a process.
-            A requestor of an older version does not.
+        reports: whether its inbox takes a `LinkReport`, and a `Presence` for each process; older versions' do not.
         oldest: the lowest link number by which a stream of it is answered; -1 = none is, or not stated.
         spacing: the least seconds between two messages of a link under load, given all links to this inbox.
     """
@@ -192,8 +190,7 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
         adapters: the LoRA adapters that can be asked for, and where each is from.
         adapters_only: whether a request must name one of them, since nothing leads to the model alone.
         number: which announcement of its process this is; -1 = not the record of a process.
-        base: the number of the announcement that this one adds to. A reader needs `base` or a later one to know the
-            whole state. -1 = this one has the whole state.
+        base: the announcement that this one adds to: its reader needs that or a later one; -1 = the state is whole.
         services: what each processor of the process serves, if that has changed since `base`.
         gone: the ids of processors that have ended since `base`.
         birth: to one inbox: of the process that was the first to ask for it; empty = not stated.
