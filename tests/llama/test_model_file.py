@@ -95,20 +95,41 @@ def test_a_file_of_the_hub_is_only_asked_for(tmp_path: Path) -> None:
         assert not any(line.startswith("GET /owner/name/resolve/") for line in asked)
 
 
-@pytest.mark.parametrize("fetch", [True, False])
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("hf:owner/gone/model.gguf", "NotFound: the hub has no repository owner/gone"),
-        ("hf:owner/gated/model.gguf", "ProviderAuth: owner/gated is only for those who accepted its terms"),
-        ("hf:owner/name/other.gguf", "NotFound: the repository owner/name has no file other.gguf"),
-    ],
-)
-def test_what_the_hub_refuses_is_told_in_words(tmp_path: Path, path: str, words: str, fetch: bool) -> None:
+REFUSED = {
+    "hf:owner/gone/model.gguf": "NotFound: the hub has no repository owner/gone",
+    "hf:owner/gated/model.gguf": "ProviderAuth: owner/gated is only for those who accepted its terms",
+    "hf:owner/name/other.gguf": "NotFound: the repository owner/name has no file other.gguf",
+}
+ASK_FOR_ALL = """
+import sys, tempfile
+from pathlib import Path
+from tg_llama.core.model_file import model_file
+from tg_schema.errors import TgError
+for path in sys.argv[1:]:
+    for fetch in (True, False):
+        with tempfile.TemporaryDirectory() as cache:
+            try:
+                print(model_file(path, Path(cache), fetch=fetch), file=sys.stderr)
+            except TgError as error:
+                print(f"{type(error).__name__}: {error}", file=sys.stderr)
+"""
+"""One process for all: the import of llama.cpp and of the hub's library is what costs time."""
+
+
+def test_what_the_hub_refuses_is_told_in_words() -> None:
     with hub_server(b"") as (url, _):
-        done = in_a_process(path, tmp_path, fetch=fetch, HF_ENDPOINT=url)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith(f"tg_schema.errors.{words}")
+        done = subprocess.run(
+            [sys.executable, "-c", ASK_FOR_ALL, *REFUSED],
+            env=os.environ | {"HF_ENDPOINT": url, "HF_HUB_DISABLE_XET": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    told = done.stderr.splitlines()
+    assert len(told) == 2 * len(REFUSED), done.stderr
+    for words, fetched, checked in zip(REFUSED.values(), told[::2], told[1::2], strict=True):
+        assert fetched.startswith(words)
+        assert checked.startswith(words)
 
 
 def test_without_cache_and_network_it_says_what_to_do(tmp_path: Path) -> None:
