@@ -1,10 +1,13 @@
 """Where a provider's requests arrive, and with which key: options, variables of the SDKs, files that are renewed."""
 
 import asyncio
+import json
 import os
 import re
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +27,13 @@ from tests.fakes.openai_chat_server import AzureOpenAiServer, OpenAiChatServer
 from tests.fakes.plan import Exchange, Plan
 from tests.fakes.tgi_server import TgiServer
 from tests.flow.known_providers import PROVIDERS
-from tg_base.llm import LlmService
+from tests.observed_calls import observe_calls
+from tg_base.llm import Endpoint, LlmService
+from tg_bedrock.client import BedrockClient
 from tg_flow.providers import open_provider
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import BadRequest, ProviderAuth
+from tg_vertexai.endpoint import VertexEndpoint
 
 MODEL = "fake-model"
 ELSEWHERE = "http://127.0.0.1:9"
@@ -317,3 +323,30 @@ async def test_a_key_of_bedrocks_own_follows_its_file(
         await asked(service)
         keys = [key for exchange in theirs.exchanges for key in shown(exchange)]
     assert keys == ["first", "second" if how == "file" else "first"]
+
+
+@pytest.mark.parametrize("provider", ["google-ai-studio", "vertexai-gemini"])
+def test_a_further_key_reads_no_certificates(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Google's SDK makes two TLS contexts for each client that is given none."""
+    for name, value in google_account.environment(ELSEWHERE).items():
+        monkeypatch.setenv(name, value)
+    if provider == "google-ai-studio":
+        connect, endpoint = import_module("tg_flow.providers.gemini.client").connect, Endpoint(ELSEWHERE, MODEL, "key")
+    else:
+        connect, endpoint = import_module("tg_vertexai.gemini_client").connect, VertexEndpoint(ELSEWHERE, MODEL)
+    connect(endpoint)
+    made: list[Mapping[str, Any]] = []
+    with observe_calls(ssl.create_default_context, made.append):
+        connect(endpoint)
+    assert made == []
+
+
+async def test_a_further_key_reads_no_description_of_awss_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in credentials("bedrock", "").items():
+        monkeypatch.setenv(name, value)
+    read: list[Mapping[str, Any]] = []
+    with observe_calls(json.loads, read.append):
+        for _ in range(2):
+            read.clear()
+            await BedrockClient.open("eu-west-1", None, ELSEWHERE, 1, None).aclose()
+    assert read == []
