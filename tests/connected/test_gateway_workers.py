@@ -29,7 +29,8 @@ CLIENTS = 6
 def events(gateway: Part, name: str) -> list[dict[str, Any]]:
     """Its lines of one kind, of all its processes."""
     lines = gateway.said.read_text("utf-8").rpartition("\n")[0].splitlines()
-    return [line for line in map(json.loads, lines) if line["event"] == name]
+    # Under load it has a thousand lines, and is looked at two hundred times a second.
+    return [event for line in lines if name in line and (event := json.loads(line))["event"] == name]
 
 
 def state(pid: int) -> str:
