@@ -25,6 +25,9 @@ def test_the_same_number_gives_the_same_world_and_others_differ() -> None:
         (job.arrival, job.output_tokens) for job in again.jobs
     ]
     assert len({draw_world(number).servers for number in NUMBERS}) == len(NUMBERS)
+    # In every process: the order of a set of strings is another one in each.
+    tells = {"block_tokens", "kv_usage", "queued", "queued_by_adapter", "running", "started_at"}
+    assert draw_world(274).servers[0].tells == tells
 
 
 def test_all_that_may_vary_varies() -> None:
