@@ -250,7 +250,7 @@ def test_adapters_are_forgotten_whatever_slots_a_server_tells() -> None:
     state.observe(LoadReport(0.0, adapters=AdapterReport(10_000_000)))
     for at in range(MAX_ADAPTERS + 10):
         state.place(request(f"made-up-{at}"), 0, 1, 0.0)
-        state.start(f"made-up-{at}", 0)
+        state.start(f"made-up-{at}", 0, 0.0)
         state.release(f"made-up-{at}", 100, 0, 1)
     assert len(state.adapters) == MAX_ADAPTERS
 

@@ -133,6 +133,15 @@ def test_what_servers_tell_of_their_queue_is_room_or_none() -> None:
     assert world.order == ["waits", "old news"]
 
 
+def test_of_a_burst_between_two_looks_most_waits_here() -> None:
+    """A queue that was empty when it was looked at holds two of all beyond the sixteen that probably begin at once."""
+    world = World(QueueLimits(max_queued=2))
+    world.tell(0, 0)
+    for _ in range(100):
+        world.ask("each")
+    assert len(world.order) == 2 * (16 + 2)
+
+
 def test_a_promise_that_is_kept_needs_no_short_queue() -> None:
     world = World(QueueLimits(max_queued=1))
     world.tell(3, 3)

@@ -36,7 +36,7 @@ def begun(name: str, slots: int, *placed: InstanceRequest, ahead: int = 0) -> Se
     """A server on which these requests have begun to answer, and so many tokens of others wait to be computed."""
     state = server(name, told(slots=slots), *placed)
     for each in placed:
-        state.start(each.adapter, each.prompt_tokens)
+        state.start(each.adapter, each.prompt_tokens, 0.0)
     state.uncached_tokens = ahead
     return state
 
@@ -196,7 +196,7 @@ def test_a_server_s_speed_is_learnt_from_its_first_tokens() -> None:
 def test_a_report_that_knows_better_is_believed() -> None:
     """A loaded adapter that the server no longer names is forgotten, unless it was placed a moment ago."""
     state = server("a", told(slots=2), X)
-    state.start("x", 100)
+    state.start("x", 100, 0.0)
     state.release("x", 100, 100, 100)
     early, late = (LoadReport(at, adapters=told(slots=2, resident={"y": "gpu"}).adapters) for at in (1.0, 3.0))
     state.observe(early)
@@ -284,7 +284,7 @@ def test_a_sheddable_request_leaves_room_for_the_others(queued: int, usage: floa
     assert isinstance(choice(PredictedWait(), BASE, state), Choice)
     # The queue is as it was told, but for those that began since.
     state.place(request(), 1, 1, 0.0)
-    state.start(None, 1)
+    state.start(None, 1, 0.0)
     assert isinstance(choice(PredictedWait(), low, state), Choice) is (usage < 0.8)
 
 
@@ -324,7 +324,7 @@ def test_in_a_large_pool_a_sheddable_request_finds_a_server_without_a_queue() ->
     queued = [server(f"q{number}", told(3, 0.1)) for number in range(4)]
     free = [server(f"f{number}", told(0, 0.1), BASE) for number in range(14)]
     for state in free:
-        state.start(None, BASE.prompt_tokens)
+        state.start(None, BASE.prompt_tokens, 0.0)
     assert choose(PredictedWait(), request(priority=-1), *queued, *free).startswith("f")
 
 

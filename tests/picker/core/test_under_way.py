@@ -66,7 +66,7 @@ def test_what_others_still_use_of_a_prompt_that_ended(used: int, matched: int, s
 def full(name: str, *, users: int) -> ServerState:
     """A cache of 10,000 tokens, of which 9,500 are in use; it has the twenty blocks, with so many users."""
     state = server(name, None, request(tokens=9_500))
-    state.start(None, 9_500)
+    state.start(None, 9_500, 0.0)
     state.observe(LoadReport(0.0, kv_usage=0.95, block_tokens=16, blocks=625))
     state.prefixes.add(Fingerprint(TWENTY))
     for _ in range(users):
@@ -108,7 +108,7 @@ def test_what_a_full_server_sent_back_to_its_queue_is_still_to_come() -> None:
         placed = [request(tokens=500)] * 20
         state = server(name, None, *placed)
         for each in placed[unstarted:]:
-            state.start(None, each.prompt_tokens)
+            state.start(None, each.prompt_tokens, 0.0)
         state.observe(LoadReport(0.0, queued=queued, running=20 - queued, kv_usage=0.75, block_tokens=16, blocks=625))
         return state
 

@@ -20,10 +20,22 @@ def test_what_was_placed_counts_until_a_report_knows_of_it() -> None:
     """Its first token does not end that: the report was read before."""
     state = server("a", report(0.3), request(tokens=2_000))
     assert state.used_tokens == 5_000
-    state.start(None, 2_000)
+    state.start(None, 2_000, 0.0)
     assert state.used_tokens == 5_000
     state.observe(report(0.5))
     assert state.used_tokens == 5_000
+
+
+def test_a_queue_is_told_as_it_was_when_it_was_looked_at() -> None:
+    """Of five that waited at 1.0 one began at 1.1, and one at 1.4. Looks are known later."""
+    state = server("a", None, *[request()] * 5)
+    state.start(None, 100, 1.1)
+    state.observe(report(0.5, 5, at=1.0))
+    assert state.queue == 4
+    state.start(None, 100, 1.4)
+    assert state.queue == 3
+    state.observe(report(0.5, 3, at=1.5))
+    assert state.queue == 3
 
 
 @pytest.mark.parametrize(
@@ -60,7 +72,7 @@ def ended(*, answered: int | None, shared: bool = False) -> ServerState:
     state.place(asked, uncached, 100, 0.0, marks=marks)
     if shared:
         state.active.use(marks_of(Fingerprint(TWENTY[:15])))
-    state.start(None, uncached)
+    state.start(None, uncached, 0.0)
     state.observe(report(0.95))
     state.release(None, 1_300, uncached, 100, marks, answered=answered or 0)
     return state

@@ -161,7 +161,7 @@ class Placement:
         self.first_at = now
         self._note_adapter(now)
         self._estimates.begin(self._model, now)
-        server.start(self.adapter, self.uncached_tokens, self.room)
+        server.start(self.adapter, self.uncached_tokens, now, self.room)
         self._beside = server.running - 1
         seconds = now - self.picked_at
         is_excused = self._is_sheddable or self._is_held_up
@@ -189,7 +189,7 @@ class Placement:
         if server is None:
             return
         if self.first_at is None:
-            server.start(self.adapter, self.uncached_tokens, self.room)
+            server.start(self.adapter, self.uncached_tokens, now, self.room)
         else:
             self._estimates.end(self._model, self.first_at)
         sample = learnt or self._sample(usage, now, server)

@@ -1,5 +1,6 @@
 """Placements and reports -> policies: what is known of one server, from our own count and its reports."""
 
+from collections import deque
 from collections.abc import Set as AbstractSet
 
 from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, Fingerprint, InstanceRequest, LoadReport
@@ -12,6 +13,8 @@ LOAD_SECONDS = 0.4
 """Assumed for an adapter. A gigabyte takes about this long, as llm-d-router's load state scorer has measured."""
 MAX_UNSEEN = 16
 """Requests that a server may get between two scrapes before each further one counts as queued."""
+_MAX_REMEMBERED = 1_024
+"""Placements, and first tokens, remembered to tell whether they came before or after a scrape."""
 
 
 class ServerState:
@@ -43,8 +46,8 @@ class ServerState:
     """
 
     __slots__ = (
-        "_begun_since",
-        "_placed_since",
+        "_begun_at",
+        "_placed_at",
         "_reported_tokens",
         "_sent_back_tokens",
         "_unreported_tokens",
@@ -75,7 +78,8 @@ class ServerState:
     def __init__(self, endpoint: Endpoint, engine: EngineSpeed | None = None) -> None:
         self.endpoint = endpoint
         self.requests = self.unstarted = self.uncached_tokens = self.prompt_tokens = self.output_tokens = 0
-        self.kv_tokens = self.room_tokens = self._placed_since = self._begun_since = 0
+        self.kv_tokens = self.room_tokens = 0
+        self._placed_at, self._begun_at = deque[float](maxlen=_MAX_REMEMBERED), deque[float](maxlen=_MAX_REMEMBERED)
         self.load = 0.0
         self.concurrency_limit = float("inf")
         self.loads_end_at = 0.0
@@ -112,7 +116,7 @@ class ServerState:
         if report is None or report.queued is None:
             return 0
         # A few requests go straight into the batch; further ones would queue.
-        return max(report.queued + max(self._placed_since - MAX_UNSEEN, 0) - self._begun_since, 0)
+        return max(report.queued + max(len(self._placed_at) - MAX_UNSEEN, 0) - len(self._begun_at), 0)
 
     @property
     def kv_usage(self) -> float:
@@ -155,7 +159,10 @@ class ServerState:
         """Take what the server tells."""
         self.report = report
         self.is_stale = False
-        self._placed_since = self._begun_since = 0
+        # It is known some time after the look: what happened in between is in no report yet.
+        for times in (self._placed_at, self._begun_at):
+            while times and times[0] <= report.read_at:
+                times.popleft()
         if report.adapters is not None:
             self.adapters.observe(report.adapters, report.read_at, self.adapter_requests)
             self._count_slots()
@@ -211,7 +218,7 @@ class ServerState:
         loads = request.adapter is not None and request.adapter not in self.adapters.used_at
         self.requests += 1
         self.unstarted += 1
-        self._placed_since += 1
+        self._placed_at.append(now)
         self.uncached_tokens += uncached
         self.room_tokens += room
         self._unreported_tokens += room
@@ -249,14 +256,14 @@ class ServerState:
         ahead = len(busy) - slots
         return max(ends[min(ahead, len(ends) - 1)], 0.0) if ends else residence
 
-    def start(self, adapter: str | None, uncached: int, room: int | None = None) -> None:
+    def start(self, adapter: str | None, uncached: int, now: float, room: int | None = None) -> None:
         """Count a request's first token, with what it was placed with."""
         if adapter is not None:
             self.ready_at.pop(adapter, None)
             if not self.ready_at:
                 self.loads_end_at = 0.0
         self.unstarted -= 1
-        self._begun_since += 1
+        self._begun_at.append(now)
         self.uncached_tokens -= uncached
         self.room_tokens -= uncached if room is None else room
         self._weigh()
