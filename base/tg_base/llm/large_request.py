@@ -26,6 +26,8 @@ PART_IDS: Final = 100_000
 """Token ids of a part."""
 PART_BIASES: Final = 20_000
 """Entries of a part of `logit_bias`."""
+_ID_LISTS: Final = "id_lists"
+_BIAS: Final = "logit_bias"
 _LONG_FIELDS: Final = {
     "messages": PART_OBJECTS,
     "tools": PART_OBJECTS,
@@ -33,9 +35,10 @@ _LONG_FIELDS: Final = {
     "choice": PART_OBJECTS,
     "prompt_ids": PART_IDS,
     "scored": PART_IDS,
+    _ID_LISTS: PART_IDS,
+    _BIAS: PART_BIASES,
 }
-"""Fields that may have thousands of items, and the number of items in one part."""
-_ID_LISTS: Final = "id_lists"
+"""Fields that may have thousands of items, and the number of items in one part. `logit_bias` is one of `sampling`."""
 
 
 class CheckedRequest(TextCompletionRequest, frozen=True):
@@ -60,13 +63,11 @@ class RequestParts(NamedTuple):
         head: the request without its long fields.
         parts: the items of the long fields: in each part a field's name and some of its items, pickled.
         lengths: of `id_lists`, whose ids stand one after the other.
-        bias: of `sampling.logit_bias`, which may have an entry for each token: some each, pickled.
     """
 
     head: CheckedRequest
     parts: tuple[tuple[str, bytes], ...]
     lengths: tuple[int, ...]
-    bias: tuple[bytes, ...] = ()
 
 
 def read_request(data: bytes) -> TextCompletionRequest:
@@ -106,17 +107,14 @@ def check_schemas(request: TextCompletionRequest) -> None:
 def split_request(request: TextCompletionRequest) -> RequestParts:
     """Split a checked request into parts."""
     fields = {name: getattr(request, name) for name in request.__struct_fields__}
-    long = {name: fields.pop(name) for name in (*_LONG_FIELDS, _ID_LISTS)}
-    parts = list(_cut(_ID_LISTS, tuple(chain.from_iterable(long[_ID_LISTS])), PART_IDS))
-    for name, size in _LONG_FIELDS.items():
-        parts += _cut(name, long[name], size)
+    long = {name: fields.pop(name) for name in _LONG_FIELDS if name in fields}
     lengths = tuple(map(len, long[_ID_LISTS]))
-    bias: tuple[bytes, ...] = ()
+    long[_ID_LISTS] = tuple(chain.from_iterable(long[_ID_LISTS]))
     if request.sampling is not None and request.sampling.logit_bias:
-        entries = tuple(request.sampling.logit_bias.items())
-        bias = tuple(part for _, part in _cut("", entries, PART_BIASES))
+        long[_BIAS] = tuple(request.sampling.logit_bias.items())
         fields["sampling"] = msgspec.structs.replace(request.sampling, logit_bias=None)
-    return RequestParts(CheckedRequest(**fields, needed=request.features), tuple(parts), lengths, bias)
+    parts = tuple(part for name, items in long.items() for part in _cut(name, items, _LONG_FIELDS[name]))
+    return RequestParts(CheckedRequest(**fields, needed=request.features), parts, lengths)
 
 
 async def join_request(request: RequestParts) -> CheckedRequest:
@@ -125,18 +123,15 @@ async def join_request(request: RequestParts) -> CheckedRequest:
     for name, part in request.parts:
         found.setdefault(name, []).extend(pickle.loads(part))  # noqa: S301 - from a process that we started
         await asyncio.sleep(0)
+    bias = found.pop(_BIAS, None)
     fields = {name: tuple(items) for name, items in found.items()}
     if ids := fields.pop(_ID_LISTS, None):
         ends = tuple(accumulate(request.lengths))
         fields[_ID_LISTS] = tuple(ids[end - size : end] for end, size in zip(ends, request.lengths, strict=True))
     made = msgspec.structs.replace(request.head, **fields)
-    if not request.bias or made.sampling is None:
+    if bias is None or made.sampling is None:
         return made
-    bias: dict[int, float] = {}
-    for part in request.bias:
-        bias.update(pickle.loads(part))  # noqa: S301 - as above
-        await asyncio.sleep(0)
-    return msgspec.structs.replace(made, sampling=msgspec.structs.replace(made.sampling, logit_bias=bias))
+    return msgspec.structs.replace(made, sampling=msgspec.structs.replace(made.sampling, logit_bias=dict(bias)))
 
 
 def _cut(name: str, items: tuple[Any, ...], size: int) -> Iterator[tuple[str, bytes]]:
