@@ -46,16 +46,16 @@ from tg_gateway.websocket import Backend, WebSocketHandler
 log = structlog.get_logger()
 
 HANDOVER_SECONDS: Final = 2.0
-"""Seconds for which a gateway that hands over answers on connections that are kept open."""
+"""Seconds for which a gateway that hands over still answers on open connections."""
 LAST_WRITE_SECONDS = 2.0
-"""Seconds that handlers get to write what they have, when everything else is over."""
+"""Seconds that handlers get at the end to write what they have."""
 RESUMABLE: Final = "resumable "
-"""The scope of answers that sockets have asked for: they have bounds of their own, beside those kept for HTTP."""
+"""The scope of answers requested over WebSockets; their bounds are separate from those over HTTP."""
 TIMER_ROUNDING_SECONDS = 86_400.0
-"""Seconds below which the server's timers keep their time: rounded up to whole seconds, as it does by itself, the pings
-of thousands of sockets would come at once and hold up everybody's chunks for 0.2 s."""
+"""Below this many seconds aiohttp's timers are exact. By default aiohttp rounds up to whole seconds: the pings of
+thousands of sockets would come at once and delay all chunks by 0.2 s."""
 _SERVER_LOG: Final = logging.getLogger("tg_gateway.server")
-# What clients offer there may be a token, and it would be a line for each handshake.
+# What clients offer there may be a token, and each handshake would log a line.
 logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)
 
 
@@ -122,9 +122,9 @@ class Gateway:
         self._rate_limits = RateLimits(config, time.monotonic)
 
     def prepare(self, config: GatewayConfig) -> Callable[[], None]:
-        """Check what is `Followed` of an edited configuration, and return what puts it in force.
+        """Check the `Followed` parts of an edited configuration, and return a function that puts them in force.
 
-        A key that was revoked is refused from its next request on, on open WebSockets too; what runs ends by itself.
+        A revoked key is refused from its next request on, on open WebSockets too; its running requests may finish.
 
         Raises:
             BadRequest: as at a start.
@@ -187,7 +187,8 @@ class Gateway:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        # The server listens until all this is over: a refusal can be repeated elsewhere, a closed port says nothing.
+        # Listen until all this is over: a client can repeat a refused request elsewhere, but learns nothing from a
+        # closed port.
         async with self._exit:
             self._sockets.drain()
             left = await self._hand_over() if self._shared.handing_over else self._config.drain
@@ -198,11 +199,11 @@ class Gateway:
             await self._sockets.close()
 
     async def _hand_over(self) -> float:
-        """Leave what is new to others, who accept on the same sockets; the seconds that are left of the drain."""
+        """Leave new connections to other processes on the same sockets. Returns the remaining seconds of the drain."""
         started = time.monotonic()
         await stop_listening(self._runner)
-        # Who keeps its connection asks on it again, is answered, and told that it closes. Were it closed at once, a
-        # request that is on its way would be lost, and no client may repeat it by itself.
+        # A client on a kept connection is answered once more, and told that the connection closes. If a connection was
+        # closed at once, a request on its way would be lost, and no client may repeat it by itself.
         await asyncio.sleep(min(HANDOVER_SECONDS, self._config.drain))
         await self._relay.until_idle(max(0.0, self._config.drain - (time.monotonic() - started)), all_read=True)
         return max(0.0, self._config.drain - (time.monotonic() - started))

@@ -13,7 +13,7 @@ from typing_extensions import override
 from tg_gateway.http import MAX_PATH_BYTES, UnreadableHead, begins_request
 
 LOOK_SECONDS: Final = 0.5
-"""Between two looks for clients that have left."""
+"""Seconds between two checks for clients that have left."""
 _TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
 """Known on Linux alone."""
 _ESTABLISHED: Final = 1
@@ -36,7 +36,7 @@ class ConnectionEvents(NamedTuple):
 
 
 class ConnectionRunner(web.AppRunner):
-    """An application's runner, with connections that tell their events.
+    """An application's runner, whose connections report their events.
 
     Args:
         application: what is served.
@@ -94,12 +94,12 @@ class Connection(web.RequestHandler):
 
     @override
     def connection_lost(self, exc: BaseException | None) -> None:
-        # Before it is taken away.
+        # Read it before the connection drops it.
         if self.transport is not None:
             self._events.closed(self.transport)
         super().connection_lost(exc)
         if self._is_socket:
-            # A circle, which the garbage collector would free late: this calls the socket, whose request has this.
+            # Break a reference cycle, which the garbage collector would free late.
             super().set_parser(None)  # type: ignore[arg-type]
 
     @override
@@ -128,7 +128,7 @@ class Connection(web.RequestHandler):
         if self._events.refuse is None or not isinstance(exc, HttpProcessingError):
             return super().handle_error(request, status, exc, message)
         self._refused = True
-        # Counted there, and never logged as an error: anybody can send it.
+        # The refusal is counted there and never logged as an error: anybody can send such bytes.
         self.logger.debug("no request", exc_info=exc)
         refusal = UnreadableHead.of(exc, self._begin)
         response = self._events.refuse(refusal)
@@ -136,7 +136,7 @@ class Connection(web.RequestHandler):
 
 
 class _Lingering(web.Response):
-    """A refusal whose sender may have more on its way: it is read for a while, or a reset would overtake the answer."""
+    """The sender may still be sending: read on for a while, or a reset would overtake the refusal."""
 
     def __init__(self, response: web.Response, seconds: float) -> None:
         super().__init__(status=response.status, headers=response.headers, body=response.body)
@@ -152,8 +152,8 @@ class _Lingering(web.Response):
 async def notice_leaving(runner: ConnectionRunner) -> None:
     """Close the connections of clients that have left while nothing is read from them, until cancelled.
 
-    aiohttp does not read behind 32 requests that wait for the one before them, and would not see the end of the
-    connection until that one is answered. What system call tells it elsewhere than on Linux differs; there it waits.
+    aiohttp stops reading after 32 pipelined requests, and would not see the end of the connection until the first is
+    answered. Other systems than Linux have no such call here; there the connection waits.
 
     Args:
         runner: of a server that was set up.
@@ -164,7 +164,7 @@ async def notice_leaving(runner: ConnectionRunner) -> None:
 
 
 def abort_left(runner: ConnectionRunner) -> None:
-    """Close those connections of clients that have left by now."""
+    """Close the connections of clients that have left."""
     for handler in runner.connections:
         transport = handler.transport
         if transport is not None and not transport.is_reading() and _has_left(transport):

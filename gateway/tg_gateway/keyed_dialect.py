@@ -1,4 +1,4 @@
-"""A path that several protocols have -> the one whose body it is, told by its keys: `/tokenize` of vLLM and of TGI."""
+"""A path of several protocols -> the protocol of the body, by the body's keys: `/tokenize` of vLLM and of TGI."""
 
 from collections.abc import Awaitable, Mapping
 
@@ -16,8 +16,9 @@ class KeyedDialect(Dialect):
     """Passes each request on to a dialect, under that dialect's name of the operation.
 
     Args:
-        keyed: by a key that only one protocol's bodies have: that protocol's dialect and operation. The first wins.
-        otherwise: the dialect and operation of all other bodies, also of those that are no JSON.
+        keyed: maps a key that only one protocol's bodies have to that protocol's dialect and operation; the first match
+            wins.
+        otherwise: the dialect and operation of all other bodies, including those that are no JSON.
     """
 
     def __init__(self, keyed: Mapping[str, tuple[Dialect, str]], otherwise: tuple[Dialect, str]) -> None:

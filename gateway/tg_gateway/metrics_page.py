@@ -21,20 +21,20 @@ from tg_schema.errors import Unavailable
 MAX_CONNECTIONS = 32
 """Beyond it the oldest connection is cut: a scrape is short, and one that hangs may not keep others out."""
 HEAD_SECONDS = 10.0
-"""Seconds in which a connection must have asked, and be asked again."""
+"""Seconds in which a connection must send its first request, and each further one."""
 WRITE_SECONDS = 10.0
-"""Seconds in which the page must have been read."""
+"""Seconds in which the client must have read the page."""
 FRESH_SECONDS = 0.1
-"""Seconds for which a page is good, since anybody may ask: rendering takes milliseconds of the event loop."""
+"""Seconds for which a page is reused, since anybody may ask: rendering takes milliseconds of the event loop."""
 READY_FRESH_SECONDS = 0.5
-"""Seconds for which an answer to `/ready` is good: the bus may be asked for it."""
+"""Seconds for which an answer to `/ready` is reused, since it may need a question to the bus."""
 _STRANGE: Final = (
     "the request's Host or Origin is no name of this process: ask by its address, or add the name to hosts in the "
     "configuration"
 )
 _Maker = Callable[[web.Request], Awaitable[web.Response]]
 _SERVER_LOG: Final = logging.getLogger("tg_gateway.metrics_page")
-# A stranger's bytes are no defect, and would be a traceback for each connection.
+# A stranger's bytes are no defect, but would log a traceback for each connection.
 _SERVER_LOG.setLevel(logging.CRITICAL)
 
 
@@ -55,10 +55,10 @@ async def metrics_page(
     Args:
         host: where it listens.
         port: there.
-        sockets: in their place, if there are any; they listen already.
+        sockets: listening sockets in place of `host` and `port`, if there are any.
         find_hosts: the names that a request's `Host` may have besides `host`, loopback names and addresses, as `hosts`
             of a gateway.
-        find_missing: what the process lacks to be of use; nothing = `/ready` is 200.
+        find_missing: what the process lacks to be ready; nothing = `/ready` is 200.
 
     Raises:
         Unavailable: the port cannot be listened on.
@@ -102,7 +102,7 @@ async def metrics_page(
 
 
 def _admitting(own: str, find_hosts: Callable[[], tuple[str, ...]]) -> Middleware:
-    """Refuses what a page of another name has its reader's browser ask."""
+    """Refuses requests that a page of another host makes in a browser."""
 
     @web.middleware
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -63,7 +63,7 @@ def _name(point: EntryPoint) -> str:
 
 
 def _join(rows: Sequence[tuple[Mount, EntryPoint]]) -> Mount:
-    """One row for those that have a path in common: the body's keys tell whose a request is."""
+    """One row for rows with the same path: the body's keys decide whose a request is."""
     sharing = [mount for mount, _ in rows]
     if len(sharing) == 1:
         return sharing[0]

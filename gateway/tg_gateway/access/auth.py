@@ -51,7 +51,7 @@ class Authenticator:
 
     Attributes:
         required: whether requests need a token now.
-        callers: what stands for each key, by its name, where prompts are cached. Edits of the keys change it.
+        callers: an id for each key's name, which separates the keys' prompt caches. Edits of the keys change it.
         rights: what each key may ask.
 
     Raises:
@@ -84,7 +84,7 @@ class Authenticator:
                     added=sorted(names[digest] for digest in added),
                     revoked=sorted(self._names[digest] for digest in revoked),
                 )
-            # A revoked token must no longer exempt its address from waiting.
+            # A revoked token must no longer spare its address the wait.
             self._throttle.forget(revoked)
             self.rights, self._names, self.required = rights, names, self.required or required
             self.callers.clear()
@@ -160,8 +160,8 @@ def _names_of(config: GatewayConfig) -> dict[str, str]:
 
 
 def _callers_of(names: Mapping[str, str]) -> dict[str, str]:
-    """Name of a key -> an id that tells nobody the name, and is equal in each gateway with these keys."""
-    # Of several tokens with one name, which are one customer, the one with the least digest.
+    """Name of a key -> an id that does not reveal the name, and is equal in each gateway with these keys."""
+    # Several tokens with one name are one customer: use the one with the least digest.
     secrets = {name: bytes.fromhex(digest) for digest, name in sorted(names.items(), reverse=True)}
     return {
         name: hashlib.blake2b(name.encode(), key=secret, digest_size=16).hexdigest() for name, secret in secrets.items()

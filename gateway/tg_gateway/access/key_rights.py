@@ -1,4 +1,4 @@
-"""Key -> its rights: the groups of tools that its requests may name, and whether it may keep, and ask what is all's."""
+"""Key -> its rights: the groups of tools that it may name, whether it may keep responses, whether it is an admin."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from tg_schema.errors import AccessDenied
 MAX_NAME_CHARACTERS = 64
 """Characters of a group's name that an error repeats."""
 ADMIN_OPERATIONS: Final = frozenset({"load-adapter", "unload-adapter"})
-"""They change what all keys are served."""
+"""Operations that change what all keys are served."""
 
 
 class KeyRights:
@@ -23,7 +23,7 @@ class KeyRights:
 
     Attributes:
         stores: whether responses may be kept at all.
-        storeless: names of the keys for which none is.
+        storeless: names of the keys whose responses are not kept.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
@@ -34,7 +34,7 @@ class KeyRights:
         self._admins = frozenset(key.name for key in config.keys if key.admin)
 
     def check_admin(self, key: str | None) -> None:
-        """Check that the key may see and change what concerns all keys.
+        """Check that the key may see and change what affects all keys.
 
         Raises:
             AccessDenied: it may not.
@@ -46,11 +46,11 @@ class KeyRights:
             )
 
     def check(self, key: str | None, service: str, request: object) -> None:
-        """Check that the key may ask this.
+        """Check that the key may send this request.
 
         Raises:
-            AccessDenied: the request asks for another group: by name, by "*", or by naming none; or for what only an
-                admin may.
+            AccessDenied: the request needs another group of tools (by name, by "*", or by naming none), or an admin's
+                rights.
         """
         if isinstance(request, EncodedRequest):
             if "load_adapter" in request.features:

@@ -14,21 +14,21 @@ class Limits:
         write: how long a client may read nothing of what waits for it, before its connection is cut.
         sockets: WebSockets open at the same time.
         socket_streams: requests that run side by side on one WebSocket.
-        socket_bytes: what all streams of one WebSocket may hold for a client that does not read; beyond it those that
-            hold most end.
+        socket_bytes: bytes that all streams of one WebSocket may hold for a client that does not read; beyond that, the
+            streams that hold most end.
         socket_id: characters of a WebSocket request's id.
         failures: wrong tokens from one address, within `forget`, before it is told to wait.
         forget: after how long wrong tokens are forgotten.
         background: answers of one key that are made in the background side by side.
         all_background: the same, of all keys.
         run: how long an answer in the background may take.
-        waiting: answers of one key that wait on the bus for room.
+        waiting: answers of one key that wait on the bus for capacity.
         all_waiting: the same, of all keys.
         flex_pause: longest pause after a refusal before another waiting request of that model is taken.
         attempt_pause: longest pause before a waiting answer is asked for again after its first lost attempt; it doubles
             with each further one.
-        paused_bytes: of messages of one model that wait in this process after lost attempts. Beyond it nothing more is
-            taken until one of them goes on.
+        paused_bytes: of messages of one model that wait in this process after lost attempts. Beyond it no more messages
+            are taken until one of them proceeds.
         part_bytes: of the events of one answer that are kept for who follows it; without them it can only be retrieved.
         followers: clients of one key that follow answers in the background side by side.
         all_followers: the same, of all keys.

@@ -114,7 +114,7 @@ class OriginRules:
 def preflight_headers(asked: Mapping[str, str]) -> Mapping[str, str] | None:
     """The headers that answer a preflight: they allow what it asks for. None = it is no preflight.
 
-    Whether the path has the method and the key is right, only the request that follows is told.
+    It does not check the method or the key; the request that follows is refused if they are wrong.
     """
     method = asked.get("Access-Control-Request-Method")
     if method is None:

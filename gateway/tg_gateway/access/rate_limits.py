@@ -21,7 +21,7 @@ from tg_schema.errors import BadRequest, RateLimited, Unauthorized
 from tg_schema.prompt_size import TOKEN_BYTES, measure_text
 
 MIN_RETRY_AFTER_SECONDS = 1.0
-"""Least `retry_after` of a key whose answers all run, for instance until the first has ended."""
+"""The least `retry_after` for a key whose streams are all in use."""
 RECENT_REQUESTS = 8
 """Weight of the moving average of request durations: a new one counts for 1 / RECENT_REQUESTS."""
 MAX_SIDE_BY_SIDE = 16
@@ -37,11 +37,11 @@ _WORDS: Final = {
 
 @dataclass(slots=True)
 class Spending(AbstractContextManager["Spending"]):
-    """One admitted request. On leaving, its reservation is replaced by what it has used, however it ended.
+    """One admitted request. On leaving, its reservation is replaced by its actual usage, however it ended.
 
     Attributes:
         usage: what it has used so far; None if nobody counts that.
-        requests: as how many it counts.
+        requests: the number of requests it counts as.
         reserved: tokens that were taken for it.
         answers: the number of its answers, which are generated concurrently.
         places: for a batch, how many of its requests may run concurrently.
@@ -73,7 +73,7 @@ class RateLimits:
         time: a monotonic clock, in seconds.
 
     Attributes:
-        exempt: the names in place of a key whose requests have no limits: of those who came without one.
+        exempt: names that stand for requests without a key, which have no limits.
     """
 
     def __init__(self, config: GatewayConfig, time: Callable[[], float]) -> None:
@@ -82,7 +82,7 @@ class RateLimits:
         self.update(config)
 
     def update(self, config: GatewayConfig) -> None:
-        """Put edited keys in force. What a key has spent and has running stays, even of one that was removed."""
+        """Put edited keys in force. A key's spending and running requests stay counted, even if the key was removed."""
         self._rights = KeyRights(config)
         self._known = frozenset(key.name for key in config.keys)
         self.exempt = frozenset({None, ANYBODY.name}) - self._known
@@ -94,7 +94,9 @@ class RateLimits:
         self._allowances = allowances
 
     def admit(self, key: str | None, service: str, *requests: object) -> Spending:
-        """Take what a request may need; enter what is returned at once, and leave it when the request is over.
+        """Reserve what a request may need.
+
+        Enter the returned `Spending` at once, and leave it when the request is over.
 
         Call it for no name that is `exempt`. Each of a batch's requests counts, and each of several answers to one.
 
@@ -112,7 +114,7 @@ class RateLimits:
 
 
 class _Allowance:
-    """What one key has left. One without limits has its running requests counted, too: it may get limits."""
+    """What one key has left. Running requests of a key without limits count too: it may get limits later."""
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._requests: TokenBucket | None = None
@@ -155,7 +157,7 @@ class _Allowance:
         most = min(sum(map(self._most_tokens, requests)), self._tokens.size) if self._tokens else 0
         full = self._streams and self._running + answers > self._streams
         # With `streams` answers side by side, one of them ends about every `seconds / streams`. If none has ended for
-        # longer, these take longer than those before: they may need as long again.
+        # longer than that, answers now take longer: expect as long again.
         rest = max(self._seconds / self._streams, now - self._newest, MIN_RETRY_AFTER_SECONDS) if full else 0.0
         waits = {
             "streams": rest,
@@ -185,7 +187,7 @@ class _Allowance:
             return
         self._running -= spending.answers
         took = self._time() - spending.begun
-        # An average that forgets, since `retry_after` is to follow what requests take now.
+        # A moving average, so that `retry_after` follows how long requests take now.
         self._seconds += (took - self._seconds) / RECENT_REQUESTS if self._seconds else took
         if self._tokens and spending.usage:
             self._tokens.take(spending.usage.tokens(failed=failed) - spending.reserved)

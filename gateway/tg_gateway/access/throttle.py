@@ -12,7 +12,7 @@ MAX_ADDRESSES = 10_000
 
 
 class Throttle:
-    """Makes an address that fails too often within `forget` seconds wait for the rest of them.
+    """Makes an address that fails too often within `forget` seconds wait until these are over.
 
     Args:
         failures: how many are too many.

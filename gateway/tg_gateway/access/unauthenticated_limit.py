@@ -1,4 +1,4 @@
-"""Connection -> limit: counts each address's connections until they show a right token, so that none can take all."""
+"""Connection -> limit: counts each address's connections without a valid token, so that no address can take all."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A large body -> the few fields that a refusal reads, cut out where the body is parsed, so that it is read once."""
+"""A large body -> the few fields that a refusal needs, extracted by the process that parses the body."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -15,7 +15,7 @@ _LONG: Final = msgspec.Raw(b'"..."')
 
 
 def abridge_body(body: bytes, names: Iterable[str]) -> bytes:
-    """An object with those of these fields that the body has; a long value is replaced by a short one of its type.
+    """An object with the body's values of these fields; a long value is replaced by a short one of its type.
 
     The result is empty only for an empty body, and no JSON object if the body is none.
     """

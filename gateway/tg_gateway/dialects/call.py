@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Several completions that one client's request consists of, run concurrently as far as there is room.
+    """Several completions that make up one client's request. They run concurrently as far as there is capacity.
 
     The writer gets all records as they come, as if they were of one answer: the `index` of a record is raised by
     `answers` for each request before its own, and the last record of all ends the answer. If one request fails, all
@@ -54,7 +54,7 @@ class Batch:
     Attributes:
         requests: at least one.
         answers: how many answers each of them has.
-        independent: whether the others go on when one fails.
+        independent: whether the other requests go on when one fails.
     """
 
     requests: tuple[Any, ...]

@@ -112,11 +112,11 @@ class Catalogue:
         """The route of a model: by its own name, an alias, `base:adapter` with either as base, or an adapter's name.
 
         If several flows have the model, the flow `preferred` wins, else the first that is served now. Without a name,
-        the model is the default flow's. So it is where a URL stands for the name, which clients of servers with one
-        model send.
+        the model is the default flow's. The same holds for a URL in place of a name, which clients of single-model
+        servers send.
 
         Raises:
-            NotFound: no flow has such a model; the message lists those that there are.
+            NotFound: no flow has such a model; the message lists the existing ones.
         """
         if not name:
             route = self.find_service(self.default_flow, TEXT_COMPLETION.name)
@@ -245,7 +245,7 @@ class Catalogue:
         return any(each.adapters_only for each in self._serving(route.request))
 
     def _is_served(self, route: Route[Any, Any]) -> bool:
-        """A plain peer announces nothing: it is taken to be there."""
+        """A plain peer announces nothing, so assume that it is live."""
         return route.plain or bool(self._serving(route.request))
 
 

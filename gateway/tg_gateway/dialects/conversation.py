@@ -1,4 +1,4 @@
-"""WebSocket messages -> dialect -> requests: the interfaces of a protocol over sockets and of its socket."""
+"""WebSocket messages -> dialect -> requests: the interfaces of a WebSocket protocol and of its socket."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from typing import Any, Protocol
@@ -27,11 +27,11 @@ class Socket(Protocol):
 
     @property
     def key(self) -> str | None:
-        """The name of the key that its next request has; None = it must show a token, for instance a new one."""
+        """The name of the key for its next request; None = it must show a (new) token."""
 
     @property
     def kept(self) -> KeptAnswers:
-        """The answers that are kept for its key, of those that sockets asked for."""
+        """The kept answers of its key that were requested over WebSockets."""
 
     def authenticate(self, token: str | None) -> None:
         """Check a token; until one is right, `key` is None.
@@ -65,7 +65,7 @@ class Socket(Protocol):
         """Ask a service; the writer's bytes, framed by it as WebSocket messages, go to the client as they come.
 
         An answer with a `Background` is made apart from the socket, and goes on when the socket is closed. The client
-        gets the parts of that answer.
+        gets its parts.
 
         Args:
             name: the request's name, which no running request has.
@@ -105,5 +105,5 @@ class Conversation(Protocol):
         """Take a message. Even a malformed one is answered, and disturbs no other request. Raises nothing."""
 
     def drain(self) -> None:
-        """Refuse new requests from now on: the gateway will close the socket when those that run have ended."""
+        """Refuse new requests from now on: the gateway closes the socket when the running ones have ended."""
         return

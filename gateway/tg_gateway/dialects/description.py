@@ -1,4 +1,4 @@
-"""Dialect -> the gateway's OpenAPI document: what one operation takes and answers, told by the types that parse it."""
+"""Dialect -> the gateway's OpenAPI document: one operation's requests and answers, by the types that parse them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,13 +11,15 @@ ASKING: Final[tuple[type[TgError], ...]] = (
     *(errors.Internal, errors.Timeout, errors.ProviderAuth, errors.ProtocolError, errors.SchemaViolation),
     *(errors.IncompleteStream, errors.Unavailable, errors.SlowConsumer, errors.BusError, errors.PeerError),
 )
-"""What can become of a request for which a service is asked."""
+"""The errors that a request to a service may end with."""
 EVENTS: Final = "text/event-stream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """One operation of a dialect. Types are those that read the request and make the answer; a tuple is any of several.
+    """One operation of a dialect.
+
+    The types are those that read the request and make the answer; a tuple stands for any of its types.
 
     Attributes:
         group: the heading under which the operation stands.

@@ -60,7 +60,7 @@ class Dialect(ABC):
         """
 
     def restart(self, call: Call) -> Ask:
-        """Make the request of an answer that has waited once more; `call.body` is the body of its `Waiting`.
+        """Make the request of an answer that has waited again; `call.body` is the body of its `Waiting`.
 
         Raises:
             TgError: it can no longer be asked.

@@ -38,7 +38,7 @@ class FieldNames:
     """A protocol's names for the fields of our completion record.
 
     Attributes:
-        own: maps the record's field names to the protocol's; fields of `sampling` stand without that prefix.
+        own: maps the record's field names to the protocol's; fields of `sampling` have no prefix there.
         prefix: put before the fields of `sampling` that `own` lacks, such as `options.`.
     """
 

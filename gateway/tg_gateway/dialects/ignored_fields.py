@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"[\w.\[\]-]{1,64}", re.ASCII)
 
 
 def show_ignored(dialect: str, fields: Iterable[str]) -> dict[str, str]:
-    """The header that lists these fields, which the request had in vain; empty if there are none."""
+    """The header that lists these ignored fields; empty if there are none."""
     shown = [name for name in sorted(set(islice(fields, MAX_READ_FIELDS))) if _NAME.fullmatch(name)][:MAX_LISTED_FIELDS]
     for name in shown:
         _log_once(dialect, name)

@@ -1,7 +1,7 @@
 """A writer's bytes -> one HTTP client: the body of a streaming answer, written without waiting.
 
-The head is sent together with the first bytes, in one write: sent earlier, it would cost a packet and fix the status
-before anything is known of the answer.
+The head is sent together with the first bytes, in one write. Sent earlier, it would cost a packet, and fix the status
+too early.
 """
 
 import asyncio
@@ -49,18 +49,18 @@ class BodyHead(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Further ones, read when the head is written."""
+        """Further headers, read when the head is written."""
 
     @property
     def keep_alive(self) -> bytes:
-        """What is sent in silence."""
+        """Bytes sent during silence."""
 
 
 class BodyStream(web.StreamResponse, Sink):
     """Enter it to keep the connection alive while no bytes come; leave it after the last.
 
-    Left by a defect, or by an error that the protocol cannot express, it is cut, since it has no proper end then. If
-    nothing has been written yet, it raises the error instead: the caller answers with a real status.
+    After a defect, or an error that the protocol cannot express, the connection is cut, since the body has no proper
+    end. If nothing has been written yet, it raises the error instead: the caller answers with a real status.
 
     Args:
         request: the client's request. An HTTP/1.0 client gets the same body unchunked, ended by the connection's end.
@@ -107,7 +107,7 @@ class BodyStream(web.StreamResponse, Sink):
         self._unwritten: deque[bytes | memoryview] | None = None
 
     def __enter__(self) -> "BodyStream":
-        # The server's timer is for connections that wait for a request; it starts a new one after the answer.
+        # Stop the server's timer, which is for idle connections; it starts a new one after the answer.
         self._protocol.keep_alive(True)
         self._timer = call_late(self._wrote_at + self._silence, self._silent)
         return self
@@ -126,7 +126,7 @@ class BodyStream(web.StreamResponse, Sink):
     def _cut(self, error: TgError) -> bool:
         if not self.started:
             return False
-        # The middleware's status line would be read as a part of this body, and its end be taken for a whole one.
+        # The client would read the middleware's status line as part of this body, and take its end for a whole answer.
         self._request[ENTRY].end(200, error.type)
         self._transport.abort()
         return True
@@ -226,7 +226,7 @@ class BodyStream(web.StreamResponse, Sink):
         now = self._loop.time()
         due = self._wrote_at + self._silence
         if now >= due:
-            # A client that does not read needs no keep-alive: it would only add to the waiting bytes.
+            # A client that does not read needs no keep-alive, which would only add waiting bytes.
             if not self.full:
                 self.send(self._answer_head.keep_alive, last=False)
             due = now + self._silence

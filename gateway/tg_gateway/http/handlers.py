@@ -81,7 +81,7 @@ class HttpHandlers:
         return make_response(Answer(join_output(whole), 200, asked.writer.content_type, headers))
 
     async def _begin(self, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
-        """Queue the answer until there is room, or begin it now."""
+        """Queue the answer until there is capacity, or begin it now."""
         if self._flex_queue is not None and background.waiting is not None and self._flex_queue.takes(asked):
             await self._flex_queue.put(asked, background, background.waiting, entry)
         else:

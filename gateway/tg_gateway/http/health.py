@@ -35,7 +35,7 @@ class Ready(msgspec.Struct, frozen=True):
 class Health:
     """`/health` and `/ready`, which needs a live processor of each of these routes.
 
-    A plain peer announces nothing: whether it lives is not known.
+    A plain peer announces nothing, so its state is unknown.
     """
 
     def __init__(self, requestor: Requestor, needed: Iterable[Route[Any, Any]], relay: Relay, limits: Limits) -> None:
@@ -78,7 +78,7 @@ class Health:
         return True
 
     async def _find_refusal(self) -> str | None:
-        """Why we may not publish, if a message was refused before. Nothing is published for it."""
+        """Why we may not publish, if the bus refused a message before. Nothing is published for it."""
         if self._requestor.refusal is None:
             return None
         try:

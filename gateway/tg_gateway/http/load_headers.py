@@ -12,7 +12,7 @@ from tg_base.telemetry import LOAD_RESPONSE_HEADER, MODEL_LOADS
 
 
 class LoadHeaders:
-    """Makes headers from what this process knows of a queue's processors.
+    """Makes load headers from what this process knows of a queue's processors.
 
     Args:
         requestor: knows them, once it is entered.

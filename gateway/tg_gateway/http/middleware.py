@@ -135,15 +135,15 @@ class Middleware:
                     entry.end(response.status, "ok")
             await self._send(request, response, entry)
         finally:
-            # Also for a client that left: the server cancels its handler then.
+            # Write it for a client that left too: the server cancels its handler then.
             entry.write()
         return response
 
     def refuse_unreadable(self, head: UnreadableHead) -> web.Response:
-        """Without a line of the access log: anybody can send such bytes, and they are counted already."""
+        """No line in the access log: anybody can send such bytes, and they are counted already."""
         request_id = new_id()
         response = _refuse_http(self._router.find_nearest(head.path, request_id), head.refusal, "")
-        # HTTP has refused it: a dialect may have another status for what it calls invalid.
+        # Keep HTTP's own status: a dialect may use another one for invalid requests.
         response.set_status(head.refusal.status)
         response.headers.update({"X-Request-Id": request_id, "Connection": "close"})
         response.force_close()

@@ -16,7 +16,7 @@ PAGES: Final = "tokengrid.pages"
 
 
 class Page(ABC):
-    """What a package shows of this process to operators: a gateway's key for it needs `admin = true`.
+    """A page of a package for operators: a gateway's key for it needs `admin = true`.
 
     An entry point names the class; each server makes one.
 

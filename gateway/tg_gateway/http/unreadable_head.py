@@ -1,4 +1,4 @@
-"""Bytes that are no request -> why, and whose door they were for: the refusal has the shape of that door."""
+"""Bytes that are no request -> the reason, and the door whose shape the refusal has."""
 
 import re
 from typing import Final, NamedTuple, Self
@@ -24,9 +24,9 @@ class UnreadableHead(NamedTuple):
     """A request whose head could not be read.
 
     Attributes:
-        path: "/" where it is not known.
+        path: "/" if it is not known.
         refusal: status and sentence.
-        goes_on: whether more of it may be on its way.
+        goes_on: whether more of the request may follow.
     """
 
     path: str
@@ -48,7 +48,7 @@ class UnreadableHead(NamedTuple):
 
 def _find_refusal(error: HttpProcessingError, begin: bytes) -> web.HTTPException:
     if isinstance(error, LineTooLong):
-        # aiohttp tells the first bytes of what was too long.
+        # aiohttp's error has the first bytes of what was too long.
         if error.args[0].removesuffix(b"...") in begin.lstrip().partition(b"\n")[0]:
             text = f"the URL is too long: it may have {MAX_HEAD_LINE_BYTES} bytes; send less in it"
             return web.HTTPRequestURITooLong(text=text)

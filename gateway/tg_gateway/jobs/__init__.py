@@ -1,4 +1,4 @@
-"""Ask -> log of the bus -> answer: answers that are made apart from the connection that asked, and kept."""
+"""Ask -> log on the bus -> answer: responses that are made apart from the connection that asked, and stored."""
 
 from tg_gateway.jobs.live_parts import LiveParts
 from tg_gateway.jobs.logs import JobLogs

@@ -1,7 +1,7 @@
-"""Flex queue -> log: a gateway's claim on a waiting answer; another may take it over until a model is asked.
+"""Flex queue -> log: a gateway's claim on a waiting response; another may take it over until a model is asked.
 
-The order of the log decides. So only one of two gateways that have the same message asks a model, even if one of them
-was taken for dead and was not.
+The order of the log decides. So only one of two gateways with the same message asks a model, even if one of them was
+wrongly declared dead.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from tg_schema.errors import BusError, NotFound
 
 
 class Claim:
-    """Take it first. It reads on in its log by `note`.
+    """Take it first. `note` feeds it the further entries of its log.
 
     Args:
         bus: has the log.
         topic: the log.
 
     Attributes:
-        own: tells it from those of others.
+        own: the id that distinguishes it from others' claims.
     """
 
     def __init__(self, bus: Bus, topic: str) -> None:
@@ -45,7 +45,7 @@ class Claim:
 
     @property
     def running(self) -> bool:
-        """Whether there is one, and it had no end when its log was read last."""
+        """Whether the response exists, and had no end when its log was last read."""
         return self._log.owner is not None and self._log.outcome == "running"
 
     @property
@@ -59,39 +59,39 @@ class Claim:
         return self._log.part_count
 
     async def take(self, load: Callable[[], Awaitable[JobLog]]) -> None:
-        """Claim the answer; `mine` tells whether this gateway was the first, or the one before had not asked a model.
+        """Claim the response. `mine` is true if this gateway was the first, or the one before had not asked a model.
 
         Args:
             load: reads its log.
 
         Raises:
-            BusError: the bus did not answer; so nobody knows who has it.
+            BusError: the bus did not answer, so the owner of the claim is unknown.
         """
         try:
             await self._take(load)
         except NotFound:
             self._log = JobLog(await self._bus.read(self._topic))
             if self._log.owner is None:
-                # The note has begun a log that nobody would find.
+                # The log was erased meanwhile: our note began a new log that nobody would find.
                 await self._sweep()
             else:
                 await self.give_back()
             self._log = JobLog()
-        # The answer may take long, and it is for others.
+        # Release the log's bodies: the response may take long, and only others need them.
         self._log.drop_bodies()
 
     async def _take(self, load: Callable[[], Awaitable[JobLog]]) -> None:
         await self._bus.append(self._topic, b"", label_taken(self.own))
         self._log = await load()
         if self._log.taker != self.own and self._log.waiting:
-            # The message has come here, so its taker is dead or has lost it.
+            # The broker sent the message to us, so the gateway that took it is dead or has lost it.
             await self._bus.append(self._topic, b"", label_taken(self.own, self._log.taker))
             self._log = await load()
         await self._heed_cancel(load)
 
     async def _heed_cancel(self, load: Callable[[], Awaitable[JobLog]]) -> None:
         if self.mine and self._log.cancelled:
-            # Who was told to stop has returned it, or was lost.
+            # The gateway that should stop has returned the response, or was lost.
             await self._bus.append(self._topic, b"", label_end("cancelled", by=self.own))
             self._log = await load()
 
@@ -103,7 +103,10 @@ class Claim:
             self._decided.set()
 
     async def ask(self, writer: JobWriter) -> bool:
-        """Log that a model is asked next, and return whether it may be. The log's entries must be noted meanwhile."""
+        """Log that a model is asked next, and return whether this gateway may ask.
+
+        Keep noting the log's entries meanwhile.
+        """
         return await writer.note(label_claim(ASKED, self.own)) and await self._until_decided()
 
     async def _until_decided(self) -> bool:
@@ -111,11 +114,11 @@ class Claim:
         return self.mine
 
     async def outlast(self, entries: AsyncIterator[Entry | None], declare_dead: Callable[[], Awaitable[None]]) -> bool:
-        """Read on until it is over, or waits again; whether it does. Raises BusError as `take`.
+        """Read on until the response is over or waits again; returns whether it waits. Raises BusError as `take`.
 
         Args:
-            entries: the further ones of its log; None = silence.
-            declare_dead: has the log say that its taker is.
+            entries: further entries of its log; None = silence.
+            declare_dead: appends that its taker is dead.
         """
         while self.running and self._log.taker:
             try:
@@ -131,7 +134,7 @@ class Claim:
         return self.running
 
     async def reload(self, load: Callable[[], Awaitable[JobLog]]) -> None:
-        """Read its log anew, of one that is not asked for yet; as `take`."""
+        """Read its log again before a model is asked; raises as `take`."""
         try:
             self._log = await load()
             await self._heed_cancel(load)
@@ -145,7 +148,7 @@ class Claim:
             await erase_remnant(self._bus, self._topic)
 
     async def give_back(self, resumes: float | None = None) -> None:
-        """Let it wait again: no model makes it. Raises BusError as `take`.
+        """Let the response wait again: no model works on it. Raises BusError as `take`.
 
         Args:
             resumes: as of `label_returned`.

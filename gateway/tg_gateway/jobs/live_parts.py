@@ -14,7 +14,7 @@ MAX_LIVE_BYTES: Final = 64 * 1024
 class LiveParts:
     """Iterated once, in the process that makes the answer: its parts from the first, without a gap.
 
-    The iteration ends where the answer does, or before, where the client has fallen behind. Nothing waits for it.
+    The iteration ends with the answer, or earlier if the client falls behind. Nothing waits for it.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class LiveParts:
         self._wake = asyncio.Event()
 
     def put(self, part: bytes) -> None:
-        """One more part; what does not fit ends the iteration behind what is held."""
+        """Add a part. If it does not fit, the iteration ends after the parts that are held."""
         if self._over:
             return
         if self._size + len(part) > MAX_LIVE_BYTES:
@@ -40,7 +40,7 @@ class LiveParts:
         self._wake.set()
 
     async def lead(self, steps: AsyncGenerator[bytes | KeptAnswer, None]) -> AsyncGenerator[bytes | KeptAnswer, None]:
-        """The parts, then the answer's steps as its log has them, without what was given before."""
+        """Yields the parts, then the rest of the answer from its log, without repeating parts."""
         given = 0
         async for part in self:
             given += len(part)

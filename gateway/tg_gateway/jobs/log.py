@@ -1,10 +1,10 @@
-"""Entries of one log -> the answer that they keep: whole, or made by and by.
+"""Entries of one log -> the answer that they hold: whole, or still being made.
 
-An answer that was kept at its end is one entry. One in the background is a head, parts, a note that a processor works
-on it, signs of life, perhaps a request to stop, and an end. One that waits also has notes: who has taken it, who is
-about to ask a model for it, who has returned it because no model made it, and who was lost while a model did.
-Of several ends the first counts, for every reader: the writer, and readers that took it for dead, may each append one.
-An end may free the name: then the next head begins the log anew.
+An answer that was kept at its end is one entry. An answer in the background consists of a head, parts, a note that a
+processor works on it, signs of life, perhaps a request to stop, and an end. An answer that waits also has notes: which
+gateway has taken it, is about to ask a model, has returned it because no model worked on it, or was lost while a model
+did. Of several ends, the first counts for every reader: the writer, and readers that took it for dead, may each append
+one. An end may free the name; then the next head restarts the log.
 """
 
 from collections.abc import Mapping
@@ -67,28 +67,29 @@ def label_end(
     """The properties of the end.
 
     Args:
-        outcome: how it stands.
-        cut: whether its parts are not whole.
-        claim: of the head that it ends, so that it ends no later one; "" = that has none.
-        frees: whether the next head begins the log anew.
-        by: the claim of who made an answer that waited: nothing of it counts if another one has it; "" = it counts.
+        outcome: the answer's state.
+        cut: whether some of its parts are missing.
+        claim: the claim of the head that it ends, so that it cannot end a later one; "" = that head has none.
+        frees: whether the next head restarts the log.
+        by: the claim of the gateway that made an answer that waited; the end does not count if another gateway has it;
+            "" = it counts.
     """
     own = _sign(by, claim)
     return {_KIND: END, _OUTCOME: outcome} | own | ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
 
 
 def label_taken(claim: str, over: str = "") -> Mapping[str, str]:
-    """The properties of a note that somebody takes it, and will say before a model is asked.
+    """The properties of a note that a gateway takes the answer, and will log it before it asks a model.
 
     Args:
-        claim: says who.
-        over: the claim that it takes the place of, unless that one's model may have been asked before this note.
+        claim: of that gateway.
+        over: the claim that it replaces, unless a model may have been asked under that one before this note.
     """
     return {_KIND: TAKEN, _CLAIM: claim, _TELLS: "1", _SIGNS: "1"} | ({_OVER: over} if over else {})
 
 
 def label_returned(claim: str, resumes: float | None = None) -> Mapping[str, str]:
-    """The properties of a note that it waits again.
+    """The properties of a note that the answer waits again.
 
     Args:
         claim: of who had taken it.
@@ -99,20 +100,22 @@ def label_returned(claim: str, resumes: float | None = None) -> Mapping[str, str
 
 
 def label_lost(claim: str, behind: str, resumes: float = 0.0) -> Mapping[str, str]:
-    """The properties of a note that who has taken it is silent, so that it waits again, with one attempt used.
+    """The properties of a note that the taker is silent, so the answer waits again with one attempt used.
 
     Args:
-        claim: of who has taken it.
-        behind: the position of the last entry that was read. The note says nothing if there is one between both.
+        claim: of the silent gateway.
+        behind: the position of the last entry that was read; the note is void if another entry follows that one.
         resumes: when the next attempt may begin (wall clock).
     """
     return {_KIND: LOST, _CLAIM: claim, _BEHIND: behind, _RESUMES: str(resumes)}
 
 
 def label_claim(kind: str, claim: str) -> Mapping[str, str]:
-    """The properties of a note of who has taken it; of `TAKEN`, of one that does not say before a model is asked.
+    """The properties of a note by the gateway that has taken the answer.
 
-    Of `CANCEL`: the claim of the head that is meant.
+    `TAKEN` alone: the gateway does not log before it asks a model.
+
+    `CANCEL`: the claim of the head that is meant.
     """
     return {_KIND: kind, _CLAIM: claim}
 
@@ -129,8 +132,8 @@ def _sign(by: str, claim: str) -> dict[str, str]:
 def is_late(entry: Entry, claim: str) -> bool:
     """Whether the entry belongs to a different owner's claim.
 
-    A bus may store an end twice, a reader may write one while the name is freed and taken again, and a gateway that was
-    taken for dead may go on.
+    A bus may store an end twice, a reader may write one while the name is freed and reused, and a gateway wrongly
+    declared dead may go on.
     """
     return kind_of(entry) in {PART, BEGUN, CANCEL, END} and entry.properties.get(_CLAIM, claim) != claim
 
@@ -144,7 +147,7 @@ class NameTaken(BadRequest):
     """An answer of this chosen name is kept, or is being made.
 
     Args:
-        field: of the request, the one that has the word of which the name is made.
+        field: the request's field from which the name is made.
     """
 
     def __init__(self, field: str = "name") -> None:
@@ -154,23 +157,23 @@ class NameTaken(BadRequest):
 
 
 class JobLog:
-    """What the entries say that have been added.
+    """The state of an answer, from the entries added so far.
 
     Attributes:
-        owner: whose answer it is; None where there is none, or somebody else has written there.
-        expires: when it ends, by the wall clock; long ago where that cannot be read.
-        claim: that of its first entry.
+        owner: whose answer it is; None if there is none, or a stranger wrote to the log.
+        expires: when it ends, by the wall clock; long ago if that cannot be read.
+        claim: the claim of its first entry.
         waits: until when it may wait for room, by the wall clock; None = it never waited.
-        taker: the claim of who has taken it, of one that has waited; "" = nobody.
-        asked: whether the taker has said that a model is asked.
-        attempts: how many were begun, less those that no model was asked in after all.
-        lost: whether the last attempt was lost, and nobody has taken it since.
-        again: whether the taker comes after one that was lost, with its attempt or before it could ask.
-        resumes: after a lost attempt: when the next one may begin, by the wall clock.
+        taker: for an answer that has waited, the claim of the gateway that took it; "" = none.
+        asked: whether the taker has logged that it asks a model.
+        attempts: how many were begun, without those in which no model was asked.
+        lost: whether the last attempt was lost, and no gateway has taken it since.
+        again: whether the taker follows a gateway that was lost, during its attempt or before it could ask.
+        resumes: after a lost attempt, when the next one may begin, by the wall clock.
         cancelled: whether a client has cancelled it.
-        outcome: how it stands.
-        position: of the last entry.
-        free: whether the next head begins it anew.
+        outcome: its state.
+        position: the position of the last entry.
+        free: whether the next head restarts the log.
         size: bytes of all bodies.
     """
 
@@ -188,7 +191,7 @@ class JobLog:
             self.add(entry)
 
     def _empty(self) -> None:
-        """Know nothing of what comes behind the first entry."""
+        """Forget everything after the first entry."""
         self.taker = ""
         self.asked = self.lost = self.again = self.cancelled = False
         self.attempts = 0
@@ -205,7 +208,7 @@ class JobLog:
         self._parts: list[bytes] = []
 
     def add(self, entry: Entry) -> None:
-        """Note one more entry. What nobody of ours can have written there is passed over."""
+        """Note one more entry. Skip entries that none of our programs can have written."""
         first, behind, self.position = not self.position, self.position, entry.position
         kind = kind_of(entry)
         self.size += len(entry.body)
@@ -214,7 +217,7 @@ class JobLog:
         elif self.free and kind == HEAD and entry.properties.get(_KEY) == self.owner:
             self._empty()
             self._begin(kind, entry)
-        # Behind an end nothing counts: of two writers that each appended one, all readers take the first.
+        # Nothing after an end counts: if two writers each appended one, all readers use the first.
         elif self.owner is not None and self.outcome == "running":
             if kind in {TAKEN, ASKED, RETURNED, LOST}:
                 self._pass_on(kind, entry, behind)
@@ -235,50 +238,50 @@ class JobLog:
             self._finish(entry)
 
     def take_parts(self) -> list[bytes]:
-        """The parts that have come since the last time."""
+        """The parts added since the last call."""
         parts, self._parts = self._parts, []
         return parts
 
     @property
     def waiting(self) -> bool:
-        """Whether no model makes it, or can have been asked by its taker, so that its silence means nothing."""
+        """Whether no model works on it, and its taker cannot have asked one, so that silence means nothing."""
         return self.waits is not None and self._is_free and self.outcome == "running"
 
     @property
     def repeatable(self) -> bool:
-        """Whether a model may be asked once more if the taker is lost: the client said so, and has read nothing."""
+        """Whether a model may be asked again if the taker is lost: the client permits it, and has read nothing."""
         lives = self.outcome == "running" and not self.cancelled
         return lives and self.asked and self._signs and not self._told and self.attempts < self._max_attempts
 
     def label_death(self) -> Mapping[str, str]:
-        """The properties of the end that a reader appends if its writer is lost, and nobody asks for it again."""
-        # A chosen name of which nothing was told is free: its head may be of an append that seemed to fail.
+        """The properties of the end that a reader appends if the writer is lost, and no gateway asks again."""
+        # A chosen name is free if nothing of the answer was sent: its head may come from an append that seemed to fail.
         frees = bool(self.claim) and not (self._next_part or self._cut)
         # Signed with its taker: if that gateway has returned the response meanwhile, this end does not count.
         return label_end("died", claim=self.claim, frees=frees, by=self.taker)
 
     def label_expiry(self) -> Mapping[str, str]:
-        """The properties of the end that a reader appends if it waits for longer than it may."""
-        # Signed, also where nobody has it: if somebody takes it meanwhile, a model may be asked, and this is no end.
+        """The properties of the end that a reader appends if the answer waits too long."""
+        # Signed even if no gateway has it: if one takes it meanwhile, it may ask a model, and this end does not count.
         return {**label_end(self.overdue, claim=self.claim), _BY: self.taker}
 
     @property
     def overdue(self) -> Outcome:
-        """How it ends if it waits for longer than it may."""
+        """How the answer ends if it waits too long."""
         return "died" if self.attempts else "expired"
 
     @property
     def _is_free(self) -> bool:
-        """Whether somebody else may take it. A gateway of an older version does not tell when it asks a model."""
+        """Whether another gateway may take it. A gateway of an older version does not log when it asks a model."""
         return not self.taker or (self._tells and not self.asked)
 
     def is_expired(self, now: float) -> bool:
-        """Whether it waits for longer than it may."""
+        """Whether it has waited too long."""
         # Not `<=`: "nan" reads as a number too.
         return self.waiting and self.waits is not None and not self.waits > now
 
     def drop_bodies(self) -> None:
-        """Keep no longer what the entries hold; the rest is still known."""
+        """Release the bodies of the entries; everything else stays known."""
         self._head, self._parts, self._end = None, [], b""
 
     @property
@@ -288,7 +291,7 @@ class JobLog:
 
     @property
     def answer(self) -> KeptAnswer:
-        """The answer as it stands."""
+        """The answer as it is now."""
         return KeptAnswer(self._head, self._end, self.outcome, self._cut, self._begun or self.outcome == "ended")
 
     def _begin(self, kind: str, entry: Entry) -> None:
@@ -305,7 +308,7 @@ class JobLog:
             self._end, self.outcome = entry.body, "ended"
 
     def _pass_on(self, kind: str, entry: Entry, behind: str) -> None:
-        """If several gateways take the answer at a time, the first has it, and only that one asks or returns it."""
+        """The first of several gateways that take the answer owns it: only that one asks a model or returns it."""
         properties, claim = entry.properties, entry.properties.get(_CLAIM, "")
         if kind == TAKEN and (not self.taker or (self._is_free and properties.get(_OVER) == self.taker)):
             self.again, self.lost, self.asked = self.lost or bool(self.taker), False, False
@@ -326,10 +329,10 @@ class JobLog:
         self.taker, self.asked, self._begun = "", False, False
 
     def _add_part(self, entry: Entry) -> None:
-        # What comes before anybody has taken it says nothing of the answer.
+        # Ignore entries before any gateway has taken it.
         self._told = self._told or bool(self.taker)
         number = _read_number(entry, _NUMBER, -1.0)
-        # A broker may have stored a part twice. One that is missing leaves the rest without meaning.
+        # A broker may have stored a part twice. If a part is missing, the rest is useless.
         if number == self._next_part and not self._cut:
             self._parts.append(entry.body)
             self._next_part += 1
@@ -346,7 +349,7 @@ class JobLog:
 
 
 def _read_number(entry: Entry, name: str, otherwise: float) -> float:
-    """A number of the properties; another where somebody else has written there."""
+    """A number of the properties; `otherwise` if it is none."""
     try:
         return float(entry.properties.get(name, ""))
     except ValueError:

@@ -12,10 +12,10 @@ MAX_SEEN_LOGS: Final = 10_000
 async def watch(bus: Bus, topic: str, position: str, silence: float) -> AsyncGenerator[Entry | None, None]:
     """The entries behind a position, until the log is erased.
 
-    None among them says that the log has none beyond the last one, and had none for `silence` seconds.
+    None in place of an entry says that no entry has come for `silence` seconds.
 
     Raises:
-        BusError: the bus did not answer; so nobody knows whether there are more.
+        BusError: the bus did not answer, so there may be more entries.
     """
     while True:
         async with bus.follow(topic, position) as entries:
@@ -25,7 +25,7 @@ async def watch(bus: Bus, topic: str, position: str, silence: float) -> AsyncGen
                     yield entry
             except StopAsyncIteration:
                 return
-        # The silence may be that of our own connection: a new reader knows.
+        # Our own connection may be the silent one: open a new reader to find out.
         known = await bus.read(topic)
         if not known:
             return
@@ -42,7 +42,7 @@ async def _next_within(entries: AsyncIterator[Entry], seconds: float) -> Entry |
 
 
 class SeenLogs:
-    """What was last seen of logs that are looked at now and then.
+    """The last entries seen in logs that are read now and then.
 
     Args:
         silence: seconds without a new entry after which a log's writer counts as dead.
@@ -55,11 +55,11 @@ class SeenLogs:
         self._seen: dict[str, tuple[str, float]] = {}
 
     def note_silence(self, name: str, position: str) -> None:
-        """Somebody has watched it all the time: this entry is the last one since `silence` seconds."""
+        """Note that a continuous reader has seen no entry after this one for `silence` seconds."""
         self._note(name, position, self._time() - self._silence)
 
     def is_silent(self, name: str, position: str) -> bool:
-        """Whether this entry, the last one now, was the last one `silence` seconds ago too."""
+        """Whether this entry, the last one now, was also the last one `silence` seconds ago."""
         now = self._time()
         last, since = self._seen.get(name, ("", now))
         if last != position:

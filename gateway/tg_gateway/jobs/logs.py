@@ -1,4 +1,4 @@
-"""Name of an answer -> its log on the bus: begun, written, read, watched, declared over and erased.
+"""Name of an answer -> its log on the bus: created, written, read, followed, ended and erased.
 
 Each answer is a log of its own, named after it, so there is no index that could disagree. Any gateway on the bus reads
 it, also while another one writes it. Each gateway counts the bounds of a key only over what it wrote itself.
@@ -40,13 +40,13 @@ class JobLogs:
         bus: has the logs.
         topics: their names.
         clock: seconds since 1970, the same for all gateways.
-        scope: tells its answers from those of other stores on this bus: none finds another's.
+        scope: separates its answers from those of other stores on this bus.
         silence: seconds without an entry after which the writer of an answer in the background counts as dead.
-        pauses: behind lost attempts at those that wait.
-        part_bytes: of all parts of one answer that are kept.
-        key_answers: answers that one gateway keeps for one key; the oldest make room.
+        pauses: pauses after lost attempts at waiting answers.
+        part_bytes: bytes of all parts of one answer that are kept.
+        key_answers: answers that one gateway keeps for one key; beyond that the oldest are erased.
         key_bytes: the same in bytes.
-        all_bytes: the same in bytes, for all keys: over the memory bus they are in this process.
+        all_bytes: the same in bytes, for all keys: with the memory bus they are in this process.
 
     Attributes:
         bus: as given.
@@ -80,7 +80,7 @@ class JobLogs:
         self.written = WrittenLogs(bus, topics, key_answers, key_bytes, all_bytes)
 
     def owner(self, key: str | None) -> str:
-        """What a log has as its owner: the key's name within this store; without one, what all without a key share."""
+        """A log's owner: the key's name within this store; requests without a key share one owner."""
         return f"{self._scope}{key or ''}"
 
     def topic(self, name: str) -> str:
@@ -92,7 +92,7 @@ class JobLogs:
         return min(MAX_KEPT_BYTES, self.bus.max_message)
 
     def check_size(self, body: bytes) -> None:
-        """See that a first entry can be kept.
+        """Check that a first entry is small enough to be kept.
 
         Raises:
             TooLarge: it cannot.
@@ -112,7 +112,9 @@ class JobLogs:
         waits: float | None = None,
         attempts: int = 1,
     ) -> str:
-        """Append the first entry, as `label_first`; its position. Readable for `seconds`, from `waits` on.
+        """Append the first entry, as `label_first`; its position.
+
+        The answer is readable for `seconds`, counted from `waits`.
 
         Raises:
             TooLarge: as `check_size`.
@@ -120,9 +122,9 @@ class JobLogs:
         """
         self.check_size(body)
         expires = (self.clock() if waits is None else waits) + seconds
-        # Counted first: an append that seems to fail may still arrive.
+        # Count it before the append: an append that seems to fail may still arrive.
         self.written.add(name, Written(owner, len(body), expires, waits is not None, claim))
-        # With each new answer a few: no task of its own is needed for what has expired.
+        # Erase a few expired answers with each new one, so that no task is needed for it.
         await self.written.make_room(owner, self.clock())
         first = label_first(kind, owner, expires, claim, waits, attempts=attempts)
         return await self.bus.append(self.topic(name), body, first)
@@ -154,10 +156,10 @@ class JobLogs:
         """What a log says now.
 
         Raises:
-            NotFound: there is none; or it is somebody else's, has another head, or has expired.
+            NotFound: there is none, or it is another key's, has another head, or has expired.
             BusError: the bus did not answer.
         """
-        # Before it is a part of a topic's name: what is on the bus may be anybody's.
+        # Check the name before it becomes part of a topic's name: anybody may have put it on the bus.
         if not is_name(name):
             raise NotFound(NOT_FOUND)
         log = JobLog(await self.bus.read(self.topic(name)))
@@ -175,8 +177,11 @@ class JobLogs:
         return watch(self.bus, self.topic(name), position, self.silence)
 
     async def declare(self, name: str, outcome: Outcome, body: bytes = b"", *, claim: str = "", by: str = "") -> None:
-        """Append an end, as `label_end`, for its writer, which does not answer, or never was. Raises BusError."""
-        # What has ended makes room for others.
+        """Append an end, as `label_end`, on behalf of a writer that does not answer, or never existed.
+
+        Raises BusError.
+        """
+        # From now on it may be erased to make room for others.
         self.written.mark(name, waits=False)
         await self.note(name, label_end(outcome, claim=claim, by=by), body)
 
@@ -186,7 +191,7 @@ class JobLogs:
         await self.note(name, log.label_expiry())
 
     async def declare_dead(self, name: str, log: JobLog) -> None:
-        """Have the log say that its writer is lost: it waits again, or that is its end. Raises BusError."""
+        """Append that the writer is lost: the answer waits again, or ends. Raises BusError."""
         if log.repeatable:
             resumes = self.pauses.choose(log.attempts, log.waits or 0.0)
             await self.note(name, label_lost(log.taker, log.position, resumes))
@@ -195,7 +200,7 @@ class JobLogs:
             await self.note(name, log.label_death())
 
     async def note(self, name: str, properties: Mapping[str, str], body: bytes = b"") -> None:
-        """Append an entry behind what was read of a log; nothing stays of it where that was erased meanwhile.
+        """Append an entry to a log that was read; if the log was erased meanwhile, remove the entry.
 
         Raises:
             BusError: the bus did not take it, or cannot tell whether something stays.

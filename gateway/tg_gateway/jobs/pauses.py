@@ -1,4 +1,4 @@
-"""Lost attempt -> when the next one may begin: what fails at once shall not use up all attempts within seconds.
+"""Lost attempt -> when the next one may begin, so that immediate failures do not use up all attempts in seconds.
 
 A library for retries sleeps in the process that failed. Here another gateway may make the next attempt, so the time is
 written into the answer's log, and each gateway finds there what is left of it.

@@ -1,8 +1,9 @@
-"""Answers that wait -> topic of the bus -> any gateway, when their model has room, after all other work.
+"""Waiting responses -> topic on the bus -> any gateway, when their model has capacity, after all other work.
 
-An answer is in two places: its log, as of any in the background, says how it stands; a message on the topic of its flex
-queue says that somebody has to make it. The message is acknowledged when the log has its end. So what waits outlives
-its gateway, and what was taken is asked once: who gets the message again finds in the log who has taken it.
+A waiting response is in two places. Its log has its state, as for any response in the background; a message on the
+topic of its flex queue says that a gateway must make it. The message is acknowledged when the log has its end. So a
+waiting response outlives its gateway, and only one gateway asks a model: a gateway that gets the message again finds in
+the log which one has taken it.
 """
 
 import asyncio
@@ -33,9 +34,11 @@ log = structlog.get_logger()
 
 GROUP: Final = "tg-band"
 ROOM_CHECK_SECONDS: Final = 0.1
-"""Seconds between two looks for room, unless an answer of the queue ends: processors tell of themselves each second."""
+"""Seconds between two checks for capacity, unless a response of the queue ends: processors announce themselves each
+second."""
 KNOWN_SECONDS: Final = 2.0
-"""Seconds that a first processor has to announce itself, and so tell the time. If none lives, our own clock counts."""
+"""Seconds in which a first processor should announce itself, which provides the shared time. If none lives, our own
+clock counts."""
 
 
 class QueuedJob(msgspec.Struct, frozen=True):
@@ -58,16 +61,16 @@ class QueuedJob(msgspec.Struct, frozen=True):
 
 
 class FlexQueue:
-    """Enter it to take what waits. Drain it before the gateway's relay; leave it after.
+    """Enter it to take waiting responses. Drain it before the gateway's relay; leave it after.
 
     Args:
-        requestor: says where there is room.
-        runs: make the answers.
-        catalogue: has the models.
+        requestor: knows which queues have capacity.
+        runs: make the responses.
+        catalogue: the models.
         dialects: by `Dialect.restarts`.
-        bounds: of what may wait.
-        longest_pause: seconds until the next is taken after a refusal, at most.
-        most_paused: bytes of a model's messages that wait here after lost attempts: beyond it none is taken.
+        bounds: limits of waiting responses.
+        longest_pause: the longest pause after a refusal, in seconds.
+        most_paused: bytes of a model's messages that wait here after lost attempts; beyond that no more are taken.
     """
 
     def __init__(
@@ -96,17 +99,17 @@ class FlexQueue:
         self._deliveries: dict[str, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._making: set[asyncio.Task[Any] | None] = set()
-        # Those that wait with a message in hand, while nobody makes its answer here.
+        # Tasks that hold a message whose response is not being made here.
         self._idle: set[asyncio.Task[Any] | None] = set()
 
     async def __aenter__(self) -> Self:
-        # What is taken before may seem to have expired, by a clock that is wrong.
+        # Take nothing earlier: by a wrong clock, a message might seem to have expired.
         await self._requestor.time.until_known(KNOWN_SECONDS)
         async with AsyncExitStack() as stack:
             subscriptions = Subscriptions(self._bus, give_up=HeartbeatTiming().give_up)
             await stack.enter_async_context(subscriptions)
             opened = [
-                # Without prefetch: what one gateway holds, another one that has room cannot take.
+                # No prefetch: another gateway with capacity could not take the messages that this one holds.
                 (queue, await stack.enter_async_context(subscriptions.open(queue.topic, GROUP, prefetch=0)))
                 for queue in self._queues.values()
             ]
@@ -121,17 +124,17 @@ class FlexQueue:
     ) -> None:
         await self.drain()
         if making := self._tasks & self._making:
-            # The relay has failed what they have asked, and they say so in their logs: else readers wait for silence.
+            # The relay has failed their requests. Let them log that, or readers would wait for the silence limit.
             await asyncio.wait(making, timeout=DRAIN_ERROR_SECONDS)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        # What is not acknowledged goes to another gateway.
+        # The broker sends unacknowledged messages to another gateway.
         await self._exit.aclose()
 
     async def drain(self) -> None:
-        """Take no more, and give to other gateways what waits here: who pauses would begin what is soon cut off."""
+        """Take no more messages, and return those that wait here to other gateways: here they would soon be cut off."""
         await self._pumps.aclose()
         if idle := [task for task in self._tasks if task in self._idle]:
             for task in idle:
@@ -139,11 +142,11 @@ class FlexQueue:
             await asyncio.wait(idle)
 
     async def put(self, asked: Ask, background: Background, waiting: Waiting, entry: AccessLogEntry) -> None:
-        """Return once the answer waits, whatever becomes of this process.
+        """Return once the response waits on the bus, so that it outlives this process.
 
         Raises:
             BadRequest, Unavailable: as `Requestor.check`.
-            RateLimited: as many wait as may.
+            RateLimited: too many responses wait.
             TooLarge, BusError: the bus did not take it; it does not wait.
         """
         queue, name = self._queues[asked.route.request], background.name
@@ -151,7 +154,7 @@ class FlexQueue:
         await self._requestor.check(asked.route, asked.request)
         await self._bounds.admit(entry.key, name, waiting.seconds, queue.route.spec.name)
         async with AsyncExitStack() as undo:
-            # Nobody has been told its name: who leaves now could never ask for it.
+            # Erase it: the client left before it got the name, so nobody could ever ask for it.
             undo.push_async_callback(self._withdraw, name)
             until = await self._answers.put(entry.key, background, waiting.seconds, waiting.attempts)
             body = msgspec.Raw(waiting.body)
@@ -169,7 +172,7 @@ class FlexQueue:
         return asked.route.request in self._queues
 
     async def _pump(self, queue: ModelQueue, messages: AsyncIterator[Delivery]) -> None:
-        """Take one message after the other, each when there is room or when it has expired."""
+        """Take one message after the other, each when there is capacity or when it has expired."""
         async for delivery in messages:
             try:
                 message = decode(QueuedJob, delivery.body)
@@ -193,7 +196,7 @@ class FlexQueue:
                 task.add_done_callback(self._on_done)
 
     def _send_away(self, queue: ModelQueue, message: QueuedJob, delivery: Delivery) -> bool:
-        """Give one back for a while if its key has its share of what waits in this process: others are behind it."""
+        """Return a message for a while if its key holds its share here, so that other keys get their turn."""
         left = message.until - self._clock()
         return left > 0 and queue.is_crowded(message.key) and queue.send_away(delivery, min(queue.longest_pause, left))
 
@@ -202,9 +205,9 @@ class FlexQueue:
         report(task)
 
     async def _until_room(self, queue: ModelQueue, message: QueuedJob, *, resumed: bool = False) -> None:
-        """Wait until the model would begin one more at once and nobody waits for it, or until the time is over.
+        """Wait until the model would begin a request at once and no other waits for it, or until the time is over.
 
-        Then it counts among those that start. `resumed`: it was taken before, and waits in this process.
+        Then it counts among those that start. `resumed`: the message was taken before, and waits in this process.
         """
         while self._clock() < message.until:
             room = self._requestor.admission.room(queue.route.request) > len(queue.starting)
@@ -251,7 +254,7 @@ class FlexQueue:
                 queue.count("dropped")
             return True
         if not claim.mine:
-            # A message that came twice, or whose gateway has died after a model may have been asked.
+            # The message came twice, or its gateway died after a model may have been asked.
             return await self._outlast(queue, name, claim)
         if self._clock() >= message.until:
             await self._logs.declare(name, claim.log.overdue, by=claim.own)
@@ -275,7 +278,8 @@ class FlexQueue:
         with queue.count_paused(message.key, len(message.body)), self._waiting():
             await asyncio.sleep(max(min(seconds, message.until - self._clock()), 0.0))
             with suppress(TimeoutError):
-                # One looks for room, and the others behind it in their order: thousands may be behind their pause.
+                # Only one task checks for capacity, and the others queue up after it: thousands may be past their
+                # pause.
                 async with asyncio.timeout(max(message.until - self._clock(), 0.0)), queue.turn:
                     await self._until_room(queue, message, resumed=True)
 
@@ -324,7 +328,7 @@ class FlexQueue:
                 return False
             await self._answers.give_back(name, claim)
             queue.count("returned")
-            # Refused before the service was asked, by a limit of its key: the model has room for those of others.
+            # A limit of its key refused it before the service was asked: the model still has capacity for other keys.
             if isinstance(error, RateLimited) and name in queue.starting:
                 queue.starting.discard(name)
                 await queue.hold(message.key, error.retry_after)

@@ -1,4 +1,4 @@
-"""Flex queue -> whether one more may wait, and whether the next one of a model may be taken by this gateway."""
+"""Flex queue -> whether another response may wait, and whether this gateway may take a model's next one."""
 
 import asyncio
 import time
@@ -17,19 +17,20 @@ from tg_schema.errors import RateLimited
 MIN_PAUSE_SECONDS: Final = 0.5
 """Seconds after a first refusal, unless the provider asks for more in `retry_after`; they double with each refusal."""
 MAX_HELD_MESSAGES: Final = 64
-"""Messages of one model whose keys are over their limits: beyond that no more is taken until one is let go."""
+"""How many messages of one model may be held because their keys are over their limits; beyond that no more are
+taken."""
 MAX_KEY_SHARE: Final = 0.5
-"""One key's share of the held messages, and of the paused bytes. Beyond it that key's next messages are returned to the
-flex queue for a while, so that those of other keys are taken."""
+"""One key's share of the held messages, and of the paused bytes. Beyond it, that key's next messages return to the flex
+queue for a while, so that other keys get their turn."""
 MAX_AWAY_BYTES: Final = 256 * 1024 * 1024
 """Messages of one model that are returned in this way. The broker sends each of them again."""
 PAUSED_TASK_BYTES: Final = 16 * 1024
-"""Counted for each paused or returned message, besides its body."""
+"""Bytes counted for each paused or returned message, besides its body."""
 
 
 @dataclass(slots=True)
 class ModelQueue:
-    """The flex queue of one model, as one gateway takes from it.
+    """One gateway's view of the flex queue of one model.
 
     Attributes:
         route: the service.
@@ -71,21 +72,21 @@ class ModelQueue:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def count(self, event: str) -> None:
-        """Count what became of one."""
+        """Note the result of one attempt."""
         BAND.labels(self.route.spec.name, event).inc()
 
     @property
     def is_full(self) -> bool:
-        """Whether as many wait in this process as may."""
+        """Whether this process holds as many messages as it may."""
         return self.held >= MAX_HELD_MESSAGES or self.paused >= self.most_paused
 
     def is_crowded(self, key: str | None) -> bool:
-        """Whether as many of one key wait in this process as may, beside those of others."""
+        """Whether this process holds as many messages of one key as it may."""
         held = self.held_keys[key] >= MAX_HELD_MESSAGES * MAX_KEY_SHARE
         return held or self.paused_keys[key] >= self.most_paused * MAX_KEY_SHARE
 
     def send_away(self, delivery: Delivery, seconds: float) -> bool:
-        """Give one back for a while, if not too many are."""
+        """Return a message to the queue for a while, unless too many are returned already."""
         if self.away >= MAX_AWAY_BYTES:
             return False
         size = PAUSED_TASK_BYTES + len(delivery.body)
@@ -99,33 +100,33 @@ class ModelQueue:
 
     @property
     def is_open(self) -> bool:
-        """Whether one more may be asked for, as far as refusals tell."""
+        """Whether another attempt may begin, judging by the refusals so far."""
         now = asyncio.get_running_loop().time()
         if now < self.resume_at:
             return False
-        # Those that run may take long, and what had no room beside them may have it when others have left.
+        # Running responses may take long, and capacity may come from others that end.
         if self.window is None or now >= self.refused_at + self.longest_pause:
             return True
         return len(self.asked | self.starting) < max(self.window, 1)
 
     def end(self) -> None:
-        """One has ended well: its room is free, and perhaps there is more."""
+        """A success freed capacity, and there may be more."""
         self.refusals, self.resume_at = 0, 0.0
         if self.window is not None:
             self.window += 1
 
     def pause(self, seconds: float | None) -> None:
-        """Take nothing for a while: each attempt costs two entries of a log."""
+        """Take no messages for a while: each attempt costs two log entries."""
         self.window, self.refused_at = len(self.asked), asyncio.get_running_loop().time()
         if self.refused_at < self.resume_at:
-            # Several that were sent at once are refused one by one, and count as one round.
+            # Refusals of requests that were sent together come one by one, and count as one.
             return
         wait = max(seconds or 0.0, MIN_PAUSE_SECONDS * 2.0**self.refusals)
         self.resume_at = self.refused_at + min(wait, self.longest_pause)
         self.refusals = min(self.refusals + 1, 10)
 
     async def hold(self, key: str | None, seconds: float | None) -> None:
-        """Wait with one message of a key, while others are taken."""
+        """Hold one message of a key, while messages of others are taken."""
         self.held += 1
         self.held_keys[key] += 1
         try:
@@ -148,17 +149,17 @@ class ModelQueue:
 
 
 CHECKED_AT_ONCE: Final = 4
-"""Answers that are looked for at each refusal: other gateways may have taken them."""
+"""How many waiting responses are checked at each refusal: other gateways may have taken them."""
 RETRY_AFTER_SECONDS: Final = 10.0
 
 
 class QueueBounds:
-    """What one gateway has waiting.
+    """Counts the responses that one gateway has put into the flex queue.
 
     Args:
-        answers: says how the answers stand.
-        max_key: of one key.
-        max_all: of all keys.
+        answers: the state of the responses.
+        max_key: how many of one key may wait.
+        max_all: how many of all keys.
     """
 
     def __init__(self, answers: WaitingJobs, *, max_key: int, max_all: int) -> None:
@@ -187,7 +188,7 @@ class QueueBounds:
         self._keys[key] += 1
 
     def forget(self, name: str) -> None:
-        """Count an answer no longer: it has ceased to wait."""
+        """Stop counting a response that waits no longer."""
         if name in self._waiting:
             key, _ = self._waiting.pop(name)
             self._keys -= Counter([key])
@@ -196,7 +197,10 @@ class QueueBounds:
         return self._keys[key] >= self._max_key or self._keys.total() >= self._max_all
 
     async def _look(self, key: str | None) -> None:
-        """Forget what has expired, and what others have taken or ended of a few: those not looked at for longest."""
+        """Forget expired responses.
+
+        Check a few, least recently checked first, and forget those that others took or ended.
+        """
         now, crowded = time.monotonic(), self._keys.total() >= self._max_all
         found = [(name, *known) for name, known in self._waiting.items() if crowded or known[0] == key]
         for name, _, until in found:
@@ -207,5 +211,5 @@ class QueueBounds:
             if until > now and not await self._answers.contains(owner, name):
                 self.forget(name)
             elif name in self._waiting:
-                # To the end, or what was cancelled behind the oldest would count until they are taken.
+                # Move it to the end; otherwise only the oldest would ever be checked.
                 self._waiting[name] = self._waiting.pop(name)

@@ -1,4 +1,4 @@
-"""One answer in the background while it is made: what was said of it, whether it may be asked for again."""
+"""One response in the background while it is made: requests to stop it, and whether it may be attempted again."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,26 +18,27 @@ from tg_schema import TgError
 from tg_schema.errors import BusError, IncompleteStream, RateLimited, Timeout, Unavailable
 
 PERMIT_SECONDS: Final = 5.0
-"""Seconds that a log may take to show what was appended; after them a processor that asks to begin is told nothing."""
+"""Seconds that a log may take to show an appended entry; after that a processor's question to begin stays
+unanswered."""
 
 
 @dataclass(slots=True)
 class JobRun:
-    """One answer, and what was said of it from outside.
+    """One response, and what the outside has requested of it.
 
     Attributes:
-        begun: its head is kept; or why it was refused.
+        begun: set when its head is stored, or to the error that refused it.
         opening: opens its log for writing.
-        claim: this gateway's, on one whose head was kept before, while it waited for room; it may wait again.
-        permit: of one with a claim.
+        claim: this gateway's claim, if its head was stored earlier, while it waited for capacity; it may wait again.
+        permit: the permit of a response with a claim.
         writer: of its log, while that is open.
         live: gets the parts as they are made.
         cancelled: a client cancelled it.
-        over: somebody else has ended or erased it; what this process would say of its end is of no use.
-        erased: somebody has erased it.
-        abandoned: who asked for it has left before its name was known.
-        counted: whether it counts among those that run.
-        overran: it took longer than any answer may, so the next attempt would too.
+        over: another gateway or client has ended or erased it, so this process writes no end.
+        erased: it was erased.
+        abandoned: its client left before it got the name.
+        counted: whether it counts among the running ones.
+        overran: it took longer than any response may, so the next attempt would too.
     """
 
     asked: Ask
@@ -61,10 +62,10 @@ class JobRun:
             self.permit = BeginPermit(partial(self._say_asked, self.claim))
 
     async def _say_asked(self, claim: Claim) -> bool:
-        """Have the log say that a model is asked, before it is; whether the log has not given it to somebody else."""
+        """Log that a model is about to be asked; returns whether this gateway still owns the response."""
         try:
             async with asyncio.timeout(PERMIT_SECONDS):
-                # A processor may be faster than the bus's answer to who asked it.
+                # A processor may ask before the bus has confirmed the request.
                 await asyncio.wait([self.begun])
                 return self.writer is not None and await claim.ask(self.writer)
         except TimeoutError:
@@ -72,7 +73,7 @@ class JobRun:
 
     @property
     def lost(self) -> bool:
-        """Whether another gateway makes it, which took this one for dead."""
+        """Whether another gateway declared this one dead and now makes the response."""
         return self.claim is not None and self.claim.running and not self.claim.mine
 
     def waits_again(self, error: TgError, *, told: bool) -> bool:
@@ -91,10 +92,10 @@ class JobRun:
         return isinstance(error, RateLimited) or unavailable
 
     def is_repeatable(self, error: TgError) -> bool:
-        """Whether a model may be asked once more after this: the way to the last one was lost."""
-        # A server whose machine vanishes closes no connection: it is silence that tells, and a clock that ends it.
+        """Whether another attempt may follow this error: the connection to the last model was lost."""
+        # A server whose machine vanishes closes no connection; only a clock notices its silence.
         lost = isinstance(error, (Unavailable, IncompleteStream, BusError, Timeout))
-        # What takes longer than any answer may, by our clock or by that of its model, would do so again.
+        # A response that took too long, by our clock or the model's, would take too long again.
         too_long = self.overran or (isinstance(error, Timeout) and error.clock == "total")
         if self.claim is None or self.cancelled or self.over or too_long or not lost:
             return False

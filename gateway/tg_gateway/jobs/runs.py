@@ -1,4 +1,4 @@
-"""Ask -> task of the gateway -> log: answers that are made apart from the connections that asked for them."""
+"""Ask -> task of the gateway -> log: responses that are made apart from the connections that asked for them."""
 
 import asyncio
 from collections import Counter
@@ -34,7 +34,7 @@ END_SEEN_SECONDS: Final = 5.0
 
 
 class AttemptLost(Unavailable):
-    """What should have answered was lost, a model may have been asked, and may be once more."""
+    """The answering processor or server was lost. A model may have been asked, and another attempt may follow."""
 
 
 class JobRuns:
@@ -76,14 +76,14 @@ class JobRuns:
 
         Raises:
             NameTaken: its name is chosen, and an answer of that name is kept.
-            RateLimited: as many run as may.
+            RateLimited: too many run.
             TgError: as `Relay.ask` and `JobStore.keep`.
         """
         while (other := self._chosen.get(background.name)) is not None:
             await _check_begun(*other)
         self.store.logs.check_size(background.head)
         if self._keys[entry.key] >= self._max_running or self._keys.total() >= self._max_all:
-            # The same request may have begun it elsewhere: who only reads that answer on takes no room here.
+            # The same request may have begun it elsewhere. Reading that response takes none of our capacity.
             if background.chosen:
                 await self.store.check_free(entry.key, background.name)
             REFUSALS.labels(asked.route.spec.name, "background").inc()
@@ -101,10 +101,10 @@ class JobRuns:
         task.add_done_callback(lambda done: self._on_done(done, run))
         try:
             await asyncio.wait([begun, task], return_when=asyncio.FIRST_COMPLETED)
-        # The client has left before it was told the name: nobody could ever ask for this answer.
+        # The client left before it got the name, so nobody could ever ask for this response.
         except asyncio.CancelledError:
             if background.chosen:
-                # Nobody is left to be told why it did not begin.
+                # The client left: nobody needs the reason why it did not begin.
                 begun.add_done_callback(asyncio.Future.exception)
             else:
                 run.abandoned = True
@@ -116,7 +116,7 @@ class JobRuns:
             raise Internal(DEFECT_MESSAGE)
 
     async def start_or_join(self, asked: Ask, background: Background, entry: AccessLogEntry, live: LiveParts) -> bool:
-        """As `start`; False: the same request has begun it before, under the chosen name, and nothing is paid again.
+        """As `start`. False: the same request began it before under the chosen name; no model is asked again.
 
         Raises:
             NameTaken: another request has begun it.
@@ -138,9 +138,9 @@ class JobRuns:
         claim: Claim,
         on_asked: Callable[[], None],
     ) -> bool:
-        """Make an answer that has waited for room, as this task; return when its end is kept.
+        """Make a response that has waited for capacity, in this task; return when its end is stored.
 
-        False: it has none that counts yet, since the log has given it to another gateway.
+        False: the log has given it to another gateway, so our end does not count.
 
         Args:
             asked: what is asked.
@@ -150,8 +150,8 @@ class JobRuns:
             on_asked: called once the service is asked.
 
         Raises:
-            TgError: no model makes it, and it has no end yet. If the error is retryable, it may wait again.
-            AttemptLost: the same, but a model may have been asked: it waits again, with one attempt used.
+            TgError: no model worked on it, and it has no end yet. If the error is retryable, it may wait again.
+            AttemptLost: as above, but a model may have been asked; it waits again, with one attempt used.
         """
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         opening = partial(self.store.waiting.go_on, background, claim)
@@ -178,7 +178,7 @@ class JobRuns:
             self._keys -= Counter([run.entry.key])
 
     async def close(self, seconds: float) -> None:
-        """Give those that are ending this long, and stop the others without an end."""
+        """Give responses that are ending this long, and stop the others without writing an end."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
         for task in self._tasks:
@@ -192,7 +192,7 @@ class JobRuns:
                 await self.store.check_free(run.entry.key, run.background.name)
             await self._make(run)
         except TgError as error:
-            # The one who asked is told; it is no answer in the background yet.
+            # The client gets the error itself; the response is not in the background yet.
             run.begun.set_exception(error)
         finally:
             if run.live is not None:
@@ -213,7 +213,8 @@ class JobRuns:
                         writer, position = await stack.enter_async_context(run.opening())
                         run.writer = writer
                         begun.set_result(None)
-                        # What waits again must have said nothing: neither its first events nor that work has begun.
+                        # A response that waits again must not have sent anything: neither its first events nor that
+                        # work has begun.
                         if run.claim is None:
                             writer.begin(background.begin)
                             begin = partial(_begin, asked, background, writer)
@@ -230,22 +231,23 @@ class JobRuns:
                 if writer.empty and run.is_repeatable(error):
                     raise AttemptLost(error.message) from error
                 failure = error
-            # Only now, when the model has stopped: who reads the end may rely on it.
+            # Write the end only now that the model has stopped: readers may rely on that.
             if failure is None:
                 entry.end(200, "ok")
             settled = not run.over and not run.lost
             if settled:
-                # Its client is told to ask again, and has nothing of it.
+                # Its client has got nothing, and is asked to send the request again.
                 retry = failure is not None and failure.retryable and not run.cancelled
                 writer.freed = bool(background.chosen) and retry and writer.empty
                 settled = await writer.end(background.finish(failure, cancelled=run.cancelled), "ended")
-                # Now, not when the end is seen here: a client that has read the end may send its next request at once.
+                # Free the place now, before we read the end ourselves: a client that read it may send its next request
+                # at once.
                 self._count_out(run)
-                # It sees the end, unless somebody has erased the log before that.
+                # The watch sees the end, unless the log was erased before.
                 await asyncio.wait([heeding], timeout=END_SEEN_SECONDS)
                 settled = settled and heeding.done()
             if run.erased or not settled:
-                # Behind somebody else's end, for instance, nobody has watched for an erasure any more.
+                # After another writer's end, for instance, the watch has stopped and would miss an erasure.
                 await writer.settle()
         if not run.erased and not settled:
             await self.store.logs.sweep_remnant(background.name)
@@ -281,7 +283,7 @@ class JobRuns:
 
 
 def _note_entry(run: JobRun, entry: Entry, exchange: Exchange) -> bool:
-    """One more entry of the answer's log: it may stop the model; whether those behind it say nothing more."""
+    """Take an entry of the response's log, which may stop the model; returns whether later entries are irrelevant."""
     kind = kind_of(entry)
     if run.claim is not None:
         run.claim.note(entry)
@@ -289,7 +291,7 @@ def _note_entry(run: JobRun, entry: Entry, exchange: Exchange) -> bool:
         exchange.responses.fail(Cancelled("another gateway makes the response"))
         return True
     if kind == END and run.claim is not None and run.claim.running:
-        # Of one that was taken for dead, and does not know yet that it has lost its place.
+        # The entry comes from a gateway declared dead that does not know it yet.
         return False
     if kind in {CANCEL, END}:
         run.cancelled = run.cancelled or kind == CANCEL
@@ -299,7 +301,7 @@ def _note_entry(run: JobRun, entry: Entry, exchange: Exchange) -> bool:
 
 
 async def _check_begun(run: JobRun, task: asyncio.Task[None]) -> None:
-    """Wait until an answer of a chosen name has begun, or has failed so that its name is free.
+    """Wait until a response with a chosen name has begun, or has failed and freed the name.
 
     Raises:
         NameTaken: it has begun.

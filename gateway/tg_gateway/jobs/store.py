@@ -1,4 +1,4 @@
-"""Answer -> log of the bus -> answer: what dialects keep, each answer bound to the key that asked, in bounded space."""
+"""Answer -> log on the bus -> answer: what dialects keep, bound to the key that asked, in bounded space."""
 
 import asyncio
 import time
@@ -39,7 +39,7 @@ class FollowerCount:
         """Count one client of a key while the block runs.
 
         Raises:
-            RateLimited: there are as many as may be.
+            RateLimited: too many clients read.
         """
         if self._following[key] >= self._most or self._following.total() >= self._most_in_all:
             raise RateLimited("too many clients follow responses of this gateway; ask again later", retry_after=1.0)
@@ -76,18 +76,18 @@ class JobStore:
         self._seen = SeenLogs(logs.silence, time.monotonic)
 
     def of(self, key: str | None, *, bounded: bool = True, live: LiveParts | None = None) -> KeptAnswers:
-        """What this key keeps; without one, what all without a key share.
+        """The kept answers of this key; requests without a key share theirs.
 
         Args:
             key: the key's name.
-            bounded: whether who follows counts. Who has just begun an answer need not: its answers are bounded, and a
-                refusal would not tell it the name of what runs.
-            live: the parts of the answer that it has just begun, for who follows it first.
+            bounded: whether followers count. A client that has just begun an answer need not count: its answers are
+                bounded, and a refusal would hide the name of the running answer.
+            live: the parts of the answer that it has just begun, for its first follower.
         """
         return _KeyAnswers(self, self.logs.owner(key), bounded, live)
 
     async def keep(self, key: str | None, keep: Keep) -> None:
-        """Return once it can be read, through any gateway, or cannot be kept and need not.
+        """Return once it can be read through any gateway, or if it is optional and cannot be kept.
 
         Raises:
             TooLarge: it has more than `MAX_KEPT_BYTES`.
@@ -104,10 +104,10 @@ class JobStore:
     async def open(
         self, key: str | None, background: Background, live: LiveParts | None = None
     ) -> AsyncIterator[tuple[JobWriter, str]]:
-        """Keep an answer while it is made; on entering its head, at the position that comes with it.
+        """Store an answer while it is made. Entering stores its head, and gives the head's position.
 
         Raises:
-            NameTaken: its name is chosen, and somebody else was first.
+            NameTaken: its name is chosen, and another request was first.
             TooLarge, BusError: as `keep`.
         """
         owner, name = self.logs.owner(key), background.name
@@ -119,7 +119,7 @@ class JobStore:
             yield writer, position
 
     async def check_free(self, key: str | None, name: str) -> None:
-        """See that no answer of this name is kept, or that its end has freed the name.
+        """Check that no answer of this name is kept, or that its end has freed the name.
 
         Raises:
             NameTaken: neither is so.
@@ -138,7 +138,7 @@ class JobStore:
     async def read(self, owner: str, name: str) -> KeptAnswer:
         """As `KeptAnswers.read`."""
         log = await self.logs.load(owner, name)
-        # Its gateway may have died. Then this reader says so in the log, so that all others find it too.
+        # If its gateway died, this reader says so in the log, so that all others find it too.
         if log.outcome == "running" and not log.waiting and self._seen.is_silent(name, log.position):
             await self.logs.declare_dead(name, log)
         elif log.is_expired(self.logs.clock()):
@@ -149,7 +149,7 @@ class JobStore:
 
     async def follow(self, owner: str, name: str, head: bytes | None, *, bounded: bool) -> _Steps:
         """As `KeptAnswers.follow`; bounded: whether it counts."""
-        # Count ended responses too: this process holds all of one until its client has read it.
+        # Count ended responses too: this process holds a whole response until its client has read it.
         with self._followers.enter(owner) if bounded else nullcontext():
             log = await self.logs.load(owner, name, head)
             for part in log.take_parts():
@@ -176,7 +176,8 @@ class JobStore:
                     elif log.waiting:
                         yield b""
                     else:
-                        # If the log takes no end, the next client is told why, and not that the response still runs.
+                        # If no end can be appended, the next client gets the reason, and not that the response still
+                        # runs.
                         self._seen.note_silence(name, log.position)
                         await self.logs.declare_dead(name, log)
                     continue
@@ -188,7 +189,7 @@ class JobStore:
         raise NotFound(NOT_FOUND)
 
     async def cancel(self, owner: str, name: str, head: bytes | None) -> KeptAnswer:
-        """As `KeptAnswers.cancel`. A writer that does not end it within `silence` has the end written for it."""
+        """As `KeptAnswers.cancel`. If its writer does not end it within `silence`, this gateway writes the end."""
         log = await self.logs.load(owner, name)
         # Another head means that a newer response has the name, so the response that is meant has ended.
         if head not in {None, log.answer.head}:

@@ -1,4 +1,4 @@
-"""Pump -> log: the parts of one answer while it is made, in batches, and a sign of life where there are none."""
+"""Pump -> log: the parts of one answer while it is made, in batches; without parts, signs of life."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ MAX_BATCH_BYTES: Final = 64 * 1024
 BATCH_SECONDS: Final = 0.1
 """Seconds between two entries: a persistent message costs the broker several times a transient one."""
 MAX_WAITING_BYTES: Final = 512 * 1024
-"""Bytes of parts that the bus has not taken yet; beyond them the answer's records wait."""
+"""Bytes of parts that the bus has not taken yet; beyond this the answer's records wait."""
 END_PAUSES_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Pauses after each attempt to append the end; a broker that restarts is back within their sum."""
 
@@ -30,20 +30,20 @@ class JobWriter(Sink):
     """The writing end of one answer's log.
 
     Args:
-        log: the log; its head is in it.
-        keeps_parts: whether what is sent is kept.
-        alive: seconds without an entry after which there is a sign of life.
-        limit: bytes of an end.
-        part_bytes: of all parts that are kept; an answer with more has none for who follows it late.
+        log: the log, which has its head.
+        keeps_parts: whether sent parts are stored.
+        alive: seconds without an entry after which a sign of life is written.
+        limit: the most bytes of an end.
+        part_bytes: the most bytes of stored parts; a larger answer has none for late followers.
         live: gets the parts too, as they are sent.
-        claim: of the log's head, where its name is chosen.
+        claim: of the log's head, if its name is chosen.
         parts: how many the log has.
-        by: the claim of who makes an answer that has waited.
+        by: the claim of the gateway that makes an answer that has waited.
 
     Attributes:
         size: bytes that were appended.
         claim: of the log's head.
-        freed: whether its end lets the next head begin the log anew.
+        freed: whether its end lets the next head restart the log.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class JobWriter(Sink):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was sent that is kept."""
+        """Whether nothing that is stored was sent."""
         return not self._sent_bytes
 
     def begin(self, data: bytes) -> None:
-        """Send what comes before the work on the answer."""
+        """Send the bytes that come before the work on the answer."""
         self._keep(data)
 
     @override
@@ -121,7 +121,7 @@ class JobWriter(Sink):
 
     @override
     def hold(self, size: int) -> None:
-        """Nobody shares this log; the stream's own bound holds."""
+        """Do nothing: no other stream shares this log, and the stream's own bound holds."""
 
     @override
     async def drain(self) -> None:
@@ -133,14 +133,14 @@ class JobWriter(Sink):
             await self._taken.wait()
 
     async def run(self) -> None:
-        """Append what is sent, until cancelled. Run it in a task while the answer is made."""
+        """Append the sent parts, until cancelled. Run it in a task while the answer is made."""
         try:
             await self._append_what_is_sent()
         finally:
             self._left.set()
 
     async def settle(self) -> None:
-        """Append no more, and return when what is on its way has arrived or failed: a cancel would not call it back."""
+        """Stop appending. Return when the append on its way has arrived or failed, since a cancel would not undo it."""
         self._leaving = True
         self._wake.set()
         await self._left.wait()
@@ -151,7 +151,7 @@ class JobWriter(Sink):
             if self._leaving:
                 return
             if self._begun and not self._told_begun:
-                # Where it is lost, the answer is told as queued until its end.
+                # If this note is lost, the answer appears as queued until its end.
                 self._told_begun = True
                 await self._append(b"", label(BEGUN, self._by, self.claim))
             elif self._waiting:
@@ -174,13 +174,14 @@ class JobWriter(Sink):
             self._number += 1
             del self._waiting[: len(part)]
         else:
-            # Nobody knows whether it is in the log. The answer goes on; its end is enough for who retrieves it.
+            # The batch may or may not be in the log. The answer goes on: its end is enough for clients that retrieve
+            # it.
             self._cut = True
             self._waiting.clear()
         self._taken.set()
 
     async def note(self, properties: Mapping[str, str]) -> bool:
-        """Append a note for other gateways; False: the bus did not take it, or nobody knows."""
+        """Append a note for other gateways. False: it may not have arrived."""
         return await self._append(b"", properties)
 
     async def _append(self, body: bytes, properties: Mapping[str, str]) -> bool:
@@ -192,22 +193,22 @@ class JobWriter(Sink):
         return True
 
     async def end(self, body: bytes, outcome: Outcome) -> bool:
-        """Append what waits, and the end. A bus that does not take it is asked again for a minute.
+        """Append the waiting parts and the end. If the bus fails, retry for a minute.
 
         False: it may be there twice, or not at all.
         """
         await self._until_taken(0)
-        # The end is told all the same: without it readers would wait until the writer counts as dead.
+        # Append the end anyway: without it, readers would wait until the writer counts as dead.
         if len(body) > self._limit:
             body, outcome = b"", "too-large"
         end = label_end(outcome, cut=self._cut, claim=self.claim, frees=self.freed, by=self._by)
         for pause in END_PAUSES_SECONDS:
             if await self._append(body, end):
-                # Signs of life stop here: behind its end the log may be erased at any time.
+                # Stop the signs of life here: after its end the log may be erased at any time.
                 self._leaving = True
                 self._wake.set()
                 return pause == END_PAUSES_SECONDS[0]
             await asyncio.sleep(pause)
-        # Readers find that nothing more comes, and say so.
+        # Readers will notice the silence, and append an end.
         log.warning("background.end_not_written")
         return False

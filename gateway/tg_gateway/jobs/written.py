@@ -1,4 +1,4 @@
-"""Answer store -> what one gateway has written, and what of that is erased for the next answer."""
+"""Answer store -> the answers that one gateway has written, and which of them are erased for the next."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -8,7 +8,7 @@ from tg_gateway.jobs.log import JobLog
 from tg_schema.topics import Topics
 
 MAX_ERASED_AT_ONCE: Final = 4
-"""Answers that are erased before the next is kept: enough to get ahead of what comes, without a pause that is felt."""
+"""How many answers are erased before the next is stored: enough to keep ahead, without a noticeable pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +16,11 @@ class Written:
     """One answer.
 
     Attributes:
-        key: whose it is.
+        key: its owner.
         size: bytes of its log.
         expires: until when it is kept, by the wall clock.
-        waits: whether it waits for room.
-        claim: of its head, if the client chose its name: an end, a reader's too, may free the name for another gateway.
+        waits: whether it waits for capacity.
+        claim: of its head, if the client chose its name: an end may free the name for another gateway.
     """
 
     key: str
@@ -36,7 +36,7 @@ class WrittenLogs:
     Args:
         bus: has their logs.
         topics: the logs' names.
-        key_answers: the most of one key; the oldest make room.
+        key_answers: the most of one key; beyond that the oldest are erased.
         key_bytes: the same in bytes.
         all_bytes: the same in bytes, of all keys.
     """
@@ -52,8 +52,8 @@ class WrittenLogs:
         self._names: dict[str, dict[str, None]] = {}
 
     def add(self, name: str, written: Written) -> None:
-        """Count one more, in place of an earlier one of its name."""
-        # Those are in the order of writing.
+        """Count an answer; it replaces an earlier one of its name."""
+        # The names are in the order of writing.
         self.discard(name)
         self._written[name] = written
         self._bytes += written.size

@@ -57,7 +57,7 @@ _FILES: Final = {
     f"{PAGE_PATH}/page.css": ("page.css", "text/css"),
 }
 _HEADERS: Final = {
-    # What the page loads and asks is the gateway's alone, whatever stands in an answer that it shows.
+    # The page may load and request only from this gateway, whatever the shown answers contain.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -88,7 +88,7 @@ class Documentation:
 
     async def _show_document(self, request: web.Request) -> web.StreamResponse:
         async with self._making:
-            # It takes a tenth of a second, which no stream of others has to wait.
+            # In a thread: it takes a tenth of a second, and no stream should wait for that.
             self._document = self._document or await asyncio.to_thread(self._make_document)
         return web.Response(body=self._document, content_type="application/json", headers=_HEADERS)
 
@@ -108,5 +108,5 @@ class Documentation:
 
 
 async def _lead_to_page(request: web.Request) -> web.StreamResponse:
-    """From the path with a slash behind it, which people type; relative, since a proxy may add a prefix."""
+    """People also type the path with a slash at its end. The redirect is relative, since a proxy may add a prefix."""
     return web.Response(status=308, headers={**_HEADERS, "Location": f"..{PAGE_PATH}"})

@@ -13,7 +13,7 @@ from tg_gateway.openapi.statuses import list_refusals
 _JSON: Final = "application/json"
 _VARIABLE: Final = re.compile(r"{(\w+)}")
 _OWN_PHRASES: Final = {529: "Overloaded"}
-"""What is no status of HTTP's own."""
+"""Refusals without an HTTP status."""
 _HEADERS: Final = {"X-Request-Id": {"$ref": "#/components/headers/X-Request-Id"}}
 
 
@@ -48,7 +48,7 @@ def _list_path(rows: Sequence[Row], path: str) -> Iterator[dict[str, Any]]:
 
 
 def _list_headers(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """The headers that tell the rows apart."""
+    """The headers that distinguish the rows."""
     for name in dict.fromkeys(row.mount.header for row in rows if row.mount.header):
         yield {
             "name": name,

@@ -1,4 +1,4 @@
-"""Errors that can become of a request -> the statuses of their refusals: the dialect itself is asked."""
+"""Errors that a request may end with -> the statuses of their refusals, computed by the dialect itself."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -38,5 +38,5 @@ def _list_refusals(row: Row) -> Iterator[int]:
 
 def _refuse(mount: Mount, kind: type[TgError], status: int, body: bytes, path: Mapping[str, str]) -> int:
     call = Call(mount.operation, _NOTHING_SERVED, {}, path, {}, "", body)
-    # The words do not matter: only the status is told.
+    # The text does not matter: only the status is used.
     return mount.dialect.refuse(kind("any"), status, call).status

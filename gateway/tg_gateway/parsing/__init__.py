@@ -1,6 +1,6 @@
-"""Call -> dialect -> what it asks: in this process, or in another where a large body would hold everybody up.
+"""Call -> dialect -> its request: parsed in this process, or in a worker if a large body would delay everybody.
 
-The way of a request of 32 MB, which no event loop decodes or encodes:
+The way of a 32 MB request, which no event loop decodes or encodes:
 
 1. `tg_gateway.http` reads it in pieces. `tg_base.runtime.is_costly` tells by its size and its objects that it is large.
 2. `CallParser` sends it to a worker process (`tg_base.runtime.WorkerPool`). The dialect parses it there, and an

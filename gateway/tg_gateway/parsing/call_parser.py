@@ -1,4 +1,4 @@
-"""HTTP handler -> dialect -> what is asked, in a worker process: a large body would hold up everybody here."""
+"""HTTP handler -> dialect -> its request, parsed in a worker process: here a large body would delay everybody."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
@@ -19,11 +19,11 @@ log = structlog.get_logger()
 
 Parsed = Ask | Answer | StreamedAnswer
 NO_ROUTE: Final[Route[Any, Any]] = Route("", TEXT_COMPLETION, "", "")
-"""In place of an ask's route, while it travels."""
+"""Replaces an ask's route on its way between processes."""
 
 
 class ServiceName(NamedTuple):
-    """Which route is meant: each process has its own object of it."""
+    """Identifies a route, since each process has its own object for it."""
 
     flow: str
     name: str
@@ -36,7 +36,7 @@ class ServiceName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PackedAsk:
-    """An ask that travels: its request is encoded, its route is told by name, and its body is abridged."""
+    """An ask on its way between processes: its request is encoded, its route is a name, and its body is abridged."""
 
     ask: Ask
     service: ServiceName
@@ -66,21 +66,21 @@ class PackedRefusal:
 
 
 class Question(NamedTuple):
-    """What the dialect wants of `Call.kept`: the name of the method, and its argument."""
+    """A call of a method of `Call.kept`: the method's name and its argument."""
 
     method: str
     name: str
 
 
 class _CallersAnswers(KeptAnswers):
-    """What is kept for the request's key, asked of the process that has it."""
+    """The kept answers of the request's key, fetched from the process that has them."""
 
     @override
     async def read(self, name: str) -> KeptAnswer:
         return self._ask("read", name)
 
     @override
-    # A log cannot be followed from another process; what is in it now is read.
+    # Another process cannot follow a log, so it reads the present content.
     async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
         yield self._ask("read", name)
 
@@ -98,7 +98,10 @@ class _CallersAnswers(KeptAnswers):
 
 
 def _encode(spec: ServiceSpec[Any, Any], request: Any) -> Any:
-    """Requests for completions as they travel on the bus. Others are small, and checked against the key's rights."""
+    """Encodes requests for completions for the bus.
+
+    Other requests are small, and are checked against the key's rights.
+    """
     return EncodedRequest.of(spec, request) if isinstance(request, TextCompletionRequest) else request
 
 
@@ -142,7 +145,7 @@ class CallParser:
     """Lets dialects parse; used and closed on one loop. No process is started before the first large body.
 
     Args:
-        defect: what a client is told of a defect of its dialect.
+        defect: the message for a client if its dialect has a defect.
     """
 
     def __init__(self, defect: str) -> None:
@@ -152,8 +155,8 @@ class CallParser:
     async def parse(self, dialect: Dialect, call: Call) -> Parsed:
         """What a call with a large body asks. `call.body` and `call.kept` are set; `call.route` is set here.
 
-        The request has its own copy of the body, as it travels. That of `call` would stay for as long as the answer
-        takes: it is abridged, or empty where the other process did not answer.
+        The request has its own copy of the body, as it travels. The body in `call` would stay in memory for as long as
+        the answer takes, so it is abridged, or emptied if the other process did not answer.
 
         Raises:
             TgError: as `Dialect.parse`; Unavailable if the other process ended or cannot be started.
@@ -161,7 +164,7 @@ class CallParser:
         try:
             return await self._parse_apart(dialect, call)
         except Unpicklable as reason:
-            # For instance a dialect of the program that runs the gateway: no other process can import it.
+            # For instance a dialect defined in the program that runs the gateway, which no other process can import.
             log.warning("gateway.large_body_here", dialect=type(dialect).__name__, reason=str(reason))
         try:
             parsed = dialect.parse(call)
@@ -185,7 +188,7 @@ class CallParser:
         if not isinstance(result, PackedAsk | PackedRefusal):
             return result
         call.body = result.body
-        # Before a refusal is raised: the log says for which service it was.
+        # Set it before a refusal is raised, so that the log names the service.
         if result.service is not None:
             call.route = call.catalogue.find_service(*result.service)
         if isinstance(result, PackedRefusal):

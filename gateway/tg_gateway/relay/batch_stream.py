@@ -23,9 +23,9 @@ log = structlog.get_logger()
 MAX_BUFFERED_BYTES: Final = 1024 * 1024
 """Bytes of streamed records of a whole batch that wait for a slow reader: as much as for a single answer."""
 MAX_ASKED_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of all requests of a batch. Each repeats what they share, so a small body could ask for gigabytes."""
+"""Bytes of all requests of a batch. Each request repeats the shared parts, so a small body could ask for gigabytes."""
 _SMALL_BYTES: Final = 16 * 1024
-"""Bytes of one stream below which nobody adds up what all of them have."""
+"""A stream with fewer bytes does not trigger summing up all streams."""
 _Asked = AbstractAsyncContextManager[ResponseStream[Any]]
 
 
@@ -72,15 +72,15 @@ class BatchStream(AsyncIterator[Any]):
         """Read this stream, too; the event is set when its last record has been read.
 
         Args:
-            number: of its request in the batch.
-            stream: its answer; to be kept open until then.
+            number: the number of its request in the batch.
+            stream: its answer; keep it open until then.
         """
         self.id = self.id or stream.id
         self.request_bytes += stream.request_bytes
         ended = asyncio.Event()
         self._streams[number] = stream, ended
         stream.listen(lambda: self._arrive(number, stream))
-        # What came before anybody listened.
+        # Records that came before there was a listener.
         self._arrive(number, stream)
         return ended
 
@@ -90,7 +90,7 @@ class BatchStream(AsyncIterator[Any]):
         self._wake()
 
     def fail(self, error: TgError) -> None:
-        """End the stream: nothing more is read of any."""
+        """End the stream: no further records are read."""
         if self._left and self._error is None:
             self._error = error
             self._wake()
@@ -113,7 +113,7 @@ class BatchStream(AsyncIterator[Any]):
             try:
                 record = stream.poll()
                 if record is not None and record.index >= self._answers:
-                    # In its place the answer to another request would be.
+                    # It would appear in the place of another request's answer.
                     raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
             except TgError as error:
                 if not self.independent:
@@ -132,7 +132,7 @@ class BatchStream(AsyncIterator[Any]):
         self._wake = listener or _ignore
 
     def listen_accepted(self, listener: Callable[[], None], on_opening: Callable[[], None] | None = None) -> None:
-        """Nobody is told: the requests of a batch do not begin at one time."""
+        """Never calls it: the requests of a batch do not begin at the same time."""
 
     @override
     def __aiter__(self) -> Self:
@@ -152,7 +152,7 @@ class BatchStream(AsyncIterator[Any]):
         return record
 
     def _place(self, number: int, record: Any, ended: asyncio.Event) -> Any:
-        """The record as one of the whole answer."""
+        """The record with its numbers in the whole answer."""
         last = record.last
         if last:
             self._left -= 1
@@ -171,7 +171,7 @@ class BatchStream(AsyncIterator[Any]):
 
     def _arrive(self, number: int, stream: ResponseStream[Any]) -> None:
         self._ready[number] = None
-        # The size of this stream is asked first, since the sum of all is asked of every one of them.
+        # Check this stream's size first, since the sum has to ask every stream.
         if self._streaming and stream.waiting > _SMALL_BYTES and self.waiting > MAX_BUFFERED_BYTES:
             self.fail(
                 SlowConsumer("the reader did not keep up with the stream; read faster, or ask for shorter answers")
@@ -192,11 +192,11 @@ async def ask_batch(
 ) -> AsyncIterator[BatchStream]:
     """Ask, and read all answers as one inside `async with`; leaving early stops all.
 
-    The first request is admitted like any other. As many others are asked beside it as the queue has room for, up to
+    The first request is admitted like any other. Further requests run beside it as far as the queue has capacity, up to
     `places`; each of the rest takes the place of one that has ended.
 
     Raises:
-        TooLarge: the requests of the batch are, together.
+        TooLarge: the requests of the batch are too large together.
         TgError: as `Requestor.stream`, for the first requests.
     """
     check_size(batch.requests)
@@ -257,7 +257,7 @@ async def _refill(
     rest: deque[tuple[int, Any]],
     ask: Callable[..., _Asked],
 ) -> None:
-    """Whenever the answer in a place has ended, ask what is left there. It has been admitted with the place."""
+    """Whenever the answer in a place has ended, ask what is left there. It was admitted together with its place."""
     try:
         with translate_defects(Internal, "a request of a batch could not be asked", "gateway.defect", log):
             await ended.wait()

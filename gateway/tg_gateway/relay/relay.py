@@ -26,11 +26,11 @@ log = structlog.get_logger()
 
 DEFECT_MESSAGE = "the gateway failed; its log says why, under the request's id"
 DRAIN_ERROR_SECONDS = 1.0
-"""Seconds that running requests get to pass their error on, after the drain's time is over."""
+"""Seconds that running requests get after the drain to send their error to the client."""
 
 
 class _ChunkMetrics:
-    """What is measured of the chunks of one service."""
+    """The metrics of one service's chunks."""
 
     def __init__(self, service: str) -> None:
         self.first_token = FIRST_TOKEN_SECONDS.labels(service)
@@ -39,15 +39,15 @@ class _ChunkMetrics:
 
 
 class Exchange:
-    """One request: enter it to ask, leave it to stop the work, wherever it is done.
+    """One request: enter it to ask, leave it to stop the work, wherever that is done.
 
     Args:
-        ask: what is entered to ask.
-        spending: what its key may use for it, admitted already.
-        metrics: of its chunks.
+        ask: entered to ask.
+        spending: its key's admitted reservation.
+        metrics: the metrics of its chunks.
         entry: its line in the log.
-        fields: what the client calls the fields that an error may name.
-        noted: told the responses, and whether they run, when they begin and when they end; None = they never began.
+        fields: the client's names of the fields that an error may name.
+        noted: called with the responses, and whether they run, when they begin and end; None = they never began.
 
     Attributes:
         responses: what comes; once it is entered.
@@ -56,7 +56,7 @@ class Exchange:
         entry: as given.
     """
 
-    # Not a generator, which would take 0.7 KiB of each stream.
+    # Not a generator, which would take 0.7 KiB for each stream.
     __slots__ = ("_ask", "_fields", "_noted", "_spending", "entry", "metrics", "responses", "usage")
 
     def __init__(
@@ -120,7 +120,7 @@ class Exchange:
         return _Pump(self, writer, sink).run()
 
     async def write_whole(self, writer: Writer[Any]) -> Output:
-        """What the writer makes of all records.
+        """The writer's answer from all records.
 
         Raises:
             TooLarge: it is larger than the writer keeps; the work is stopped.
@@ -254,7 +254,7 @@ class Relay:
         self._limits = limits
         self._metrics: dict[str, _ChunkMetrics] = {}
         self._running: set[Responses] = set()
-        # More than those that run: the bus may take its time before it has a request.
+        # Counts more than the running requests: publishing a request may take time.
         self._asked = 0
         self.reading = 0
         self._ended = asyncio.Event()
@@ -276,7 +276,7 @@ class Relay:
         """Enter what is returned at once, and relay inside `async with`.
 
         Args:
-            asked: what of whom, and for how long.
+            asked: the request, its service and its limits.
             entry: the line in the log.
             permit: asked before a processor may begin; not for several requests at once.
 
@@ -324,7 +324,7 @@ class Relay:
             responses.fail(_leaving())
 
     async def drain(self, seconds: float) -> None:
-        """Refuse what is new, give what runs this long, then end it with an error."""
+        """Refuse new requests, give running ones this long, then end them with an error."""
         self.draining = True
         await self.until_idle(seconds)
         # A copy: each stream that ends removes itself.
@@ -334,11 +334,11 @@ class Relay:
         await self.until_idle(DRAIN_ERROR_SECONDS)
 
     async def until_idle(self, seconds: float, *, all_read: bool = False) -> None:
-        """Return when nothing that was asked runs, or after `seconds`.
+        """Return when no request runs, or after `seconds`.
 
         Args:
             seconds: how long to wait at most.
-            all_read: wait for what is still being read as well.
+            all_read: also wait for requests that are still being read.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -347,7 +347,7 @@ class Relay:
                     await self._ended.wait()
 
     def note_read(self) -> None:
-        """A request that was counted in `reading` has been read."""
+        """Note that a request counted in `reading` has been read."""
         self.reading -= 1
         self._ended.set()
 

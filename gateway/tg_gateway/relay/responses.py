@@ -1,4 +1,4 @@
-"""What a relayed answer is read from: the stream of one request, or of a batch."""
+"""The source of a relayed answer: the stream of one request, or of a batch."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, Self
@@ -15,7 +15,7 @@ class Responses(Protocol):
 
     @property
     def request_bytes(self) -> int:
-        """Bytes of what was asked so far."""
+        """Bytes of the requests sent so far."""
 
     @property
     def came(self) -> float:
@@ -33,10 +33,10 @@ class Responses(Protocol):
         """The next record, if there is one."""
 
     def listen(self, listener: Callable[[], None] | None) -> None:
-        """Whom to call when there is something to poll."""
+        """Set the function to call when there is something to poll."""
 
     def listen_accepted(self, listener: Callable[[], None], on_opening: Callable[[], None] | None = None) -> None:
-        """Set what is called once when a processor works on it, and once before that if its model is opened first."""
+        """Set the function to call when a processor works on it, and once before if its model is opened first."""
 
     def fail(self, error: TgError) -> None:
         """End it."""

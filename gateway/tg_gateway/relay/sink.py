@@ -13,9 +13,9 @@ class Sink(Protocol):
     __slots__ = ()
 
     def send(self, data: Output, *, last: bool) -> None:
-        """Write what a writer gave, be it nothing; nothing follows the last.
+        """Write a writer's output, which may be empty; nothing follows the last.
 
-        What is large is written by `drain`: wait for it while the client is `full`, after the last too.
+        `drain` writes large outputs: wait for it while the client is `full`, also after the last one.
         """
 
     @property

@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class AccessLogEntry:
-    """What is known of a request so far; written once, when it is over.
+    """What is known of a request so far; logged once, when it is over.
 
     Attributes:
         door: "http", "sse" or "socket".

@@ -35,7 +35,7 @@ _NO_HANDSHAKE = "this path is a WebSocket: open it with the handshake of RFC 645
 class _Socket(web.WebSocketResponse[Literal[False]]):
     """A WebSocket that tells every running request of its end before it closes."""
 
-    # Apart from aiohttp's own attributes: with two more its dict would no longer be compact, and take 1.5 KiB.
+    # Kept outside aiohttp's own attributes: two more would make its dict take 1.5 KiB more.
     __slots__ = ("conversation", "session")
 
     def __init__(self, **options: Any) -> None:
@@ -97,7 +97,7 @@ class WebSocketHandler:
             max_msg_size=CUT_MESSAGE_FACTOR * max_request,
             # Receive bytes, as the parsers want: text would be decoded here only to be encoded again.
             decode_text=False,
-            # Pings come as messages: answered inside `receive`, each would begin the wait for a token anew.
+            # Receive pings as messages: if `receive` answered them, each would restart the wait for a token.
             autoping=False,
         )
         socket.headers["X-Request-Id"] = entry.request
@@ -121,8 +121,7 @@ class WebSocketHandler:
         finally:
             SOCKETS.dec()
             self._sockets.discard(socket)
-            # The session has its task, and the task this socket as its result. The garbage collector would free this
-            # circle long after thousands more have come.
+            # Break the cycle of session, task and socket, which the garbage collector would free much too late.
             socket.session = socket.conversation = None
         return socket
 
@@ -145,7 +144,8 @@ class WebSocketHandler:
             if message is None:
                 await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"no auth frame came", drain=False)
                 if transport is not None:
-                    # Closed alone, it would keep its place among its address's until its client has read everything.
+                    # Abort it: after a mere close, it would keep its place in its address's limit until its client has
+                    # read everything.
                     transport.abort()
                 return
             began = time()
@@ -168,7 +168,7 @@ class WebSocketHandler:
 
 
 def _take(message: WSMessageNoDecodeText, conversation: Conversation, writer: SocketWriter) -> bool:
-    """Answer one message; whether further ones may follow."""
+    """Answer one message; returns whether further ones may follow."""
     match message.type:
         case WSMsgType.TEXT | WSMsgType.BINARY:
             conversation.take(message.data)

@@ -29,7 +29,7 @@ class UnloadBody(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         lora_name: the adapter's name.
-        base_model_name: the model that it is of; by default the default flow's.
+        base_model_name: its base model; by default the default flow's.
     """
 
     lora_name: str | None = None
@@ -41,7 +41,7 @@ class LoadBody(UnloadBody, frozen=True, kw_only=True):
 
     Attributes:
         lora_path: its file, where the model runs.
-        load_inplace: whether it may take the place of one of its name; only false.
+        load_inplace: whether it may replace an adapter of this name; only false is supported.
     """
 
     lora_path: str | None = None
@@ -67,7 +67,7 @@ ADAPTERS_DESCRIPTIONS: Final[Mapping[str, Description]] = {
 
 
 class _SuccessWriter(WholeWriter[TextCompletionResponse]):
-    """vLLM's sentence, once the processor has done it."""
+    """Answers with vLLM's sentence, once the processor has loaded or unloaded the adapter."""
 
     content_type = "text/plain; charset=utf-8"
 
@@ -81,7 +81,10 @@ class _SuccessWriter(WholeWriter[TextCompletionResponse]):
 
 
 class AdaptersApi(Dialect):
-    """The adapters of one model, of which one processor is live: the call would reach one of several."""
+    """The model whose adapters are changed.
+
+    It must have exactly one live processor, since the call reaches only one.
+    """
 
     descriptions = ADAPTERS_DESCRIPTIONS
 
@@ -127,7 +130,7 @@ def _check_editable(found: FoundModel) -> None:
     # Without a live processor, the queue's own error says so.
     if found.processors and "load_adapter" not in found.features:
         raise BadRequest("this model loads no adapters at run time: set `adapter_folder` in its options")
-    # One of them would have the adapter, and the requests for it would reach all.
+    # Only one processor would load the adapter, but requests for it would reach all of them.
     if found.processors > 1:
         raise BadRequest(
             f"{found.processors} processors serve this model, and only one would get this call: name the adapter in "

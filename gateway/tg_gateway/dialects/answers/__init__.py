@@ -1,4 +1,4 @@
-"""Dialect -> gateway: what is answered without asking a service, and what of an answer is kept."""
+"""Dialect -> gateway: answers without asking a service, and answers that are kept."""
 
 from tg_gateway.dialects.answers.answer import Answer, StreamedAnswer
 from tg_gateway.dialects.answers.background import Background, Finish, Waiting

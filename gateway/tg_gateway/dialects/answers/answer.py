@@ -27,15 +27,16 @@ def _say_nothing(_: TgError) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StreamedAnswer:
-    """An answer whose bytes come by and by: what is kept, while it is being made.
+    """An answer whose bytes come over time: a kept answer that is still being made.
 
     Attributes:
-        parts: iterated once, and closed. A TgError before the first bytes is refused; later `fail` is asked.
-        content_type: as a writer's, like the others.
-        headers: further ones.
-        keep_alive: what is sent in silence.
-        fail: makes the last bytes over HTTP after an error behind the first ones; then the connection breaks without an
-            orderly end. On a WebSocket the dialect's conversation tells the error.
+        parts: iterated once, and closed. A TgError before the first bytes becomes a refusal; later, `fail` writes the
+            end.
+        content_type: as in `Writer`.
+        headers: further headers.
+        keep_alive: bytes sent during silence.
+        fail: makes the last bytes over HTTP if an error comes after the first bytes; then the connection is cut. On a
+            WebSocket, the dialect's conversation sends the error.
     """
 
     parts: AsyncGenerator[bytes, None]

@@ -1,4 +1,4 @@
-"""Dialect -> gateway: the answer to an `Ask` is made apart from the connection that asked, and kept while it is."""
+"""Dialect -> gateway: the answer to an `Ask` is made apart from the connection that asked, and stored meanwhile."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,13 +23,14 @@ class Finish(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The answer waits on the bus until its model has room, also while no gateway runs.
+    """The answer waits on the bus until its model has capacity, even while no gateway runs.
 
     Attributes:
-        dialect: the `Dialect.restarts` of the one that asks.
-        body: JSON; what that one's `restart` makes the same `Ask` of, in any gateway.
-        seconds: for how long.
-        attempts: how often a model may be asked for it: again only if the way to the last one was lost.
+        dialect: the `Dialect.restarts` of the dialect that asks.
+        body: JSON from which that dialect's `restart` makes the same `Ask`, in any gateway.
+        seconds: how long it may wait.
+        attempts: how often a model may be asked; another attempt follows only if the connection to the last one was
+            lost.
     """
 
     dialect: str
@@ -40,23 +41,23 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """How an answer is kept while it is made.
+    """How an answer is stored while it is made.
 
     Attributes:
         name: unguessable and new; or `chosen`.
-        head: kept first, at most `MAX_KEPT_BYTES`.
-        begin: kept before what the writer writes.
-        keeps_parts: whether `begin`, `start` and what the writer writes are kept, for `KeptAnswers.follow`.
+        head: stored first, at most `MAX_KEPT_BYTES`.
+        begin: stored before the writer's bytes.
+        keeps_parts: whether `begin`, `start` and the writer's bytes are stored, for `KeptAnswers.follow`.
         finish: makes the end, at most `MAX_KEPT_BYTES`. The writer's `fail` is not called.
-        answer: what the client gets, as soon as the head is kept; its argument is what its key keeps.
-        chosen: the field that has the client's own word, of which the name is made; "" = none has. The name
-            is taken where an answer of that name is kept; on a WebSocket, a request with the same head reads on in that
-            one. The answer is made even if the client leaves before it is told, since it knows the name.
-            An answer that fails with a retryable error before anything of it was written frees the name.
-        start: makes what is kept once a processor works on it, perhaps after the writer's first bytes. Of an answer
-            that waited the writer writes that itself, with its first record.
-        seconds: for how long it can be read.
-        waiting: it is made later, when there is room; None = now.
+        answer: makes the client's answer as soon as the head is stored; its argument is the kept answers of its key.
+        chosen: the field with the client's own word, from which the name is made; "" = there is none. The request is
+            refused if an answer of that name is kept; on a WebSocket, a request with the same head reads on in that
+            answer. The answer is made even if the client leaves before the first response, since it knows the name. An
+            answer that fails with a retryable error before anything of it was written frees the name.
+        start: makes the part that is stored once a processor works on it, perhaps after the writer's first bytes. For
+            an answer that waited, the writer itself writes that part, with its first record.
+        seconds: how long it can be read.
+        waiting: set if it is made later, when there is capacity; None = now.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Dialect -> gateway: answers that outlive their request, each found by its name and by the key that asked alone."""
+"""Dialect -> gateway: answers that outlive their request, found by their name and only for the key that asked."""
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
@@ -9,25 +9,24 @@ from typing_extensions import override
 from tg_schema.errors import NotFound
 
 KEPT_SECONDS: Final = 24 * 3600.0
-"""How long an answer can be read that does not say otherwise."""
+"""How long an answer can be read by default."""
 MAX_KEPT_BYTES: Final = 4 * 1024 * 1024
-"""The most bytes of one kept answer, with all that its dialect keeps beside it."""
+"""The most bytes of one kept answer, including all that its dialect stores with it."""
 
 Outcome = Literal["running", "ended", "died", "cancelled", "too-large", "expired"]
-"""How a kept answer stands. Where nobody could say how it ended, it has no `end`: its gateway has died, or it was
-cancelled and the gateway did not answer, or the end was too large to be kept. One that has expired waited for room
-until its time was over; no model was asked."""
+"""The state of a kept answer. An answer has no `end` if nobody wrote one: its gateway died, or did not answer a cancel,
+or the end was too large to be kept. "expired": it waited for capacity until its time was over; no model was asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
-    """One answer, as far as it is kept.
+    """One kept answer, as far as it is complete now.
 
     Attributes:
-        head: of one in the background, that of its `Background`; None of another.
-        end: what `Keep` or `Background` made at its end; empty unless the outcome is "ended".
-        outcome: how it stands.
-        cut: whether its parts are not whole, since they were too many or the bus did not take them.
+        head: for an answer in the background, the head of its `Background`; otherwise None.
+        end: the body that `Keep` or `Background` made at its end; empty unless the outcome is "ended".
+        outcome: its state.
+        cut: whether some of its parts are missing, because they were too many or the bus did not take them.
         begun: whether a processor works, or has worked, on it.
     """
 
@@ -39,10 +38,10 @@ class KeptAnswer:
 
 
 class KeptAnswers(Protocol):
-    """What is kept for the key of one request. A name has letters, digits, `-` and `_`, at most 80."""
+    """The answers that are kept for the key of one request. A name has letters, digits, `-` and `_`, at most 80."""
 
     async def read(self, name: str) -> KeptAnswer:
-        """The answer of this name, as it stands.
+        """The answer of this name, as it is now.
 
         Raises:
             NotFound: there is none, it was erased or has expired, or it is another key's.
@@ -50,32 +49,32 @@ class KeptAnswers(Protocol):
         """
 
     def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
-        """The parts of an answer in the background from its first, as they come, and last the answer.
+        """Yields the parts of an answer in the background from the first on, as they come, and finally the answer.
 
-        A part may begin and end anywhere in what the writer wrote. An empty one says that more is waited for.
+        A part may begin and end anywhere in the writer's bytes. An empty part says that more is coming.
 
         Args:
             name: of the answer.
-            head: of the answer that is meant, where another one may take its name; None = whichever has it.
+            head: the head of the answer that is meant, if another answer may take its name; None = any.
 
         Raises:
-            NotFound: as `read`, or it has another head; also while iterating, where it is erased.
+            NotFound: as `read`, or it has another head; also while iterating, if it is erased.
             RateLimited: too many follow.
             BusError: as `read`.
         """
 
     async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
-        """Stop an answer in the background, whichever gateway runs it; the answer, which has ended.
+        """Stop an answer in the background, whichever gateway runs it; returns the ended answer.
 
-        One that has ended already stays as it is; so does one with another head than the given one. Raises as `read`.
+        An answer that has ended, or has another head, stays as it is. Raises as `read`.
         """
 
     async def erase(self, name: str) -> None:
-        """Forget it; one that runs is stopped. Raises as `read`."""
+        """Erase an answer; if it runs, it is stopped. Raises as `read`."""
 
 
 class _NothingKept(KeptAnswers):
-    """Where nothing can be kept: before the request's key is known."""
+    """Keeps nothing: used before the request's key is known."""
 
     @override
     async def read(self, name: str) -> KeptAnswer:
@@ -103,8 +102,9 @@ class Keep:
 
     Attributes:
         name: unguessable and new.
-        make: called once, after the last record and the writer's `end`; what is kept, at most `MAX_KEPT_BYTES`.
-        optional: whether the answer is sent also if it cannot be kept.
+        make: called once, after the last record and the writer's `end`; returns the body to keep, at most
+            `MAX_KEPT_BYTES`.
+        optional: whether the answer is sent even if it cannot be kept.
     """
 
     name: str

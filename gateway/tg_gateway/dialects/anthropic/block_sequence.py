@@ -16,11 +16,12 @@ from tg_schema.errors import ProtocolError, TooLarge
 MAX_WAITING_CHARACTERS: Final = 1024 * 1024
 """Characters that may wait for an open call to be complete."""
 BLOCK_CHARACTERS: Final = 128
-"""Counted for each block that waits, besides its text and its signature; all calls of an answer fit in."""
+"""Characters counted for each waiting block, besides its text and signature; all calls of an answer fit within the
+limit."""
 
 
 class BlockSequence:
-    """The blocks of one answer. Each method returns the events that can be told now.
+    """The blocks of one answer. Each method returns the events that can be sent now.
 
     Raises:
         TooLarge: more than `MAX_WAITING_CHARACTERS` wait.
@@ -46,7 +47,7 @@ class BlockSequence:
         return self._add(OpenThinking, text)
 
     def sign(self, signature: str) -> bytes:
-        """The signature of the last thinking or, without any, of thinking that is not shown."""
+        """Add the signature of the last thinking or, if there is none, of thinking that is not shown."""
         last = self._blocks[-1] if self._blocks else None
         if isinstance(last, OpenThinking) and last.signature is None:
             last.signature = signature
@@ -58,7 +59,7 @@ class BlockSequence:
         return self._begin(hidden)
 
     def add_call(self, delta: ToolCallDelta) -> bytes:
-        """A piece of a call.
+        """Add a piece of a call.
 
         Raises:
             ProtocolError: the call goes on after its arguments were complete.

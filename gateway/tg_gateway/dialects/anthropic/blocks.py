@@ -174,7 +174,7 @@ def mark_of(control: CacheControl | None) -> CacheMark | None:
 
 
 def kind_of(part: ForeignPart) -> str:
-    """A foreign block's type, for an error; of an image, which others may be read, with that of its source."""
+    """A foreign block's type, for an error; for an image with its source's type, since other images may be accepted."""
     source = part.value.get("source")
     names = (part.value.get("type"), source.get("type") if isinstance(source, dict) else None)
     kind, inner = (str(name)[:MAX_KIND_CHARACTERS] for name in names)

@@ -41,7 +41,7 @@ class JsonFormat(msgspec.Struct, frozen=True):
 
 
 class OutputConfig(msgspec.Struct, frozen=True):
-    """How much effort the answer is worth, and its form."""
+    """The effort for the answer, and the answer's format."""
 
     effort: Effort | None = None
     format: JsonFormat | None = None

@@ -10,10 +10,10 @@ from tg_schema import TgError, encode
 from tg_schema.errors import ContextLengthExceeded, Unavailable
 
 OVERLOADED_STATUS: Final = 529
-"""Anthropic's status where nobody can answer now."""
+"""Anthropic's status if nobody can answer now."""
 
 _TOO_LONG: Final = "prompt is too long: "
-"""How Anthropic's sentence begins; its clients know by it that they have to shorten the conversation."""
+"""The beginning of Anthropic's sentence, by which its clients recognise that they must shorten the conversation."""
 _API_ERROR: Final = "api_error"
 _INVALID_REQUEST: Final = "invalid_request_error"
 _TYPES: Final = MappingProxyType(

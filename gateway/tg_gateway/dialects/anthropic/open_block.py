@@ -25,9 +25,9 @@ class OpenBlock(ABC):
 
     Attributes:
         index: its number in the answer; -1 before `start`.
-        signature: that of its thinking, once it is known; nothing joins it then.
+        signature: the signature of its thinking, once it is known; it takes no more pieces then.
         held: pieces that wait for `start`.
-        waiting: what is counted for it until then, in characters.
+        waiting: the characters that are counted for it until then.
     """
 
     kind: ClassVar[bytes]
@@ -85,7 +85,7 @@ class OpenText(OpenBlock):
 
 
 class OpenThinking(OpenBlock):
-    """A piece of thinking; its signature is told at its end."""
+    """Thinking; its signature is sent at its end."""
 
     kind, field = b"thinking_delta", b"thinking"
 
@@ -102,7 +102,7 @@ class OpenToolUse(OpenBlock):
         name: of the tool.
 
     Attributes:
-        over: whether the client has been told its end.
+        over: whether its end was sent to the client.
     """
 
     kind, field = b"input_json_delta", b"partial_json"

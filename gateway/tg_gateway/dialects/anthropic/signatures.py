@@ -1,7 +1,7 @@
 """Signatures of our records <-> those in Anthropic's blocks of thinking, which every client sends back unchanged.
 
-A signature of ours is "ORIGIN:value" (`tg_base.llm`), and goes out as it is. One without a colon is Anthropic's own, of
-a conversation that began there: its values are base64.
+A signature of ours is "ORIGIN:value" (`tg_base.llm`), and goes out as it is. A signature without a colon is Anthropic's
+own (base64), from a conversation that began there.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from tg_schema.conversation import ReasoningPart
 _THINKING: Final = "anthropic:"
 _REDACTED: Final = "anthropic-redacted:"
 _CALL: Final = "tool-use:"
-"""Before the signature of a call, for which Anthropic's block of a call has no field."""
+"""The prefix of a call's signature, for which Anthropic's block of a call has no field."""
 
 
 def import_signature(signature: str | None) -> str | None:
@@ -42,5 +42,5 @@ def unwrap_call_signatures(parts: Iterable[object]) -> dict[str, str]:
 
 
 def is_of_call(part: ReasoningPart) -> bool:
-    """Whether it is no thinking, but brings back a call's signature."""
+    """Whether a block only carries a call's signature, and no thinking."""
     return (part.signature or "").startswith(_CALL)

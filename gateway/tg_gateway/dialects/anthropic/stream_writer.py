@@ -27,7 +27,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
     A failure is an `error` event, after which the body breaks: the SDK takes an orderly end for a whole answer.
 
     Args:
-        model: its name, until a record tells it.
+        model: the model's name, until a record has it.
         request_id: of the request, for the event of a failure.
         headers: of the answer, besides those of every stream.
     """

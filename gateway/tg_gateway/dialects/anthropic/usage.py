@@ -1,4 +1,4 @@
-"""Records of an answer -> its usage and why it ended, as Anthropic tells them.
+"""Records of an answer -> its usage and stop reason, in Anthropic's form.
 
 `input_tokens` leaves out what was read from a cache or written to it; ours includes both.
 """
@@ -32,7 +32,7 @@ class Tally:
     """What the records of one answer add up to.
 
     Attributes:
-        model: the name of the model that answers; "" = not told yet.
+        model: the name of the model that answers; "" = not known yet.
         called: whether the model calls a tool.
     """
 

@@ -29,7 +29,7 @@ class MessageWriter(WholeWriter[TextCompletionResponse]):
     """The whole answer.
 
     Args:
-        model: its name, if no record tells it.
+        model: the model's name, if no record has it.
         headers: of the answer.
     """
 
@@ -99,5 +99,5 @@ def _read_input(arguments: str) -> msgspec.Raw | dict[str, Any]:
         decode(dict[str, Any], arguments)
     except BadRequest:
         return {INVALID_ARGUMENTS: arguments}
-    # As the model wrote them: parsed and written again, large numbers could change.
+    # Pass the model's own JSON on: decoding and encoding it could change large numbers.
     return msgspec.Raw(arguments.encode())

@@ -127,7 +127,7 @@ class TokenCount(msgspec.Struct, frozen=True):
 
 
 class Model(msgspec.Struct, frozen=True, tag_field="type", tag="model"):
-    """A model that can be asked. Nobody knows when it was published: the date is the one that stands for that."""
+    """A model that can be asked. Its publication date is unknown, so a fixed date stands for that."""
 
     id: str
     display_name: str

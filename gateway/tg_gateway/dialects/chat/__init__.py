@@ -1,4 +1,4 @@
-"""What doors of chats share: OpenAI's body, answers, usage and errors, of which other doors make theirs."""
+"""What chat doors share: OpenAI's body, answers, usage and errors, on which other doors build."""
 
 from tg_gateway.dialects.chat.answer_style import OPENAI_STYLE, OWNER, AnswerStyle
 from tg_gateway.dialects.chat.asked_model import check_peer, find_asked_model

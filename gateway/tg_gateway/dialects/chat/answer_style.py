@@ -1,4 +1,4 @@
-"""How the answers of another server's API differ from OpenAI's, whose shape it has."""
+"""How answers of another server's API with OpenAI's shape differ from OpenAI's own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class AnswerStyle:
     """What its clients expect.
 
     Attributes:
-        owner: of the models in lists.
+        owner: the owner of the models in lists.
         complete: whether each delta of a chat has role and text, and each chunk the key `usage`.
         named_by_user: whether the `user` of a request is the id of its answer.
         model_required: whether a request must name a model; otherwise it is the default flow's.

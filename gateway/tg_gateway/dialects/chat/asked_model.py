@@ -1,4 +1,4 @@
-"""The `model` of a body -> the flow that has it, and what that flow cannot be asked."""
+"""The `model` of a body -> the flow that has it, and a refusal of what that flow cannot do."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -27,8 +27,8 @@ class StreamedChoice:
     """Makes the chunks of one choice; how its answer is split into records does not matter.
 
     Attributes:
-        started: whether the role has been told.
-        finished: whether the reason of its end has been told.
+        started: whether the role was sent.
+        finished: whether the finish reason was sent.
     """
 
     __slots__ = ("_called", "_has_begun", "_in_text", "_index", "_thinking", "finished", "started")
@@ -70,7 +70,7 @@ class StreamedChoice:
         yield self._chunk(Delta(self._role()))
 
     def begin_text(self) -> None:
-        """Note that a text was sent without this object."""
+        """Note that the caller sent a text without this object."""
         if not self._in_text:
             self._has_begun = self._in_text = True
             self._thinking.end()
@@ -103,7 +103,7 @@ class StreamedChoice:
 
 def make_choices(records: Sequence[TextCompletionResponse], n: int) -> tuple[WholeChoice, ...]:
     """The `n` choices of a whole answer, in order."""
-    join = TextCompletionResponse.join  # answers that came interleaved are in many pieces until here
+    join = TextCompletionResponse.join  # interleaved answers are in many pieces up to here
     return tuple(_make_choice(index, join([each for each in records if each.index == index])) for index in range(n))
 
 

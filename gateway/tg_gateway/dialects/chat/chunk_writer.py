@@ -45,7 +45,10 @@ class ChunkWriter(Writer[TextCompletionResponse]):
         """The events that end all choices."""
 
     def _name(self, model: str) -> None:
-        """Let the chunks say who answers. It may be another one than was asked for, such as one version of several."""
+        """Put the answering model's name into the chunks.
+
+        It may differ from the requested name, such as one version of several.
+        """
         self._is_named = True
         self._head = encode(model).join(self._around)
 
@@ -63,5 +66,5 @@ class ChunkWriter(Writer[TextCompletionResponse]):
 
 
 def too_many() -> ProtocolError:
-    """The error of an answer whose number nobody has asked for."""
+    """The error for an answer with a number that was not requested."""
     return ProtocolError("the model sent more answers than were asked for; ask again, or another model")

@@ -17,7 +17,7 @@ from tg_schema.errors import BadRequest, ContentFilter, NotFound, RateLimited, T
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 INVALID_REQUEST: Final = "invalid_request_error"
-"""The type of every error that the client has to mend."""
+"""The type of every error that the client must fix."""
 _CODES: Final = MappingProxyType(
     {
         BadRequest.type: None,
@@ -71,7 +71,7 @@ def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
         known_path: whether a mount has the request's path and method; if not, the error is not about a field.
     """
     detail = describe_error(error)
-    # HTTP refused the request itself; a code or field of ours would send its reader to the wrong place.
+    # HTTP itself refused the request; a code or field of ours would mislead.
     if not known_path or status != error.status:
         detail = ErrorObject(error.message, detail.type)
     headers = {"x-should-retry": "true" if error.retryable else "false"}

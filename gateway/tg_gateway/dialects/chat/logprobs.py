@@ -54,5 +54,5 @@ def _make_token(token: Token) -> TokenLogprob:
 
 
 def _bytes_of(text: str) -> tuple[int, ...] | None:
-    """Half a character stands in the text as one that does not tell its bytes."""
+    """Half a character appears in the text as a replacement character, which does not reveal its bytes."""
     return None if _HALF in text else tuple(text.encode())

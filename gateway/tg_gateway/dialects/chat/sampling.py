@@ -15,7 +15,7 @@ _FORMATS: Final = _OBJECTS | {"text", "json_schema", "regex"}
 def read_sampling(
     body: SamplingBody, *, max_tokens: int | None, logprobs: int | None, prompt_logprobs: int | None = None
 ) -> Sampling | None:
-    """How tokens are chosen; None if nothing is said about it.
+    """How tokens are chosen; None if the request does not say.
 
     Args:
         body: the request's.
@@ -56,7 +56,7 @@ def read_sampling(
         keep_stop=bool(body.include_stop_str_in_output),
         prompt_logprobs=prompt_logprobs,
     )
-    # Nothing said is no sampling at all, so that a plain peer can be asked.
+    # Without any such field leave `sampling` out, so that a plain peer can be asked.
     return None if sampling == Sampling() else sampling
 
 

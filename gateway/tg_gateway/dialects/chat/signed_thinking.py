@@ -38,7 +38,7 @@ class SignedThinking:
             self._drop()
 
     def sign(self, signature: str) -> Iterator[ReasoningDelta]:
-        """The piece of thinking that this is the signature of, in parts that each fit into one event."""
+        """The signed thinking and its signature, in parts that each fit into one event."""
         if self._size <= MAX_THINKING_CHARACTERS:
             *parts, last = cut_text("".join(self._pieces), MAX_EVENT_BYTES) or [""]
             for part in parts:

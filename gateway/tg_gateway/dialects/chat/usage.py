@@ -45,7 +45,7 @@ class UsageTotals:
             self._total += record.usage
 
     def usage(self) -> CompletionUsage | None:
-        """The sums; None if the provider has told none."""
+        """The sums; None if the provider reported none."""
         total = self._total
         if total.in_token is None and total.out_token is None:
             return None

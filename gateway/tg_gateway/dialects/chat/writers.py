@@ -56,7 +56,7 @@ class ChatStreamWriter(ChunkWriter):
         choice = self._choices.get(record.index)
         if choice is None:
             raise too_many()
-        # Nearly every record: its bytes are put together without an object for them.
+        # Fast path for nearly every record: assemble the bytes without an object.
         if choice.started and is_text_alone(record):
             choice.begin_text()
             return b"%b%b%b" % (self._text_heads[record.index], encode(record.response), self._text_tail)
@@ -72,7 +72,7 @@ class ChatStreamWriter(ChunkWriter):
         self._text_heads = {index: _TEXT_HEAD % (self._head, index, self._role) for index in self._choices}
 
     def _open(self) -> bytes:
-        """The roles of all choices, in order: the SDKs put a choice at the place at which it comes first."""
+        """Send the roles of all choices in order: the SDKs place choices in the order of their first chunks."""
         return self._frame(chunk for choice in self._choices.values() for chunk in choice.open())
 
     @override

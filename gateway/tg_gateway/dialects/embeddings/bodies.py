@@ -10,7 +10,7 @@ Dimensions = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 
 
 class VectorsBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What all three have; null is as good as absent.
+    """The fields of all three; null means absent.
 
     Attributes:
         truncate_prompt_tokens: vLLM's; -1 cuts what is longer than the model's context, which is refused otherwise.
@@ -51,5 +51,5 @@ class RerankBody(VectorsBody, frozen=True, kw_only=True):
     top_n: Annotated[int, msgspec.Meta(ge=0)] | None = None
     return_documents: bool | None = None
 
-    # Refused: answers would be others.
+    # Refused, since they would change the answers.
     max_chunks_per_doc: Any = None

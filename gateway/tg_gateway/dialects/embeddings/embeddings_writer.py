@@ -39,7 +39,7 @@ class EmbeddingsWriter(VectorWriter):
 
 
 def _encode_numbers(vector: Vector) -> bytes:
-    """A function, since a writer travels between processes, and `encode` is a method of what cannot be pickled."""
+    """A function, since writers are pickled, and `encode` is a method of an object that cannot be pickled."""
     return encode(vector)
 
 

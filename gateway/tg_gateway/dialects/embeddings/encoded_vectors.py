@@ -9,7 +9,7 @@ MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 
 
 class EncodedVectors:
-    """Keeps each vector as it was encoded when it came, so that the end of a long list does not take long.
+    """Encodes each vector when it comes, so that the end of a long list does not take long.
 
     Args:
         count: of the inputs.

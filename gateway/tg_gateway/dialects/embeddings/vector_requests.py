@@ -1,4 +1,4 @@
-"""Inputs -> request records that ask for their vectors, and which record's vectors are whose."""
+"""Inputs -> request records that ask for their vectors, and which inputs each record has."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ def make_vector_requests(
 
 
 def _groups(inputs: Sequence[TextInput]) -> list[list[TextInput]]:
-    """Neighbours of one kind: a record has texts or ids."""
+    """Group neighbours of one kind: a record has either texts or ids."""
     groups: list[list[TextInput]] = []
     for each in inputs:
         if not groups or len(groups[-1]) == INPUTS_PER_REQUEST or type(groups[-1][0]) is not type(each):

@@ -93,7 +93,7 @@ class NativeConversation(Conversation):
         if request is not None and self._socket.is_running(request):
             self._send(envelope.aside(request, error, kind))
             return
-        # An id over the limit is not given back: it may be as large as a message.
+        # An id over the limit is not repeated: it may be as large as a message.
         short = request is not None and len(str(request)) <= self._socket.max_name
         opened = envelope.opening(request) if short and request is not None else b"{"
         self._send(envelope.failure(opened, error, kind))

@@ -26,7 +26,7 @@ class EventWriter(Writer[Any]):
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:
-        # It has no state but its service, whose functions cannot all be pickled.
+        # Its only state is its service, whose functions cannot all be pickled.
         return type(self), (self._service,)
 
     @override
@@ -53,7 +53,7 @@ class Native(Dialect):
     def parse(self, call: Call) -> Ask | Answer:
         if call.operation == MODELS:
             return Answer(list_models(call.catalogue))
-        # In another process, and for the description of the API, nobody has checked the head.
+        # In a worker process, and for the API's description, the head was not checked.
         route = call.route or _find(call)
         service = service_of(route.spec)
         route, request = call.catalogue.choose_model(call.path.get("flow"), route, service.parse(call.body))

@@ -20,7 +20,7 @@ from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest
 
 Id = str | int
-"""Chosen by the client, and given back as it came."""
+"""Chosen by the client, and returned unchanged."""
 ENVELOPE_BYTES: Final = 64 * 1024
 """The most bytes of a message beside its request."""
 _SEARCHED_BYTES: Final = 4096
@@ -62,9 +62,9 @@ class _AuthFailed(msgspec.Struct, frozen=True, tag="auth-failed"):
 
 
 def id_of(message: bytes) -> Id | None:
-    """The id of a message that is otherwise no good, so that its sender knows which one it was.
+    """The id of an otherwise malformed message, so that its sender knows which one failed.
 
-    A large message is not read for it: only an id that comes first or last is found.
+    A large message is not parsed for it: only an id at its start or end is found.
     """
     if len(message) > MAX_QUICK_BYTES:
         found = _FIRST_ID.match(message[:_SEARCHED_BYTES]) or _LAST_ID.search(message[-_SEARCHED_BYTES:])
@@ -85,7 +85,7 @@ def auth_failed(error: TgError) -> bytes:
 
 
 def opening(request: Id) -> bytes:
-    """How every response to a request begins; what `response` and `failure` are given."""
+    """The beginning of every response to a request, passed to `response` and `failure`."""
     return b'{"id":%b,' % encode(request)
 
 
@@ -102,7 +102,7 @@ def failure(opened: bytes, error: TgError, kind: str) -> bytes:
 def aside(running: Id, error: TgError, kind: str) -> bytes:
     """The refusal of a message whose id belongs to a request that goes on.
 
-    It has no id: a client ends whatever has the id of an error. The message names it instead.
+    It has no id: a client would end the request with that id. The message names it instead.
     """
     sentence = f"a message with the id {encode(running).decode()}, whose request goes on, was refused: {error.message}"
     return encode(_Error(_Message(sentence, kind, error.retry_after), complete=False))

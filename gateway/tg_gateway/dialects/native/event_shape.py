@@ -11,7 +11,7 @@ from tg_schema import encode
 R = TypeVar("R", bound=msgspec.Struct)
 
 _NEVER_SHOWN: Final = "error"
-"""A record with an error is no event: the error is told in a shape of its own."""
+"""A record with an error is no event: errors have a shape of their own."""
 
 
 def event_encoder(
@@ -24,8 +24,8 @@ def event_encoder(
 
     Args:
         record: its fields are the event's, in their order, but for `error`.
-        always: the fields that every event has, and what stands there for null.
-        also: fields that an event shows under a second name as well, and that name.
+        always: the fields that every event has, with the value that replaces null.
+        also: fields that an event repeats under a second name, and that name.
         order: fields that come first, in this order; the others follow in the record's.
     """
     known = {field.name: field for field in msgspec.structs.fields(record) if field.name != _NEVER_SHOWN}
@@ -33,7 +33,7 @@ def event_encoder(
     shown = [(name, field) for field in fields for name in (field.name, also.get(field.name)) if name]
     event = msgspec.defstruct(
         f"{record.__name__}Event",
-        # UNSET is nobody's value: a field with that default is never left out.
+        # No field has the value UNSET, so a field with that default is never left out.
         [(name, Any, msgspec.UNSET if field.name in always else field.default) for name, field in shown],
         frozen=True,
         omit_defaults=True,

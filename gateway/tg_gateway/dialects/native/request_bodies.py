@@ -27,7 +27,7 @@ from tg_schema import (
 from tg_schema.errors import BadRequest
 
 MAX_NAME_CHARACTERS = 40
-"""A longer name is nobody's; it is ignored without a comparison."""
+"""No field has a longer name; it is ignored without a comparison."""
 MAX_COMPARED = 20
 """Unknown names of one request that are compared with ours."""
 MIN_SIMILARITY_SHARE = 0.8

@@ -32,7 +32,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class Tail(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What follows the text of a piece; the last piece has all of it. A count that nobody has told is left out."""
+    """The JSON after the text of a piece; the last piece has all of it. A count that was not reported is left out."""
 
     done: bool
     done_reason: str | None = None
@@ -72,12 +72,12 @@ class AnswerShape(ABC):
 
     Args:
         model: its name, as the client said it.
-        now: when it was asked.
-        own: the same model's own name; an answer of another one, such as an adapter, says that one's.
+        now: when the request came.
+        own: the same model's own name; an answer by another model, such as an adapter, has that one's name.
     """
 
     _text: bytes
-    """What a piece with nothing but text has before it."""
+    """The JSON before the text of a piece that has only text."""
     _text_end: bytes
 
     def __init__(self, model: str, now: datetime | None = None, own: str | None = None) -> None:
@@ -86,7 +86,7 @@ class AnswerShape(ABC):
         self._write_head(model)
 
     def name(self, model: str | None) -> None:
-        """Let the pieces say who answers."""
+        """Put the answering model's name into the pieces."""
         if model and model != self._own:
             self._write_head(model)
 

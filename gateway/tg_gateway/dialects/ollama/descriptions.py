@@ -58,7 +58,7 @@ _FEW: Final = {"num_predict": 16}
 _CHAT: Final = {"model": "tinydemo", "messages": [{"role": "user", "content": "Hello"}], "options": _FEW}
 _TEXT: Final = {"model": "tinydemo", "prompt": "Once upon a time", "options": _FEW}
 _ABSENT: Final = ("pull", "push", "create", "copy", "delete")
-"""What would change which models there are."""
+"""Operations that would change the set of models."""
 
 OLLAMA_DESCRIPTIONS: Final[Mapping[str, Description]] = {
     "chat": _ask(

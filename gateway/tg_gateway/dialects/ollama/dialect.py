@@ -75,7 +75,8 @@ def _parse_generate(call: Call) -> Ask | Answer:
 
 def _load(call: Call, found: FoundModel, shape: AnswerShape, ignored: dict[str, str]) -> Ask | Answer:
     """Answer a request without a prompt: like Ollama, load the model, and answer once it is loaded."""
-    # The request asks to unload the model. Models on demand unload by themselves; just do not load it for this.
+    # The request asks to unload the model. Models on demand unload by themselves; do not load the model only to unload
+    # it.
     if _NO_TIME.fullmatch(str(decode(_Kept, call.body).keep_alive)):
         return Answer(shape.write(UNLOADED), headers=ignored)
     if not found.loading:
@@ -141,7 +142,7 @@ _PARSERS: Final[Mapping[str, Callable[[Call], Ask | Answer]]] = {
     "ps": lambda call: Answer(encode_running(call.catalogue)),
     "version": lambda call: Answer(encode_version()),
 }
-"""Operation -> its answer. Ollama's other operations would change which models there are."""
+"""Operation -> its answer. Ollama's other operations would change the set of models."""
 OLLAMA: Final = Ollama()
 
 MOUNTS: Final[tuple[Mount, ...]] = (

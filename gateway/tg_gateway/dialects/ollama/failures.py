@@ -21,7 +21,7 @@ def encode_failure(error: TgError) -> bytes:
 
 
 def refuse_absent(operation: str) -> Answer:
-    """The answer to a request that would change which models there are."""
+    """The answer to a request that would change the set of models."""
     sentence = (
         f"{operation} is not supported: the models of this server are those of its configuration; "
         "GET /api/tags lists them"

@@ -38,7 +38,7 @@ def _find(catalogue: Catalogue, name: str) -> FoundModel:
         except NotFound as error:
             refusal = refusal or error
         else:
-            # A name that is known without its tag means that, and no adapter of this name.
+            # A name that is known without its tag means that model, not an adapter of this name.
             if found.adapter != LATEST:
                 return found
     raise refusal or NotFound(f"there is no model {name[:64]!r}; GET /api/tags lists those that there are")

@@ -42,7 +42,7 @@ def read_generate(body: GenerateBody, found: FoundModel) -> TextCompletionReques
         system = (Message("system", body.system),) if body.system else ()
         fields: dict[str, Any] = {"messages": (*system, Message("user", (TextPart(body.prompt or ""), *images)))}
     else:
-        # Of a model that nobody has announced yet nothing is known: it refuses by name what it lacks.
+        # Nothing is known of a model that is not announced yet: its processor will refuse what it lacks.
         takes_raw = "raw" in found.features or not (found.features or found.route.plain)
         raw = bool(body.raw) or bool(body.suffix and takes_raw)
         fields = {"system": body.system or None, "prompt": body.prompt, "raw": raw, "suffix": body.suffix or None}

@@ -20,14 +20,14 @@ class AnsweredFunction(msgspec.Struct, frozen=True):
 
 
 class AnsweredCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call; a provider may have told its id."""
+    """A call, with its id if the provider has one."""
 
     function: AnsweredFunction
     id: str | None = None
 
 
 class _OpenCall:
-    """A call of which pieces may come."""
+    """A call whose pieces are still coming."""
 
     def __init__(self) -> None:
         self.id: str | None = None
@@ -51,7 +51,10 @@ class _OpenCall:
 
 
 class ToolCalls:
-    """Gathers the calls of one answer. Each is told once, in order: as soon as it and those before it are whole."""
+    """Gathers the calls of one answer.
+
+    Returns each call once, in order, as soon as it and those before it are whole.
+    """
 
     def __init__(self) -> None:
         self._open: dict[int, _OpenCall] = {}

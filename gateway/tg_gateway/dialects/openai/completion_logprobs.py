@@ -51,7 +51,7 @@ def bytes_of(token: Token) -> bytes:
 
 
 def _logprob_of(token: Token, *, of_prompt: bool) -> float | None:
-    """Nothing comes before a prompt's first token, so it has none; the SDKs take the answer's for numbers."""
+    """A prompt's first token has no log-probability; for answers the SDKs require numbers."""
     return UNKNOWN_LOGPROB if token.logprob is None and not of_prompt else token.logprob
 
 

@@ -88,7 +88,7 @@ def read_requests(
 
 
 def is_scoring(body: CompletionBody) -> bool:
-    """Whether nothing is generated: the prompt is told back with its log-probabilities."""
+    """Whether nothing is generated: the answer is the prompt with its log-probabilities."""
     return body.max_tokens == 0
 
 

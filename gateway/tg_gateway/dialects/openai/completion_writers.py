@@ -19,7 +19,9 @@ _Utf8 = codecs.getincrementaldecoder("utf-8")
 
 
 class ScoredPrompts:
-    """The prompts of one request. A text comes with its first record; of ids each record has the text of its own.
+    """The prompts of one request.
+
+    A text prompt comes whole in the first record; token ids come as text record by record.
 
     Args:
         prompts: those that the records' `index` counts.

@@ -9,7 +9,7 @@ from tg_schema.errors import NotFound
 
 
 class Model(msgspec.Struct, frozen=True):
-    """One model. When it was made is not known, and OpenAI's description requires a time: it is 0.
+    """One model. OpenAI's description requires a creation time; it is unknown, so it is 0.
 
     A LoRA adapter has vLLM's fields too: `parent` is its base model, and `root` is where it was loaded from.
     Two fields are ours: `features`, what requests may ask of it, and `loading`, whether the next one would wait until

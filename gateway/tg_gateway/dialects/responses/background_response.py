@@ -55,7 +55,7 @@ class WaitingRequest(msgspec.Struct, frozen=True):
     Attributes:
         body: of its request, with every item.
         earlier: how many items come from an earlier response.
-        born: makes its ids the same again.
+        born: gives the restarted response the same ids.
     """
 
     body: RequestBody
@@ -95,9 +95,9 @@ def make_background(
         draft: of the response.
         items: the whole conversation before its output.
         begin: its first events.
-        start: makes the event that a model works on it.
-        headers: further ones of its answer.
-        waiting: how it waits for room; None = not.
+        start: makes the event that says a model works on it.
+        headers: further headers of its answer.
+        waiting: the terms on which it waits for capacity; None = it does not wait.
     """
     created = join_output(draft.encode())
     head = BackgroundHead(msgspec.Raw(created), items, draft.streamed)
@@ -168,7 +168,7 @@ def read_status(response: bytes) -> ResponseStatus:
 def stream_events(kept: KeptAnswers, response_id: str, after: int, headers: Mapping[str, str]) -> StreamedAnswer:
     """The events with numbers over `after`, including later ones. Ends orderly, however the response ended.
 
-    The last event is `error` if the log cannot be read any further, or takes no end for a writer that fell silent.
+    The last event is `error` if the log cannot be read any further, or the end of a silent writer cannot be appended.
     """
     # The log's parts are cut at any byte; a reader that goes on in the middle needs whole events.
     cutter = EventCutter(after)
@@ -178,7 +178,7 @@ def stream_events(kept: KeptAnswers, response_id: str, after: int, headers: Mapp
 
 def _make_error_event(cutter: EventCutter, error: TgError) -> bytes:
     """Why the events stop here. It says nothing about the state of the response."""
-    # The number of the event before it: its reader goes on behind that one when it asks again.
+    # The number of the event before it: its reader resumes after that event.
     data = b'%b,"sequence_number":%d}' % (encode(describe_stream_error(error))[:-1], cutter.last)
     return server_sent_event(data, b"error")
 
@@ -192,7 +192,7 @@ async def _follow_events(kept: KeptAnswers, response_id: str, cutter: EventCutte
                 # The gateway that wrote the log may have died within an event.
                 cutter.drop_rest()
             piece = step if isinstance(step, bytes) else _make_last_event(step, cutter.number)
-            # The head of the answer leaves with its first bytes; a client may wait long for the next event.
+            # The HTTP head leaves with the first bytes, and the next event may take long.
             if data := cutter.add(piece) if piece else Writer.keep_alive:
                 yield data
 

@@ -17,8 +17,8 @@ NO_ARGUMENTS = "{}"
 class CallDraft(ItemDraft):
     """One call.
 
-    It ends once its arguments are a whole JSON object and another item has begun, or with the answer, since the pieces
-    of parallel calls may alternate.
+    Pieces of parallel calls may alternate. So it ends once its arguments are a whole JSON object and another item has
+    begun, or with the answer.
     """
 
     def __init__(self, place: ItemPlace, first: ToolCallDelta) -> None:

@@ -73,7 +73,7 @@ def make_compaction(
 
 
 def _write_transcript(turns: Sequence[Message]) -> Iterator[str]:
-    """A line or more for each turn; of an image, that there was one. Thinking is left out."""
+    """At least one line for each turn; an image becomes a note that there was one. Thinking is left out."""
     names = {call.id: call.name for turn in turns for call in turn.tool_calls}
     for turn in turns:
         speaker = f"result of {names[turn.tool_call_id]}" if turn.tool_call_id else turn.role
@@ -89,14 +89,14 @@ def _write_part(part: TextPart | ImagePart) -> str:
 
 
 class CompactionItem(msgspec.Struct, frozen=True, tag_field="type", tag="compaction"):
-    """The item; it comes back as it is."""
+    """The compaction item; clients send it back unchanged."""
 
     id: str
     encrypted_content: str
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """A conversation that one item stands for."""
+    """A conversation in the form of one item."""
 
     id: str
     created_at: int

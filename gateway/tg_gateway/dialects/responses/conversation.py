@@ -1,4 +1,4 @@
-"""OpenAI's Responses API on a WebSocket: `response.create` comes, the same events go as over HTTP, one a message.
+"""OpenAI's Responses API on a WebSocket: answers `response.create` with the events of HTTP, one in each message.
 
 Each `stream_id`, and its absence, is a lane with one response at a time; further requests wait. OpenAI's API has no
 message that cancels one; `response.cancel` with the lane's `stream_id` is ours. The last response is kept for
@@ -53,7 +53,7 @@ class ResponsesConversation(Conversation):
     @override
     def take(self, message: bytes) -> None:
         try:
-            # Before it is read, which would hold up all other clients.
+            # Check before parsing, which would delay all other clients.
             self._socket.check_size(len(message))
             self._dispatch(decode_body(_Envelope, message), message)
         except TgError as error:
@@ -109,7 +109,7 @@ class ResponsesConversation(Conversation):
         return self._begin(turn, message, body)
 
     def _begin(self, turn: Turn, message: bytes, body: RequestBody) -> Ask:
-        """Read a request whose turn has come: it may go on from the response before it."""
+        """Read a request whose turn has come: it may continue from the response before it."""
         previous = body.previous_response_id
         kept = self._last.find(previous) if previous is not None else ()
         size = len(message) + (self._last.size if kept else 0)

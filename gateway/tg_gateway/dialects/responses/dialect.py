@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: parse, answer and refuse; and what is asked of responses that are kept."""
+"""OpenAI's Responses API: parse, answer and refuse; and the requests about kept responses."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -70,7 +70,7 @@ from tg_schema.errors import BadRequest
 
 
 class Responses(Dialect):
-    """`POST /v1/responses`, whole and streamed, what is counted and compacted, and responses that are kept."""
+    """`POST /v1/responses`, whole and streamed; token counts, compaction, and kept responses."""
 
     restarts = DIALECT
     descriptions = RESPONSES_DESCRIPTIONS
@@ -127,7 +127,7 @@ async def _go_on(call: Call, body: RequestBody, waits: WaitTerms | None) -> Ask:
     items = (*earlier, *await resolve_references(call.kept, list_items(body), earlier))
     if earlier or refers(list_items(body)):
         body = msgspec.structs.replace(body, input=items)
-    # Its readers come on other connections, so it is always kept.
+    # Clients read it on other connections, so it is always kept.
     if body.background:
         body = msgspec.structs.replace(body, store=True)
     return _make_ask(call, body, items, len(earlier), waits)
@@ -162,7 +162,7 @@ def _make_ask(
 
 
 def _encode_kept(body: RequestBody, items: tuple[InputItem, ...]) -> bytes:
-    """The conversation as it is kept; b"" if it is not. Without a word about `store` it is kept where it fits."""
+    """The conversation as it is kept; b"" if it is not. Without `store`, it is kept if it fits."""
     if body.store is False:
         return b""
     try:

@@ -24,11 +24,11 @@ MAX_SHOWN_CHARACTERS = 64
 
 
 def read_items(items: Sequence[InputItem], kept: int = 0) -> tuple[tuple[Message, ...], tuple[str, ...]]:
-    """The turns that the items tell, and the places of what no provider here can read.
+    """The turns that the items make up, and the places of items that no provider here can read.
 
     Args:
         items: of the whole conversation.
-        kept: how many of them the request did not have itself: its own are counted from 0.
+        kept: how many of them come from kept responses; errors count the request's own items from 0.
 
     Raises:
         InvalidParameter: an item is of a kind that this door does not know, or lacks something.
@@ -129,7 +129,7 @@ class _ItemReader:
     def _read_reasoning(self, item: InputItem, place: str) -> None:
         sealed = unseal(item.encrypted_content, SealedReasoning) if item.encrypted_content else None
         if sealed is not None and sealed.call is not None:
-            # Kept by call: the reasoning item that brings it may come before or after the call's own.
+            # Kept by call id: the reasoning item with the signature may come before or after the call's item.
             self._signatures[sealed.call] = sealed.signature
             return
         if sealed is not None:

@@ -26,7 +26,7 @@ class ItemPlace:
 
 
 class ItemDraft(ABC):
-    """One item while the model writes it. What is added before `emit` is told at once, as one delta.
+    """One item while the model writes it. Everything added before `emit` is sent as one delta.
 
     Args:
         item_id: the same in all events and in the final response.
@@ -36,7 +36,7 @@ class ItemDraft(ABC):
     sealed = False
     """Whether nothing more can belong to it."""
     status: ItemStatus = "in_progress"
-    """The item's status as an event told it last."""
+    """The item's status in the last event."""
 
     def __init__(self, item_id: str, place: ItemPlace) -> None:
         self.id = item_id
@@ -50,11 +50,11 @@ class ItemDraft(ABC):
 
     @abstractmethod
     def make_item(self, status: ItemStatus) -> OutputItem:
-        """The item as it stands now; empty while it is in progress and nothing of it was told."""
+        """The item as it is now; empty while it is in progress and nothing of it was sent."""
 
     @abstractmethod
     def emit_rest(self) -> Iterator[Event]:
-        """The events of what was added and not told."""
+        """The events of what was added and not sent yet."""
 
     @abstractmethod
     def end_parts(self) -> Iterator[Event]:
@@ -68,7 +68,7 @@ class ItemDraft(ABC):
         yield from self.emit_rest()
 
     def finish(self, status: ItemStatus) -> Iterator[Event]:
-        """The events of what was not told, and those that end the item."""
+        """The events of what was not sent yet, and those that end the item."""
         yield from self.emit()
         self.status = status
         yield from self.end_parts()

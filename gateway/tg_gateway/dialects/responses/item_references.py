@@ -32,7 +32,7 @@ def refers(items: Sequence[InputItem]) -> bool:
 
 
 def drop_repeated(items: Sequence[InputItem], earlier: Sequence[InputItem]) -> tuple[InputItem, ...]:
-    """The items without references to what the conversation before them has anyway."""
+    """The items, without references to items that the conversation before them already has."""
     known = {item.id for item in earlier if item.id is not None}
     return tuple(item for item in items if item.type != REFERENCE or item.id not in known)
 
@@ -61,7 +61,7 @@ async def _find_items(kept: KeptAnswers, places: dict[str, str]) -> dict[str, In
     """Items by their ids, at least those whose places in the request are given."""
     found: dict[str, InputItem] = {}
     read: set[str] = set()
-    # The last first: a response has the items before it too, so one read is enough for a conversation.
+    # Read the latest first: a response includes the items before it, so one read is enough for a conversation.
     for item_id, place in reversed(places.items()):
         match = _ITEM_ID.match(item_id)
         if item_id not in found and match is not None and match[1] not in read:

@@ -14,7 +14,7 @@ class Turn:
     Attributes:
         lane: its `stream_id`; None = without one.
         come: set once the requests before it have ended.
-        writer: of its answer, once it has begun.
+        writer: the writer of its answer, once it has begun.
     """
 
     lane: str | None
@@ -29,7 +29,7 @@ class Lanes:
         self._turns: defaultdict[str | None, deque[Turn]] = defaultdict(deque)
 
     def enter(self, lane: str | None) -> Turn:
-        """The turn of one more request, behind those that are there."""
+        """The turn of one more request, after the waiting ones."""
         turns, turn = self._turns[lane], Turn(lane)
         turns.append(turn)
         turns[0].come.set()
@@ -38,7 +38,7 @@ class Lanes:
     def leave(self, turn: Turn) -> None:
         """A request has ended, or will never begin."""
         turns = self._turns[turn.lane]
-        # The writer knows its turn, so the two would keep each other, and the socket, in memory.
+        # The writer refers to its turn: a cycle that would keep both and the socket in memory.
         turn.writer = None
         if turn in turns:
             turns.remove(turn)
@@ -48,5 +48,5 @@ class Lanes:
             del self._turns[turn.lane]
 
     def find_first(self, lane: str | None) -> Turn | None:
-        """The turn that has come; None = nobody is there."""
+        """The turn that has come; None = there is none."""
         return self._turns[lane][0] if lane in self._turns else None

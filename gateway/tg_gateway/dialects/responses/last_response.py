@@ -43,7 +43,7 @@ class LastResponse:
         return (*self._input, *decode(tuple[InputItem, ...], self._output))
 
     def forget(self, response_id: str | None) -> None:
-        """No request goes on from this response any more: one that did has failed (Open Responses requires it)."""
+        """No request may continue from this response after one that did has failed (as Open Responses requires)."""
         if response_id is not None and response_id == self._id:
             self._clear()
 
@@ -58,7 +58,7 @@ class LastResponse:
         """
         # As JSON, since it comes back as items of an input, which are of other types.
         encoded = encode(output)
-        # Also where this one is too large to be kept: the one before is the last no more.
+        # Drop it even if the new one is too large to keep: it is no longer the last response.
         self._clear()
         if size + len(encoded) <= MAX_CONVERSATION_BYTES:
             self._id, self._input, self._output, self.size = response_id, items, encoded, size + len(encoded)

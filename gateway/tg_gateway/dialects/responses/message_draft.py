@@ -37,7 +37,7 @@ class MessageDraft(ItemDraft):
         return TextDelta(item_id=self.id, output_index=self.index, logprobs=logprobs, delta=text)
 
     def add_emitted(self, text: str) -> None:
-        """A piece that the caller tells, after all before it were told."""
+        """Note a piece that the caller sends, after all earlier pieces were sent."""
         self._texts.append(text)
         self._emitted += 1
 

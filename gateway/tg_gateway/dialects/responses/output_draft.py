@@ -26,8 +26,8 @@ class OutputDraft:
     Args:
         response: the response's id without its prefix.
         summary: whether thinking is sent as a summary.
-        encrypted: whether signatures are told.
-        logprobs: whether log-probabilities are told.
+        encrypted: whether signatures are sent.
+        logprobs: whether log-probabilities are sent.
     """
 
     def __init__(self, response: str, *, summary: bool, encrypted: bool, logprobs: bool) -> None:
@@ -44,7 +44,7 @@ class OutputDraft:
         """The events of one more record.
 
         Raises:
-            TooLarge: the answer is larger than what is kept of it for its last event.
+            TooLarge: the answer exceeds the size that is kept for its last event.
             ProtocolError: pieces of one call came before and after its end.
         """
         self._keep(record)
@@ -58,12 +58,12 @@ class OutputDraft:
 
     @property
     def open_message(self) -> MessageDraft | None:
-        """The message that is told now, and to which the next text belongs."""
+        """The message that is being sent, to which the next text belongs."""
         last = self._items[-1] if self._items else None
         return last if isinstance(last, MessageDraft) and last.begun and last.status == "in_progress" else None
 
     def add_emitted(self, message: MessageDraft, text: str) -> None:
-        """More text of the `open_message`; the caller tells it. Raises TooLarge as `add`."""
+        """Add more text of the `open_message`; the caller sends it. Raises TooLarge as `add`."""
         self._size += len(text)
         if self._size > MAX_ANSWER_BYTES:
             # Called for its size check alone; the caller has sent the text.

@@ -25,7 +25,7 @@ class ReasoningDraft(ItemDraft):
 
     Args:
         place: where the item stands.
-        summary: whether the client asked for a summary: then the thinking is told as one.
+        summary: whether the client asked for a summary; then the thinking is sent as one.
         encrypted: whether the client takes the signature.
     """
 

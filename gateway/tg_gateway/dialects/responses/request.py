@@ -32,13 +32,13 @@ _INCLUDED: Final = frozenset({ENCRYPTED_REASONING, TEXT_LOGPROBS})
 
 
 class ReadRequest(NamedTuple):
-    """What a request is for its answer.
+    """The parts of a request that its answer needs.
 
     Attributes:
         body: as it came.
-        functions: the tools that the model is told of.
+        functions: the tools that the model gets.
         record: the request's record.
-        ignored: names of what is left out of the record.
+        ignored: names of fields that are left out of the record.
     """
 
     body: RequestBody
@@ -66,7 +66,7 @@ def list_items(body: RequestBody) -> tuple[InputItem, ...]:
 
 
 def check_body(body: RequestBody) -> None:
-    """See that a request needs nothing that is not kept, besides the response that it names as the previous one.
+    """Check that a request needs nothing that is not kept, besides the response that it names as the previous one.
 
     Raises:
         InvalidParameter: as `read_body`.

@@ -42,7 +42,7 @@ from tg_gateway.dialects.responses.response_object import (
 from tg_schema import FinishReason, TextCompletionResponse, TgError, encode
 from tg_schema.errors import ContextLengthExceeded, RateLimited
 
-# OpenAI's: a response says these fields also where its request did not.
+# OpenAI's defaults: a response has these fields even if its request did not.
 _DEFAULT_TEMPERATURE: Final = 1.0
 _DEFAULT_TOP_P: Final = 1.0
 
@@ -91,7 +91,7 @@ class ResponseDraft:
         self.response = _make_response(born, request, model, self.long_fields)
 
     def encode(self) -> Output:
-        """The JSON of the response as it was told last."""
+        """The JSON of the response as it was sent last."""
         return self.long_fields.fill(encode(self.response))
 
     def begin(self) -> Iterator[Event]:
@@ -103,7 +103,7 @@ class ResponseDraft:
             yield ResponseInProgress(self.response)
 
     def start(self) -> Iterator[Event]:
-        """The event of a response in the background on which a model works now; none for the second time."""
+        """The event that says a model works on a response in the background; nothing the second time."""
         if self.response.status == "queued":
             self.response = msgspec.structs.replace(self.response, status="in_progress")
             yield ResponseInProgress(self.response)
@@ -130,7 +130,7 @@ class ResponseDraft:
         yield ResponseFailed(self.response)
 
     def close(self, error: TgError, *, cancelled: bool = False) -> None:
-        """End the response with what it has, because of an error; one that is cancelled tells none."""
+        """End the response with what it has, because of an error; a cancelled response has no error."""
         if cancelled:
             self._close(status="cancelled", completed_at=None)
         else:
@@ -194,7 +194,7 @@ def find_code(error: TgError) -> str:
 
 
 def _find_cause(reason: FinishReason | None) -> IncompleteDetails | None:
-    """Why an answer that ended so is incomplete; None = it is complete."""
+    """Why an answer with this finish reason is incomplete; None = it is complete."""
     match reason:
         case "length":
             return IncompleteDetails("max_output_tokens")

@@ -50,7 +50,7 @@ class ReasoningText(msgspec.Struct, frozen=True, tag_field="type", tag="reasonin
 
 
 class SummaryText(msgspec.Struct, frozen=True, tag_field="type", tag="summary_text"):
-    """Thinking told to a client that asked for a summary."""
+    """Thinking, as sent to a client that asked for a summary."""
 
     text: str = ""
 
@@ -158,9 +158,9 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     Fields of the request that may be long are JSON already, or marks (`LongFields`): each response is written three
     times, and a request of 10 MB would hold up everybody each time.
 
-    Numbers that the request does not set are told as OpenAI's defaults, since the description knows no null for them.
-    What the provider really takes is its own affair. `user` is left out where the request has none: OpenAI's
-    description has no null for it, and Open Responses has no such field.
+    Numbers that the request does not set appear as OpenAI's defaults, since the description allows no null for them.
+    The provider may use other defaults. `user` is left out where the request has none: OpenAI's description has no null
+    for it, and Open Responses has no such field.
     """
 
     id: str

@@ -16,7 +16,7 @@ class ToolChoiceRecord(NamedTuple):
 
 
 def split_tools(tools: Sequence[ToolBody]) -> tuple[tuple[ToolBody, ...], tuple[str, ...]]:
-    """The functions, and the names of what else there is: tools that the vendor's own servers would run."""
+    """The functions, and the names of all other tools, which the vendor's own servers would run."""
     functions = tuple(tool for tool in tools if tool.type == "function")
     others = (tool for tool in tools if tool.type != "function")
     return functions, tuple(f"tools.{tool.type}.{tool.name}" if tool.name else f"tools.{tool.type}" for tool in others)

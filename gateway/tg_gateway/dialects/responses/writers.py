@@ -31,7 +31,7 @@ _TEXT_DELTA: Final = str(TextDelta.__struct_config__.tag).encode()
 
 
 class EventWriter(Writer[TextCompletionResponse]):
-    """Named and numbered events. A failure is told in the last one, and then the connection breaks.
+    """Named and numbered events. A failure is the last event, after which the connection is cut.
 
     Args:
         draft: of the response.
@@ -51,12 +51,12 @@ class EventWriter(Writer[TextCompletionResponse]):
     def write(self, record: TextCompletionResponse) -> Output:
         if self._message is not None and is_text_alone(record):
             return self._write_text(self._message, record.response or "")
-        # The first events say already who answers.
+        # The first events already name the answering model.
         events = self._draft.add(record)
         data = append_output(self._begin(), self._encode(events))
         self._message = self._draft.output.open_message
         if self._message is not None:
-            # Without `""}`: the text of each record goes there.
+            # Cut off `""}`: the text of each record goes there.
             self._delta = encode(self._message.make_delta(""))[:-3]
         return data
 
@@ -128,7 +128,7 @@ class BackgroundWriter(EventWriter):
         return join_output(self._begin())
 
     def start(self) -> bytes:
-        """What is written when a model works on it; nothing for the second time."""
+        """The bytes written when a model works on it; nothing the second time."""
         return join_output(self._encode(self._draft.start()))
 
     @override
@@ -146,8 +146,8 @@ class FrameWriter(EventWriter):
     Args:
         draft: of the response.
         stream_id: the lane of the socket, which every event of it names; None = that without a name.
-        keep: is told of the response that has ended.
-        forget: is told that it has failed, of itself and not by a cancel.
+        keep: called with the ended response.
+        forget: called if it failed by itself, not by a cancel.
     """
 
     def __init__(

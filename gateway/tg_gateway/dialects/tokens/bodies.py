@@ -24,7 +24,7 @@ class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
     return_token_strs: bool | None = None
     add_generation_prompt: bool | None = None
 
-    # Refused: the ids would be others.
+    # Refused, since they would change the ids.
     continue_final_message: bool | None = None
     chat_template: Any = None
 

@@ -16,7 +16,7 @@ _REFUSED: Final = {
 
 
 def read_tokenize(body: TokenizeBody, data: bytes, found: FoundModel) -> tuple[TextCompletionRequest, ...]:
-    """The request for the ids, and that for what the model says of itself.
+    """The request for the ids, and the request for the model's description.
 
     Args:
         body: what the client sent.
@@ -24,7 +24,7 @@ def read_tokenize(body: TokenizeBody, data: bytes, found: FoundModel) -> tuple[T
         found: what its `model` means.
 
     Raises:
-        BadRequest: there is nothing to tokenize, or the ids cannot be told.
+        BadRequest: there is nothing to tokenize, or the model's ids are not available.
     """
     for name, advice in _REFUSED.items():
         value = getattr(body, name)

@@ -26,7 +26,7 @@ class Detokenized(msgspec.Struct, frozen=True):
 
 
 class TokenizeWriter(WholeWriter[TextCompletionResponse]):
-    """The ids, and how many the model's context has room for.
+    """Writes the ids, and the length of the model's context.
 
     Args:
         with_texts: whether the answer has the text of each token.
