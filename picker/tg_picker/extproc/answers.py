@@ -28,7 +28,7 @@ _MESSAGES_PATH = "/v1/messages"
 
 
 def write_refusal(refused: Refused, path: str) -> bytes:
-    """JSON that OpenAI's or Anthropic's SDK makes the right exception of."""
+    """An error as JSON from which OpenAI's and Anthropic's SDKs raise the right exception."""
     return msgspec.json.encode(_anthropic(refused) if path.startswith(_MESSAGES_PATH) else _openai(refused))
 
 
@@ -44,7 +44,7 @@ def _anthropic(refused: Refused) -> dict[str, Any]:
 
 DESTINATION = "x-gateway-destination-endpoint"
 NEXT_DESTINATIONS = ("x-tg-next-endpoint-1", "x-tg-next-endpoint-2")
-"""Where the fallbacks are for a cluster of kind `ORIGINAL_DST`, whose destination is one address."""
+"""The header with the fallbacks for a cluster of kind `ORIGINAL_DST`, whose destination is one address."""
 MAX_RETRIES = "x-envoy-max-retries"
 """Read by Envoy's router if the filter's `mutation_rules` allow it."""
 METADATA_NAMESPACE = "envoy.lb"
@@ -52,10 +52,10 @@ DROPPED_REASON = "x-llm-d-request-dropped-reason"
 MAX_PART_BYTES = 62_000
 """The most bytes of one streamed piece of a body. Envoy refuses a gRPC message above 64 KiB in this direction."""
 MAX_KEPT = 4096
-"""Destinations whose answers are kept: making one costs more than the pick."""
+"""How many destinations' answers are cached: making one costs more than the pick."""
 
 _REPLACE = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
-"""Not the default, which would leave a destination that a client made up in front of ours."""
+"""Overwrite: the default would put our destination after one that a client made up."""
 
 NOTHING_FOR_HEADERS = wire.ProcessingResponse(request_headers=wire.HeadersResponse())
 NOTHING_FOR_TRAILERS = wire.ProcessingResponse(request_trailers=wire.TrailersResponse())
@@ -142,11 +142,11 @@ def _body_answer(addresses: tuple[str, ...], is_list: bool) -> wire.ProcessingRe
 def _directing(addresses: tuple[str, ...], is_list: bool) -> wire.CommonResponse:
     fallbacks = addresses[1:]
     following = () if is_list else tuple(zip(NEXT_DESTINATIONS, fallbacks, strict=False))
-    # The second one asks the endpoint for its load, as a header of its response (ORCA).
+    # The second header asks the endpoint for its load, as a header of its response (ORCA).
     headers = [
         (DESTINATION, _destination(addresses, is_list)),
         (LOAD_REQUEST_HEADER, LOAD_FORMAT),
-        # Beyond its fallbacks a request would go to a server twice, or to one of another pool.
+        # With more attempts than fallbacks, a request would reach a server twice, or one of another pool.
         (MAX_RETRIES, str(len(fallbacks))),
         *following,
     ]

@@ -1,4 +1,4 @@
-"""Envoy's messages -> picker and back: one HTTP request, where it goes or why it is refused, and its course."""
+"""Envoy's messages -> picker and back: one HTTP request, where it goes or why it is refused, and its progress."""
 
 from typing import Protocol
 
@@ -31,7 +31,7 @@ class Asked(Struct, frozen=True):
 
     @property
     def is_opaque(self) -> bool:
-        """Whether the body says that it is of a kind that is no JSON, such as a form with a recording."""
+        """Whether the content type says that the body is no JSON, such as a form with a recording."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         return kind.startswith(OPAQUE_KINDS) or kind == "application/octet-stream"
 
@@ -44,7 +44,7 @@ class Asked(Struct, frozen=True):
 
 
 class Course(Protocol):
-    """What becomes of a directed request. Every call but the first of its kind counts for nothing."""
+    """Follows the progress of a directed request. Only the first call of each kind counts."""
 
     def served(self, address: str) -> None:
         """The data plane says which endpoint it used: the picked one, or a fallback."""
@@ -68,8 +68,8 @@ class Directed(Struct, frozen=True):
 
     Attributes:
         addresses: "host:port", best first; at least one.
-        course: is told how the request goes on; `end` must be called.
-        body: what the endpoint gets in place of the request's body; None = the same.
+        course: is notified of the request's progress; `end` must be called.
+        body: replaces the request's body; None = unchanged.
         is_list: whether Envoy's cluster takes all addresses as one list. Otherwise each fallback has a header of its
             own.
     """

@@ -27,7 +27,7 @@ _WRONG_MODE = Refused(
 )
 _TOO_LARGE = Refused(413, "too-large", f"the body exceeds {MAX_BODY_BYTES} bytes; send less")
 _HEADER_COST = 64
-"""Bytes that a header takes beside its own."""
+"""Bytes counted for each header besides its own."""
 _NO_ANSWER: tuple[wire.ProcessingResponse, ...] = ()
 
 
@@ -87,11 +87,11 @@ class RequestPhase:
         return directing if self.refused else chain(directing, (answers.NOTHING_FOR_TRAILERS,))
 
     def count_held(self) -> int:
-        """Bytes of headers and body that it keeps. The body is kept until its last piece is on the way back."""
+        """Bytes of headers and body held in memory. The body is held until its last piece is on the way back."""
         return len(self._body) + sum(len(name) + len(value) + _HEADER_COST for name, value in self._headers.items())
 
     async def _direct(self, *, last: bool) -> Iterable[wire.ProcessingResponse]:
-        # Kept while it waits for its decision, to be counted.
+        # The headers stay in memory until the decision, so they are counted.
         self._body = body = bytes(self._body)
         decision = await self._decide(body)
         if isinstance(decision, Refused):
@@ -122,7 +122,7 @@ _Mode = processing_mode_pb2.ProcessingMode
 
 
 class ResponsePhase:
-    """Passes everything on at once and tells the course what it saw."""
+    """Passes everything on at once and reports it to the course."""
 
     def __init__(self) -> None:
         self._mode = _Mode.FULL_DUPLEX_STREAMED
@@ -130,7 +130,7 @@ class ResponsePhase:
         self._usage: UsageReader | None = None
 
     def follow(self, course: Course) -> None:
-        """Tell this course how its request goes on, until `finish`."""
+        """Report to this course how its request proceeds, until `finish`."""
         self._course = course
 
     def configure(self, config: wire.ProtocolConfiguration) -> None:
@@ -138,7 +138,7 @@ class ResponsePhase:
         self._mode = config.response_body_mode
 
     def take_headers(self, message: wire.ProcessingRequest) -> wire.ProcessingResponse:
-        """Tell which endpoint answered, with what status and load."""
+        """Report which endpoint answered, with its status and load."""
         headers = read_headers(message.response_headers.headers)
         if self._course is not None:
             if address := read_served(message):
@@ -146,7 +146,7 @@ class ResponsePhase:
             status = headers.get(":status", "")
             self._course.respond(int(status) if status.isdigit() else 0, headers.get(LOAD_RESPONSE_HEADER, ""))
             if self._mode == _Mode.NONE:
-                # Nothing more comes of an answer whose body is not sent, until Envoy ends the call with it.
+                # If Envoy does not send the response's body, no more messages come until it ends the call.
                 self._course.begin()
         if self._mode != _Mode.NONE:
             self._usage = UsageReader(headers.get("content-type", ""))
@@ -155,7 +155,7 @@ class ResponsePhase:
         return answers.NOTHING_FOR_RESPONSE_HEADERS
 
     def take_body(self, message: wire.ProcessingRequest) -> wire.ProcessingResponse:
-        """Tell of the first piece, read the usage, and pass the piece on."""
+        """Report the first piece, read the usage, and pass the piece on."""
         body = message.response_body
         if self._course is not None and body.body:
             self._course.begin()
@@ -177,7 +177,7 @@ class ResponsePhase:
         return 0 if self._usage is None else self._usage.held
 
     def finish(self) -> None:
-        """Tell the course that its request is over. Once is enough, again is harmless."""
+        """Report that the request is over. Further calls have no effect."""
         course, self._course = self._course, None
         if course is not None:
             course.end(self._usage.read() if self._usage is not None else None)
@@ -231,6 +231,6 @@ class Exchange:
     def close(self) -> None:
         """Release the request's placement if nothing else did: the client or the endpoint left."""
         if (course := self._request.course) is not None:
-            # It was decided, but the answer could not be written.
+            # The server was picked, but the answer could not be written.
             self._response.follow(course)
         self._response.finish()

@@ -32,7 +32,7 @@ MAX_LOGGED = 100
 
 FindEligible = Callable[[Sequence[Endpoint]], Sequence[Endpoint]]
 AdapterLoad = Callable[[Endpoint, str], Awaitable[None]]
-"""Returns once a server has an adapter, or does not load it. It does not fail."""
+"""Returns once a server has an adapter, or has refused to load it. It does not fail."""
 
 log = structlog.get_logger()
 
@@ -130,7 +130,7 @@ class InstancePicker:
         eligible = _Eligible(self._view, facts.destination, asked.subset, self._find_eligible)
         arrived_at, began = self._clock(), perf_counter()
         if facts.destination is None or (asked.subset is not None and not eligible()):
-            # It costs a server next to nothing, so that it need not wait for room; or no server that comes may have it.
+            # Do not let it wait: it costs a server next to nothing, or no server that joins can have its model.
             pick = self._dispatcher.scheduler.pick(request, eligible(), arrived_at)
             seconds = perf_counter() - began
         else:
@@ -169,7 +169,7 @@ class InstancePicker:
             is_over = True
         finally:
             if not is_over:
-                # The client has left: nobody will tell the placement's end.
+                # The client has left, so nobody else will end the placement.
                 pick.placement.finish(None, self._clock())
 
 
@@ -177,8 +177,8 @@ class _Eligible:
     """The servers that a request may go to, whenever it is called: while it waits, they may come and go.
 
     Attributes:
-        found: how many there were last.
-        left_out: how many nobody could reach.
+        found: how many there were at the last call.
+        left_out: how many of them were unreachable.
     """
 
     def __init__(
@@ -216,13 +216,13 @@ def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destinati
         flow=_flow(asked),
         route=destination.route,
         max_wait=destination.failure.max_wait,
-        # For the picker, an answer that it does not read comes whole: it sees no first token and no usage.
+        # An answer that the picker does not read counts as whole: no first token and no usage are seen.
         streamed=wanted.streamed and not asked.is_unread,
     )
 
 
 def _objective(asked: Asked, slos: Iterable[Slo]) -> Objective | None:
-    """What the route promises; a request's own headers come first."""
+    """The route's objective; a request's own headers take precedence."""
     first_token = _milliseconds(asked.header(*FIRST_TOKEN_HEADERS))
     return find_goal(slos, first_token, _milliseconds(asked.header(*OUTPUT_TOKEN_HEADERS)))
 

@@ -35,7 +35,7 @@ def read_subset(message: wire.ProcessingRequest) -> frozenset[str] | None:
 def read_served(message: wire.ProcessingRequest) -> str:
     """The address that the data plane used; "" if it does not say.
 
-    A gateway says it in the protocol's metadata, a plain Envoy in an attribute, if its filter is asked for it.
+    A gateway puts it into the protocol's metadata, a plain Envoy into an attribute, if its filter requests that.
     """
     namespace = message.metadata_context.filter_metadata.get(METADATA_NAMESPACE)
     if namespace is not None and SERVED in namespace.fields:

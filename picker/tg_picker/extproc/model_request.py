@@ -1,4 +1,4 @@
-"""Request body -> picker: which model it names, what its prompt begins with, how its answer may come.
+"""Request body -> picker: the model, the beginning of the prompt, and the form of the answer.
 
 One reader for OpenAI's chats, completions and Responses and for Anthropic's Messages: their fields for these do
 not contradict each other. Nothing else of the body is parsed.

@@ -1,4 +1,4 @@
-"""`tg-pick --check` -> what would be picked among, or all that is wrong: as at a start, without listening."""
+"""`tg-pick --check` -> the servers to pick from, or all errors: as at a start, without listening."""
 
 import asyncio
 from pathlib import Path

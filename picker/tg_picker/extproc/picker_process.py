@@ -83,7 +83,7 @@ async def run_picker(
 
 
 async def _open_post(stack: AsyncExitStack) -> Post:
-    """What tells servers to load adapters. The first pool imports aiohttp, which takes a while."""
+    """Sends the requests that make servers load adapters. The first pool imports aiohttp, which takes a while."""
     pool = await asyncio.to_thread(open_pool, proxied=False)
     stack.push_async_callback(pool.aclose)
     headers = (("Content-Type", "application/json"),)
@@ -91,7 +91,7 @@ async def _open_post(stack: AsyncExitStack) -> Post:
 
 
 async def _show(config: PickConfig, watcher: PoolWatcher, stack: AsyncExitStack) -> str:
-    """Serve the page and the metrics; what is to be said of where they are."""
+    """Serve the page and the metrics; yields the part of the ready line that names their address."""
     if not config.http:
         return ""
     host, _, port = config.http.rpartition(":")
@@ -106,7 +106,7 @@ async def _show(config: PickConfig, watcher: PoolWatcher, stack: AsyncExitStack)
 
 @asynccontextmanager
 async def _publishing_health(watcher: PoolWatcher, server: PickerServer) -> AsyncIterator[None]:
-    """Keep the health at what the pools are: ready while there is a server."""
+    """Keep the health in step with the pools: ready while there is a server."""
     changed = asyncio.Event()
     changed.set()
 

@@ -26,11 +26,12 @@ ours."""
 MAX_HELD_BYTES = 512 * 1024 * 1024
 """The most bytes of bodies that all calls hold: twice what may wait for a server, and sixteen of the largest."""
 HANDSHAKE_SECONDS = 5
-"""A connection that has not begun to speak HTTP/2 by then is closed, so that silent ones do not take all files."""
+"""A connection that has not begun to speak HTTP/2 after this time is closed, so that silent ones do not use up all
+descriptors."""
 IDLE_SECONDS = 300
-"""A connection without a call is closed then. Envoy opens another one when it needs it."""
+"""A connection without a call is closed after this time. Envoy opens another one when it needs it."""
 KEEPALIVE_SECONDS = 60
-"""Without a sign of life for so long a peer is asked for one, and lost after as long again."""
+"""After this silence a peer is pinged, and after as long again it counts as lost."""
 SERVER_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -164,6 +165,6 @@ async def serve_picker(
     try:
         yield running
     finally:
-        # Before the calls are waited for, who watches the health is told.
+        # Notify watchers of the health before waiting for the calls.
         await health.enter_graceful_shutdown()
         await server.stop(DRAIN_SECONDS)

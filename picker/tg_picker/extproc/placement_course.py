@@ -21,7 +21,7 @@ class PlacementCourse:
         request: for what.
         clock: the scheduler's, in seconds.
         read_load: takes what the endpoint says of its load.
-        record: is told how the request goes on, for the page and the metrics.
+        record: is notified of the request's progress, for the page and the metrics.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PlacementCourse:
         if place is None:
             return
         used = fallbacks[place]
-        # Envoy asks a fallback after a 404 too, and does not say why it did.
+        # Envoy also asks a fallback after a 404, and does not say why.
         for skipped in (self._endpoint, *fallbacks[:place]):
             if self._request.adapter is not None:
                 self._dispatcher.scheduler.forget_adapter(skipped, self._request.adapter, self._clock())
@@ -73,7 +73,7 @@ class PlacementCourse:
             self._read_load(self._endpoint, load)
 
     def begin(self) -> None:
-        """Tell of the first token, which an error does not have."""
+        """Report the first token, which an error does not have."""
         if self._failed:
             return
         now = self._clock()

@@ -6,7 +6,7 @@ from msgspec import Struct
 from tg_picker.core import InstanceUsage
 
 MAX_TAIL_BYTES = 64 * 1024
-"""What is kept of an answer. Usage stands at the end of a stream; a longer whole answer is read without its usage."""
+"""The bytes kept of an answer's end, where a stream has its usage; a longer whole answer is read without its usage."""
 _EVENT_STREAM = "text/event-stream"
 
 
@@ -62,7 +62,7 @@ class UsageReader:
             self._cut = True
 
     def read(self) -> InstanceUsage | None:
-        """The usage; None if the answer tells none, or is not what its type says."""
+        """The usage; None if the answer has none, or is not what its type says."""
         if not self._events:
             return None if self._cut else _usage(bytes(self._tail))
         lines = bytes(self._tail).splitlines()

@@ -28,7 +28,7 @@ def element(name: str, *children: str, **attributes: str) -> Html:
     Args:
         name: of the element.
         children: texts and elements.
-        attributes: by name; `_` stands for `-`, and one at the end is left out.
+        attributes: by name; `_` stands for `-`, and a trailing `_` is dropped.
     """
     written = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in attributes.items())
     inner = "".join(child if isinstance(child, Html) else escape(child) for child in children)

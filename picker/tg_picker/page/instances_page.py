@@ -17,12 +17,12 @@ from tg_schema import encode
 
 INSTANCES_PATH: Final = "/instances"
 FRESH_SECONDS: Final = 0.1
-"""How long a page is good: of many servers it takes milliseconds of the event loop that requests need as well."""
+"""How long a page is reused: with many servers, making it takes milliseconds of the event loop."""
 _NEVER: Final = (float("-inf"), b"")
 
 
 class InstancesPage(Page):
-    """The page and its JSON. One file without anything from elsewhere: style and script stand in it."""
+    """The page and its JSON. A single file: style and script are inside it."""
 
     path = INSTANCES_PATH
     summary = "Show the model servers"
@@ -60,7 +60,7 @@ def _read(name: str) -> str:
 
 
 def _headers(style: str, script: str) -> Mapping[str, str]:
-    # Names of clients are escaped; if one were not, it could still load, run and send nothing.
+    # Names of clients are escaped. Even an unescaped one could neither load, nor run, nor send anything.
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; connect-src 'self'; "
     return {
         "Content-Security-Policy": f"{policy}base-uri 'none'; form-action 'none'; frame-ancestors 'none'",

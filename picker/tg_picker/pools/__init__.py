@@ -1,4 +1,4 @@
-"""Which model servers there are, what they serve and how busy they are: files, discovery and scrapes."""
+"""The model servers, what they serve and how busy they are: files, discovery and scrapes."""
 
 from tg_picker.pools.catalogue import Catalogue, Destination, Pool, Slo, UseCase
 from tg_picker.pools.dispatcher import Dispatcher

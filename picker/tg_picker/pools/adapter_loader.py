@@ -1,4 +1,4 @@
-"""A picked server that may lack an adapter -> it has it: vLLM's `load_lora_adapter`, asked once of each."""
+"""Loads an adapter on a picked server that may lack it: vLLM's `load_lora_adapter`, called once for each server."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,9 +18,9 @@ LOAD_PATH: Final = "/load_lora_adapter"
 """Behind the path of the API: https://docs.vllm.ai/en/latest/features/lora.html"""
 PLACE: Final = "{adapter}"
 LOAD_SECONDS: Final = 30.0
-"""For so long a request waits for its adapter; then its server says what is wrong."""
+"""How long a request waits for its adapter; then it is sent anyway, and its server reports the error."""
 AGAIN_SECONDS: Final = 10.0
-"""Before a server that did not load an adapter is asked for it again."""
+"""Seconds before a server that did not load an adapter is asked again."""
 MAX_ANSWER_BYTES: Final = 64 * 1024
 MAX_REASON_CHARACTERS: Final = 200
 
@@ -46,7 +46,7 @@ class AdapterLoader:
 
     Args:
         source: where an adapter is for the servers, with PLACE for its name; "" = not known, and nothing is loaded.
-        scheduler: tells when a server may have lost what it had.
+        scheduler: reports when a server may have lost its adapters.
     """
 
     def __init__(self, source: str, scheduler: Scheduler) -> None:
@@ -58,15 +58,15 @@ class AdapterLoader:
             scheduler.missing.on_lost = self._forget
 
     def find_source(self, adapter: str) -> str:
-        """Where an adapter of a route is for the servers; its name, if that is not known."""
+        """The adapter's location for the servers; its name if the location is not known."""
         return self._source.replace(PLACE, adapter) or adapter
 
     def has(self, endpoint: Endpoint, adapter: str) -> bool:
-        """Whether the server said that it has the adapter, and nobody has told since that it may have lost it."""
+        """Whether the server confirmed the adapter, and has not possibly lost it since."""
         return adapter in self._loaded.get(endpoint.address, ())
 
     async def load(self, endpoint: Endpoint, adapter: str, post: Post) -> None:
-        """Return once the server has the adapter, as far as it says, or has said that it does not load it.
+        """Return once the server says that it has the adapter, or that it does not load it.
 
         Args:
             endpoint: the server.

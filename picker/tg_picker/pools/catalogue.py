@@ -1,4 +1,4 @@
-"""Resources, checked together -> which model name leads to which pool, adapter, priority and promise."""
+"""Resources, checked together -> which model name leads to which pool, adapter, priority and objective."""
 
 from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate, chain
@@ -38,7 +38,7 @@ class Slo(Struct, frozen=True):
 
 
 class FailurePolicy(Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of a route's request that no server answers in time. None = as of all requests of the pool.
+    """How a route's request without an answer in time is retried. None = as for all requests of the pool.
 
     Attributes:
         max_attempts: servers that are asked until one begins its answer.
@@ -73,7 +73,7 @@ class Pool(Struct, frozen=True):
 
 
 class UseCase(Struct, frozen=True):
-    """What a route says of the model that it is for.
+    """A route's rules for its model.
 
     Attributes:
         route: the name of the route, for logs and metrics.
@@ -81,7 +81,7 @@ class UseCase(Struct, frozen=True):
         is_adapter: whether the route says that the model is an adapter.
         priority: higher goes first; below 0 may be shed.
         slos: its latency objectives.
-        failure: what becomes of its requests that fail.
+        failure: how its failed requests are retried.
     """
 
     route: str
@@ -122,7 +122,7 @@ class Destination(Struct, frozen=True):
 
 
 HasAdapter = Callable[[str, str], bool]
-"""Whether a server of a pool told that it has an adapter: the pool's name, then the adapter's."""
+"""Whether a server of a pool reported an adapter: called with the pool's name, then the adapter's."""
 
 _NO_MODELS: Mapping[str, Collection[str]] = {}
 _NO_CASE = UseCase("", ())
@@ -134,14 +134,14 @@ def _has_none(_pool: str, _adapter: str) -> bool:
 
 
 class Catalogue(Struct, frozen=True):
-    """All pools and what leads to them. Immutable and checked: `build_catalogue` makes it.
+    """All pools, and the routes and names that lead to them. Immutable and checked: `build_catalogue` makes it.
 
     Attributes:
         pools: by name.
-        cases: what routes say, by the model that clients name.
+        cases: the routes' rules, by the model that clients name.
         homes: the pools of each model that only a rewrite names.
-        rewrites: other names of a pool's models, by pool and model. They may lead on, but in no circle.
-        defaults: those of the models that nothing else of a pool names.
+        rewrites: other names of a pool's models, by pool and model. They may chain, but not in a circle.
+        defaults: the rewrites of models that nothing else in a pool names.
         objectives: by name.
     """
 
@@ -170,8 +170,8 @@ class Catalogue(Struct, frozen=True):
             pool: the pool, if it is chosen already; None = the catalogue chooses.
             objective: an `InferenceObjective` that the request names. One that is unknown, or of another pool, changes
                 nothing.
-            served: the base models of each pool, as far as the servers tell them.
-            has: whether servers tell an adapter, which then needs no route where there is none.
+            served: the base models of each pool, as far as the servers report them.
+            has: whether servers report an adapter, which then needs no route if there is none.
         """
         case = self.cases.get(model)
         if pool is None:
@@ -201,7 +201,7 @@ class Catalogue(Struct, frozen=True):
 
     @property
     def hedged_route(self) -> str:
-        """A route whose requests may be asked of a second server; "" = there is none."""
+        """A route whose requests may go to a second server; "" = there is none."""
         return next((case.route for case in self.cases.values() if case.failure.hedging_delay is not None), "")
 
     @property
@@ -223,7 +223,7 @@ class Catalogue(Struct, frozen=True):
             return self.homes[model]
         found = [pool for pool in self.pools if model in served.get(pool, ())] or list(self.defaults)
         if not (found or self.cases or self.homes):
-            # Nothing says which models there are: the servers know, and answer 404 themselves.
+            # No configuration names the models: the servers know them, and answer 404 themselves.
             found = [pool for pool in self.pools if not served.get(pool) or has(pool, model)]
         return tuple([(pool, 1) for pool in found])
 
@@ -241,7 +241,7 @@ class Catalogue(Struct, frozen=True):
     def _find_adapter(
         self, pool: str, target: str, use_case: UseCase, served: Collection[str] | None, has: HasAdapter
     ) -> str | None:
-        """A server's base models are certain; without them a route's word counts, or what a server tells."""
+        """Reported base models are certain; without them the route decides, or the reported adapters."""
         if served:
             return None if target in served else target
         case = self.cases.get(target, use_case)

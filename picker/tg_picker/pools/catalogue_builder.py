@@ -1,4 +1,4 @@
-"""Resources -> the catalogue, or an error about what does not fit together, with file, line and column."""
+"""Resources -> the catalogue, or an error about a contradiction, with file, line and column."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,7 +83,7 @@ def check_protocols(resources: Iterable[Resource[Spec]]) -> None:
 
 
 class CatalogueBuilder:
-    """Collects what each resource says, and refuses what contradicts another one."""
+    """Collects the content of all resources, and refuses contradictions between them."""
 
     def __init__(self, resources: tuple[Resource[Spec], ...]) -> None:
         self._resources = resources
@@ -92,7 +92,7 @@ class CatalogueBuilder:
         self._rules: dict[tuple[str, str], tuple[Resource[Spec], Keys]] = {}
 
     def add_all(self) -> None:
-        """Read all resources, in an order in which each finds what it refers to.
+        """Read all resources, each after those that it refers to.
 
         Raises:
             BadRequest: see `build_catalogue`.
@@ -227,7 +227,7 @@ def _make_slos(route: Resource[LLMRoute]) -> tuple[Slo, ...]:
     made: list[Slo] = []
     for at, objective in enumerate(route.spec.adapter.objectives):
         if any(objective.type == each.kind for each in made):
-            # Two quantiles of one latency would need two windows; to watch one of them in silence would be a lie.
+            # Refuse two quantiles of one latency: they would need two windows, and ignoring one silently would mislead.
             sentence = f"{objective.type} is promised already; keep the objective that matters most"
             raise route.fault(sentence, "spec", "adapter", "objectives", str(at), "type")
         made.append(_make_promise(route, at, objective))

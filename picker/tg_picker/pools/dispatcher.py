@@ -17,13 +17,15 @@ from tg_picker.core import (
 )
 
 LOOK_SECONDS = 0.25
-"""How often it is looked for room while requests wait and nothing is told, since what is known grows old."""
+"""How often to check for capacity while requests wait and no report comes, since reports grow old."""
 
 
 class Dispatcher:
-    """Waits for servers. It belongs to one event loop, and keeps no task: each request waits in its caller's.
+    """Waits for servers.
 
-    Whoever waits is woken by the end of a request, by a report, and by a change of the pool.
+    It belongs to one event loop, and has no task of its own: each request waits in its caller's task.
+
+    Waiting requests are woken by the end of a request, by a report, and by a change of the pool.
 
     Args:
         scheduler: picks; from now on the dispatcher follows it.
@@ -44,12 +46,12 @@ class Dispatcher:
 
     @property
     def attainment(self) -> SloAttainment:
-        """How the routes' promises are kept."""
+        """How the routes meet their objectives."""
         return self._flow_control.attainment
 
     @property
     def queues(self) -> Iterator[tuple[str, int, int, float, int]]:
-        """Pool, priority, how many requests wait there, for how many seconds the first of them, and their bytes."""
+        """For each pool and priority: how many requests wait, how long the first has waited, and their bytes."""
         now = self._clock()
         for pool, lengths in self._flow_control.waiting.items():
             for priority, requests in lengths.items():
@@ -65,11 +67,14 @@ class Dispatcher:
         arrived_at: float | None = None,
         size: int = 0,
     ) -> Pick | Rejection | Waiting:
-        """Place, refuse or queue a request; see `FlowControl.place`. `wait` for it next, without a turn between."""
+        """Place, refuse or queue a request; see `FlowControl.place`.
+
+        Call `wait` for it next, without a turn of the loop in between.
+        """
         return self._flow_control.place(pool, request, endpoints, self._clock(), arrived_at=arrived_at, size=size)
 
     def pick_at_once(self, pool: str, request: InstanceRequest, endpoints: Sequence[Endpoint]) -> Pick | None:
-        """Pick a server for what may go without; see `FlowControl.pick_at_once`."""
+        """Pick a server for a further attempt, which does not wait; see `FlowControl.pick_at_once`."""
         return self._flow_control.pick_at_once(pool, request, endpoints, self._clock())
 
     async def wait(self, pool: str, waiting: Waiting) -> Pick | Rejection:
@@ -88,17 +93,17 @@ class Dispatcher:
         try:
             return await decided
         except asyncio.CancelledError:
-            # The decision may have come in the same turn: a server that nobody will ask is given back.
+            # The decision may have come in the same turn of the loop: release its server, which will not be asked.
             self._flow_control.leave(pool, waiting, self._clock())
             self._arm_for_wait()
             raise
 
     def move(self, placement: Placement, request: InstanceRequest, endpoint: Endpoint) -> Pick | None:
-        """Count a request at the server that has it in fact; see `FlowControl.move`."""
+        """Count a request at the server that really runs it; see `FlowControl.move`."""
         return self._flow_control.move(placement, request, endpoint, self._clock())
 
     def _wake(self) -> None:
-        # Once for each turn of the loop, however many requests end in that turn.
+        # Run once for each turn of the loop, however many requests end in that turn.
         self._arm(self._clock())
 
     def _serve(self) -> None:
@@ -107,7 +112,7 @@ class Dispatcher:
         self._arm_for_wait()
 
     def _arm_for_wait(self) -> None:
-        """Look again when a request has waited long enough, or what is known of the servers may be old."""
+        """Check again when a request has waited too long, or the reports of the servers may be old."""
         expiry = self._flow_control.next_expiry
         if expiry is not None:
             self._arm(min(expiry, self._clock() + LOOK_SECONDS))

@@ -21,8 +21,8 @@ MAX_ADDRESSES = 1_000
 """Addresses of a name that are used."""
 
 
-# Where no DNS server answers, the system's resolver holds its thread for up to minutes. In threads of their own such
-# names hold up each other, and not all else that runs in a thread: the look for edits, and reading files.
+# Where no DNS server answers, the system's resolver holds its thread for up to minutes. With threads of their own, such
+# names delay only each other, and not other work in threads, such as the watch for edits.
 _RESOLVERS = ThreadPoolExecutor(4, "resolve")
 
 
@@ -43,7 +43,7 @@ class DnsName(Struct, frozen=True):
 
     @property
     def host(self) -> Host:
-        """What all of its hosts have in common."""
+        """The properties that all of its hosts share."""
         return Host(self.name, self.ports, labels=self.labels, models=self.models)
 
     async def resolve(self) -> tuple[Host, ...]:
@@ -58,6 +58,6 @@ class DnsName(Struct, frozen=True):
                 found: list[Any] = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, look)
             except UnicodeError:
                 raise OSError("no name that DNS could know") from None
-        # Servers answer in another order each time; a set that stays the same must look the same.
+        # DNS servers vary the order; sort, so that an unchanged set compares equal.
         addresses = sorted({str(place[0]) for *_, place in found})[:MAX_ADDRESSES]
         return tuple(msgspec.structs.replace(self.host, address=address) for address in addresses)

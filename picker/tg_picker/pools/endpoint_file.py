@@ -12,7 +12,7 @@ from tg_picker.pools.yaml_document import YamlDocument, parse_yaml
 from tg_schema.errors import BadRequest
 
 MODEL_LABEL = "model.aibrix.ai/name"
-"""The label that AIBrix gives the servers of a model; so do we, with the first model of an address."""
+"""The label that AIBrix gives to a model's servers. We set it too, with the first model of an address."""
 
 _NO_IP = "is a name; Envoy takes IP addresses alone, so write one, or the name into `names` of the configuration"
 

@@ -1,4 +1,4 @@
-"""Pools as they change, and servers' loads -> scheduler: what a picker and a pool provider have in common."""
+"""Changing pools and servers' loads -> scheduler: the code that a picker and a pool provider share."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
@@ -15,15 +15,15 @@ from tg_picker.pools.scraper import ScrapeOptions, Scraper
 
 
 class FollowedPools(Entered):
-    """Keeps a scheduler at the pools as they are while it is entered, and the watcher with it.
+    """Keeps a scheduler up to date with the pools while it is entered; runs the watcher too.
 
-    What is known of a server that has left is dropped, and so is what a late answer reports of it.
+    When a server leaves, everything known of it is dropped, and so are late reports of it.
 
     Args:
         watcher: the pools.
-        scheduler: is told.
-        scrape: how the servers' pages of load are read; None = they are not.
-        kv_events: where the servers tell of their KV caches; None = nobody listens.
+        scheduler: gets the changes.
+        scrape: how the servers' load pages are read; None = they are not.
+        kv_events: where the servers report their KV caches; None = nobody listens.
     """
 
     def __init__(
@@ -61,16 +61,16 @@ class FollowedPools(Entered):
         return self._known.get(address)
 
     def follow(self, follower: Follower) -> AbstractContextManager[None]:
-        """Tell every new view from now on, once the scheduler knows of it, until the block is left."""
+        """Pass on every new view, after the scheduler has it, until the block is left."""
         return self._watcher.follow(follower)
 
     @property
     def unreachable(self) -> frozenset[str]:
-        """The addresses that could not be reached when their load was looked at last."""
+        """The addresses that could not be reached at the last scrape."""
         return frozenset() if self._scraper is None else self._scraper.unreachable
 
     def find_eligible(self, endpoints: Sequence[Endpoint]) -> Sequence[Endpoint]:
-        """The servers that can be reached; if none can, those that take connections, be it that they hang."""
+        """The servers that can be reached; if none can, those that at least accept connections."""
         scraper = self._scraper
         if scraper is None or not scraper.unreachable:
             return endpoints
@@ -83,7 +83,7 @@ class FollowedPools(Entered):
         return {} if self._scraper is None else self._scraper.failing
 
     def read_load(self, endpoint: Endpoint, header: str, now: float) -> None:
-        """Tell the scheduler what the load header of an answer says; one that says nothing is ignored.
+        """Pass the load header of an answer to the scheduler; a header without a load is ignored.
 
         Args:
             endpoint: who answered.

@@ -1,4 +1,4 @@
-"""Promises of a route, and what a request asks for itself -> the objective that the scheduler is told."""
+"""A route's objectives and a request's own -> the objective for the scheduler."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from tg_picker.pools.catalogue import Slo
 def find_goal(
     slos: Iterable[Slo], first_token: float | None = None, output_token: float | None = None
 ) -> Objective | None:
-    """The objective of a request; each latency has the share that its own promise names. None = nothing is promised.
+    """The objective of a request, each latency with its own share. None = there is none.
 
     Args:
         slos: of the route; one of a kind.

@@ -1,4 +1,4 @@
-"""A source -> the pools: an address under which model servers are found."""
+"""A source -> the pools: an address with model servers."""
 
 from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
@@ -27,7 +27,7 @@ class Host(Struct, frozen=True):
 
 
 def join_address(address: str, port: int) -> str:
-    """Host and port as one text, with brackets around an IPv6 address, in the one form that everybody else writes."""
+    """Host and port as one text, with brackets around an IPv6 address, in its canonical form."""
     return f"[{IPv6Address(address)}]:{port}" if ":" in address else f"{address}:{port}"
 
 
@@ -55,7 +55,7 @@ def read_places(texts: Sequence[str], *keys: str, ip_only: bool = False) -> list
         ip_only: whether a name in place of an IP address is refused.
 
     Raises:
-        BadRequest: one is something else, or there twice.
+        BadRequest: one is malformed, or occurs twice.
     """
     found: dict[str, tuple[str, int]] = {}
     for at, text in enumerate(texts):

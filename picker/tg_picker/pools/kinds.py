@@ -89,13 +89,13 @@ class RouteObjective(Node, frozen=True):
 
 
 class RouteMetrics(Node, frozen=True):
-    """How a route's metrics are told: `/metrics` has them, and no other format."""
+    """How a route's metrics are published: only the format of `/metrics`."""
 
     format: Literal["Prometheus"] = "Prometheus"
 
 
 class RouteFailurePolicy(Node, frozen=True):
-    """What becomes of a request that no server answers in time, by the names of gRPC's retry and hedging policies."""
+    """How a request without an answer in time is retried, with the names of gRPC's retry and hedging policies."""
 
     max_attempts: Annotated[int, Meta(ge=1)] | None = None
     hedging_delay: str | None = None
@@ -187,7 +187,10 @@ class RewriteTarget(Node, frozen=True):
 
 
 class RewriteRule(Node, frozen=True):
-    """Requests for one of these models go to one of those; without matches: what no other rule of the pool names."""
+    """Requests for one of `matches` go to one of `targets`.
+
+    Without `matches`, it applies to models that no other rule of the pool names.
+    """
 
     targets: tuple[RewriteTarget, ...]
     matches: tuple[RewriteMatch, ...] = ()
@@ -208,7 +211,7 @@ class TargetModel(Node, frozen=True):
 
 
 class InferenceModel(Node, frozen=True):
-    """A use case upon a pool; the kind before objective and rewrite parted."""
+    """A use case on a pool: the older kind, later split into objective and rewrite."""
 
     model_name: Name
     pool_ref: PoolRef
@@ -226,4 +229,4 @@ KINDS: dict[type[Spec], tuple[str, ...]] = {
     InferenceModelRewrite: (f"{_EXPERIMENTAL}/v1alpha2", "llm-d.ai/v1alpha2"),
     InferenceModel: (f"{_EXPERIMENTAL}/v1alpha1", f"{_EXPERIMENTAL}/v1alpha2"),
 }
-"""Each kind, by the name of its class, and the versions of the API in which it is read alike."""
+"""Each kind, by the name of its class, and the API versions in which it has this form."""

@@ -1,4 +1,4 @@
-"""A server's message -> what it tells of its KV cache: the formats of vLLM and SGLang, by name and by position."""
+"""A server's message -> the events of its KV cache: the formats of vLLM and SGLang, by name and by position."""
 
 from typing import Any
 

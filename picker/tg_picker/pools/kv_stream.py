@@ -1,4 +1,4 @@
-"""Numbered messages of one server -> its blocks: each once, in their order, and what is missed is known."""
+"""Numbered messages of one server -> its blocks: each message once and in order, with gaps detected."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,12 +15,12 @@ _APPLIED, _LOST, _REPEATED, _UNREAD, _UNPLACED = (
     KV_EVENTS.labels(result) for result in ("applied", "lost", "repeated", "unread", "unplaced")
 )
 _WHOLE_ATTENTION: Final = frozenset({None, "unknown", "full_attention", "mla_attention", "sink_full_attention"})
-"""Kinds of layers that use a prompt from its beginning on. The others forget it, so nothing follows from theirs."""
+"""Kinds of layers that use a prompt from its beginning on. Other layers forget it, so their blocks prove nothing."""
 _GPU: Final = frozenset({None, "GPU"})
 
 
 class KvStream:
-    """What one server tells, and how far it is known.
+    """The events of one server, and how complete they are.
 
     Args:
         state: of the server.
@@ -46,10 +46,10 @@ class KvStream:
         Args:
             seq: its number; a server counts from 0.
             payload: its last part.
-            final: whether what is missing before it is given up.
+            final: whether messages missing before it are given up.
 
         Returns:
-            False: some are missing before it, so that it was not taken.
+            False: messages before it are missing, so it was not applied.
         """
         due = 0 if self.last is None else self.last + 1
         if self.last is not None and seq < due:
@@ -78,22 +78,22 @@ class KvStream:
         return True
 
     def is_last(self, payload: bytes) -> bool:
-        """Whether this is the last message that counts; another process has another one of this number."""
+        """Whether this is the last message that counts; another process would have another one with this number."""
         return hash(payload) == self._last_hash
 
     def forget(self) -> None:
-        """Note that it is not known whether the same process goes on telling."""
+        """Note that the next messages may come from another process."""
         self._doubt()
         self.last = None
 
     def begin_anew(self) -> None:
-        """Note that another process tells, whose cache was empty when it began."""
+        """Note that a new process sends messages; its cache was empty when it began."""
         self.last, self.is_complete = None, False
         self._blocks.clear()
         self._restarted()
 
     def show(self, *, is_followed: bool) -> None:
-        """Tell pages and metrics how much is known."""
+        """Update what pages and metrics show about completeness."""
         is_heard = is_followed and (self.is_complete or self.last is not None)
         self._prefixes.source = "believed" if not is_heard else "exact" if self.is_complete else "partial"
 
@@ -131,7 +131,7 @@ def _is_whole(event: BlocksStored) -> bool:
 
 
 def _find_salt(event: BlocksStored) -> tuple[int, str]:
-    """How many of the blocks depend on nothing but tokens, adapter and salt; and the salt of their fingerprint."""
+    """How many of the blocks depend only on tokens, adapter and salt; and the salt of their fingerprint."""
     adapter = event.lora_name if isinstance(event.lora_name, str) else ""
     if event.lora_id is not None and not adapter:
         return 0, ""

@@ -1,4 +1,4 @@
-"""Model servers' ZMQ sockets -> prefix owners: what servers tell of their KV caches, followed while they are there."""
+"""Model servers' ZMQ sockets -> prefix owners: the servers' KV cache events, followed while a server is there."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -20,18 +20,18 @@ from tg_picker.pools.kv_stream import KvStream
 log = structlog.get_logger()
 
 EVENTS_LABEL: Final = "kv-events-port"
-"""The label of a server whose port is another one than the configured."""
+"""The label of a server whose port differs from the configured one."""
 REPLAY_LABEL: Final = "kv-replay-port"
 REPLAY_SECONDS: Final = 2.0
-"""Seconds after which a server that does not go on answering is not asked any more."""
+"""Seconds after which a replay without further messages is given up."""
 RECONNECT_SECONDS: Final = 1.0
-"""Seconds until a server that went away is looked for again, and then until ZMQ finds it."""
+"""Seconds until a lost server is searched for again, and then until ZMQ finds it."""
 MAX_MESSAGE_BYTES: Final = 1024 * 1024
-"""ZMQ closes the connection of a server that sends a longer one, which then counts as missed."""
+"""Largest message. ZMQ closes the connection of a server that sends a larger one, which counts as missed."""
 MAX_UNREAD: Final = 100
-"""Messages of a server that wait to be read. What it cannot send, it drops."""
+"""How many messages of a server may wait to be read. The server drops any more."""
 MAX_LOOP_SHARE: Final = 0.25
-"""The share of the event loop's time that may go into what all servers tell, whatever they send."""
+"""The largest share of the event loop's time for the messages of all servers."""
 BURST_SECONDS: Final = 0.05
 """Seconds by which reading the servers' messages may exceed that share before it pauses."""
 MAX_REPLAYED: Final = 100_000
@@ -48,12 +48,14 @@ _MONITORED: Final = (
 )
 
 _Place = tuple[str, str, str | None]
-"""The address of a server, and where it tells and tells again."""
+"""The address of a server, of its events and of its replays."""
 _Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
 class KvEventOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where servers tell of their KV caches. The labels `kv-events-port` and `kv-replay-port` of a server come first.
+    """Where servers publish their KV cache events.
+
+    The labels `kv-events-port` and `kv-replay-port` of a server come first.
 
     Attributes:
         port: of the messages.
@@ -65,13 +67,13 @@ class KvEventOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class KvSubscriber(Entered):
-    """Follows servers while it is entered. One that is away, silent or no such server holds up nobody.
+    """Follows servers while it is entered. A server that is away, silent or of another kind delays no other.
 
     The log says `kv_events.followed` whenever a server is reached, and `kv_events.missed` when something was lost.
 
     Args:
-        scheduler: whose servers they are.
-        options: where they tell.
+        scheduler: the scheduler of these servers.
+        options: where they publish.
     """
 
     def __init__(self, scheduler: Scheduler, options: KvEventOptions) -> None:
@@ -137,11 +139,11 @@ class KvSubscriber(Entered):
                 await self._listen(place, stream)
             finally:
                 stream.show(is_followed=False)
-            # ZMQ gives up for ever a server that sent nonsense once.
+            # Reconnect, since ZMQ gives up a server for ever after one malformed message.
             await asyncio.sleep(RECONNECT_SECONDS)
 
     async def _listen(self, place: _Place, stream: KvStream) -> None:
-        """Take what a server tells until it is away."""
+        """Read a server's messages until it is away."""
         with self._socket(zmq.SUB) as socket, socket.get_monitor_socket(_MONITORED) as monitor:
             socket.subscribe(b"")
             socket.connect(place[1])
@@ -156,7 +158,7 @@ class KvSubscriber(Entered):
                     elif (await recv_monitor_message(monitor))["event"] != zmq.EVENT_HANDSHAKE_SUCCEEDED:
                         return
                     else:
-                        # Another process may tell there now.
+                        # Another process may publish there now.
                         await self._catch_up(place, stream, is_new=True)
                         log.info("kv_events.followed", server=place[0], complete=stream.is_complete)
                     stream.show(is_followed=True)
@@ -179,17 +181,17 @@ class KvSubscriber(Entered):
         try:
             return stream.take(seq, payload, final=final)
         finally:
-            # What is here already must not keep requests waiting.
+            # A backlog of messages must not delay requests.
             self._busy_until = max(self._busy_until, began) + (clock() - began) / MAX_LOOP_SHARE
             await asyncio.sleep(max(self._busy_until - clock() - BURST_SECONDS, 0))
 
     async def _catch_up(self, place: _Place, stream: KvStream, *, is_new: bool = False) -> None:
-        """Take what was missed, as far as the server still has it.
+        """Fetch missed messages, as far as the server still has them.
 
         Args:
             place: of the server.
-            stream: what is known of it.
-            is_new: whether another process may tell there now.
+            stream: the state of its events.
+            is_new: whether another process may publish there now.
         """
         url, asked = place[2], 0
         with suppress(TimeoutError):
@@ -201,7 +203,10 @@ class KvSubscriber(Entered):
             stream.forget()
 
     async def _replay(self, url: str, stream: KvStream) -> bool:
-        """Ask for all from the last message on that is known: by this it is seen who tells. Whether to ask again."""
+        """Ask from the last known message on: comparing that one shows whether it is the same process.
+
+        Whether to ask again.
+        """
         known = stream.last
         is_checked = known is None
         with self._socket(zmq.DEALER) as socket:
@@ -216,17 +221,17 @@ class KvSubscriber(Entered):
                     if not stream.is_last(message[1]):
                         stream.begin_anew()
                         return True
-                # Here its memory begins, or its socket had no room for what is missing, which is asked for once more.
+                # The server's history begins here, or its socket was full; ask once more for the missing messages.
                 elif not await self._apply(stream, *message, final=stream.last == known):
                     return True
                 is_checked = True
         if not is_checked:
-            # It knows nothing of what it should have told last.
+            # The server does not have the message that we saw last.
             stream.begin_anew()
             return True
         if stream.last is None:
             stream.is_complete = True
-        # The socket may have had no room for the rest either.
+        # The socket may have been too full for the rest as well.
         return stream.last != known
 
 

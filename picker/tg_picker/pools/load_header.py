@@ -1,4 +1,4 @@
-"""A response header in ORCA's format -> what the server tells of its load beside its answer.
+"""A response header in ORCA's format -> the load that the server reports with its answer.
 
 https://github.com/envoyproxy/envoy/issues/6614; vLLM and Triton answer it. The binary form is not read.
 """
@@ -21,7 +21,7 @@ MAX_METRICS = 256
 """Numbers of a header that are read."""
 
 KEEP_SECONDS = 2.0
-"""What a header does not tell is kept so long from what was told before."""
+"""How long earlier values stay valid that a header does not repeat."""
 
 NAMES: Mapping[str, str] = {
     "num_requests_waiting": "queued",
@@ -40,14 +40,14 @@ class _Json(Struct):
 
 
 def read_load_header(value: str, now: float) -> LoadReport | None:
-    """The report of a header; what it does not tell is None there, see `merge_reports`.
+    """The report of a header. Missing values are None; see `merge_reports`.
 
     Args:
         value: of `tg_base.telemetry.LOAD_RESPONSE_HEADER`; any text.
         now: the report's `read_at`.
 
     Returns:
-        None: the header tells no load, or an impossible number.
+        None: the header has no load, or an impossible number.
     """
     form, _, rest = value.strip().partition(" ")
     metrics = _read_json(rest) if form.upper() == "JSON" else _read_text(rest) if form.upper() == "TEXT" else iter(())
@@ -64,7 +64,7 @@ def read_load_header(value: str, now: float) -> LoadReport | None:
 
 
 def merge_reports(last: LoadReport | None, update: LoadReport) -> LoadReport:
-    """The report of both: what the update does not tell stays, but loads only for `KEEP_SECONDS`."""
+    """Both reports merged: values missing in the update stay, but loads only for `KEEP_SECONDS`."""
     if last is None or last.read_at > update.read_at:
         return update
     kept_at = last.read_at if last.kept_at is None else last.kept_at

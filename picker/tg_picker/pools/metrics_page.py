@@ -17,26 +17,26 @@ _ESCAPE = re.compile(rb"\\(.)")
 _ESCAPED = {b"n": b"\n"}
 
 MAX_SERIES = 5_000
-"""Series of a metric that are read; the others are passed over. vLLM has one for each set of adapters it ever ran."""
+"""The most series read of a metric; others are skipped. vLLM has one for each set of adapters that it ever ran."""
 
 MAX_RANK_DIGITS = 9
-"""Digits of a rank; a longer number is none."""
+"""The most digits of a rank; longer numbers are ignored."""
 
 MAX_LABELS = 64
-"""Labels of a series; one with more is none."""
+"""The most labels of a series; series with more are ignored."""
 
 Labels = dict[str, str]
 
 
 class MetricsPage:
-    """The bytes of a page. Any bytes do: what is no series is passed over, and so is a last line without its end."""
+    """The bytes of a page. Anything that is no series is skipped, and so is an incomplete last line."""
 
     def __init__(self, page: bytes) -> None:
-        # Each name is looked for behind the end of a line.
+        # Search each name at the start of a line.
         self._page = b"\n" + page
 
     def has(self, name: str) -> bool:
-        """Whether a metric is on the page, be it without a series."""
+        """Whether a metric is on the page, even without a series."""
         return f"\n# TYPE {name} ".encode() in self._page or f"\n{name}".encode() in self._page
 
     def find(self, metric: Metric) -> list[tuple[Labels, float]]:

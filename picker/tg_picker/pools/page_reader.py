@@ -1,4 +1,4 @@
-"""A scraped page -> what the server tells of its load."""
+"""A scraped page -> the load that the server reports."""
 
 import math
 from typing import Final
@@ -13,7 +13,7 @@ MAX_COUNT = 10_000_000
 """A larger count is ignored: no server has more requests, slots or blocks."""
 
 MAX_ADAPTERS = 10_000
-"""Adapters of one server; a page with more is a lie."""
+"""The most adapters of one server; a page with more is implausible."""
 
 _STARTED: Final = Metric("process_start_time_seconds")
 """The metric of Prometheus' client libraries that stands on the page of every kind of server."""
@@ -32,8 +32,8 @@ def read_page(page: bytes, kind: str, now: float) -> LoadReport | None:
         now: the report's `read_at`.
 
     Returns:
-        None: the page tells nothing of the load, or tells a number that cannot be, so that nothing of it can be
-            believed. What the page lacks is None in the report.
+        None: the page has no load, or an impossible number, so that all of it is ignored. What the page lacks is None
+            in the report.
     """
     read = MetricsPage(page)
     rows = SERVER_KINDS.values() if kind == "auto" else (SERVER_KINDS[kind],)
@@ -74,7 +74,7 @@ def _read(page: MetricsPage, kind: ServerKind, now: float) -> LoadReport:
 
 
 def _find_start(page: MetricsPage) -> float | None:
-    # Of several processes that are told, the youngest may have lost something.
+    # Use the latest start of several processes: the youngest may have lost something.
     return max((value for _, value in page.find(_STARTED) if math.isfinite(value)), default=None)
 
 
@@ -96,7 +96,7 @@ def _count(page: MetricsPage, metrics: tuple[Metric, ...]) -> int | None:
 
 
 def _first_count(page: MetricsPage, metrics: tuple[Metric, ...]) -> int | None:
-    """A size, which does not add up over several models or engines; 0 is not known."""
+    """A size, which is not summed over several models or engines; 0 = unknown."""
     values = _values(page, metrics)
     if any(read_count(value) is None for value in values):
         raise _LieError
@@ -117,7 +117,7 @@ def _cache_info(page: MetricsPage, info: InfoLabels) -> tuple[int | None, int | 
     if not series:
         return None, None
     blocks = [_label_count(labels, info.blocks) for labels, _ in series]
-    # Each engine has blocks of its own; one that tells none makes the sum unknown.
+    # Sum the engines' blocks; if one engine reports none, the sum is unknown.
     total = None if any(count is None for count in blocks) else sum(count for count in blocks if count)
     return _label_count(series[0][0], info.block_tokens) or None, total or None
 
@@ -168,7 +168,7 @@ def _resident(page: MetricsPage, metric: Metric) -> dict[str, Residency] | None:
         name, level = labels.get("adapter_name", ""), labels.get("level")
         if not (name and value > 0):
             continue
-        # An adapter may be in both places; what is on the accelerator needs no copy.
+        # An adapter may be in both places; if it is on the accelerator, it needs no copy.
         if level == "gpu":
             found[name] = "gpu"
         elif level == "cpu":

@@ -1,4 +1,4 @@
-"""Scheduler <-> bus: what a scheduler tells the others of its pools, and hears of them, while it is entered."""
+"""Scheduler <-> bus: exchanges a scheduler's placements with the other schedulers of its pools."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
@@ -16,9 +16,9 @@ from tg_schema import TgError
 log = structlog.get_logger()
 
 FLUSH_SECONDS = 0.02
-"""Seconds between two batches. What happens after a longer pause is told at once."""
+"""Seconds between two batches. After a longer pause, a placement is published at once."""
 MAX_LOOP_SHARE = 0.25
-"""The share of the event loop's time that may go into what others tell, whatever they send."""
+"""The largest share of the event loop's time for the messages of others."""
 BURST_SECONDS = 0.1
 """Seconds by which reading others' messages may exceed that share before it pauses, as at a start."""
 MAX_UNREAD = 100
@@ -28,7 +28,7 @@ PUBLISH_SECONDS = 1.0
 
 
 class PlacementExchange(Entered):
-    """Makes one mind of all schedulers on a topic. A bus that is away stops nothing: picks go by what is known.
+    """Shares the knowledge of all schedulers on a topic. Without the bus, picks use what is known.
 
     The log says once that the bus is lost (`placements.alone`), and once that it is back (`placements.shared`).
 
@@ -104,8 +104,8 @@ class PlacementExchange(Entered):
                         began = clock()
                         if not self.shared.receive(delivery.body, began):
                             POISON.labels(self._topic).inc()
-                        # Messages that are here already must not keep requests waiting. What the bus drops meanwhile
-                        # is a gap, after which we ask.
+                        # A backlog of messages must not delay requests. If the bus drops messages meanwhile, we see the
+                        # gap and ask.
                         busy_until = max(busy_until, began) + (clock() - began) / MAX_LOOP_SHARE
                         await asyncio.sleep(max(busy_until - clock() - BURST_SECONDS, 0))
             except TgError as error:
@@ -113,7 +113,10 @@ class PlacementExchange(Entered):
             await asyncio.sleep(self._retry)
 
     async def _leave(self) -> None:
-        """Tell what has ended. The rest ends for the others with our heartbeat: a message could be anybody's."""
+        """Tell what has ended.
+
+        The others drop our requests when our heartbeats stop. No message says so, since anybody could send it.
+        """
         with suppress(TgError, TimeoutError):
             async with asyncio.timeout(PUBLISH_SECONDS):
                 for body in self.shared.flush(asyncio.get_running_loop().time()):

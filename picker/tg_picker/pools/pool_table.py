@@ -1,4 +1,4 @@
-"""Table of a pool in a configuration -> servers and catalogue: the short form of what resources say at length."""
+"""Table of a pool in a configuration -> servers and catalogue: the short form of resources."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -19,19 +19,19 @@ from tg_picker.pools.host import Host, read_places
 from tg_schema.errors import BadRequest
 
 POOL_LABEL: Final = "pool"
-"""The label that the servers of a table have, with its name."""
+"""The label of a table's servers; its value is the pool's name."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
 _Seconds = Annotated[float, Meta(gt=0, le=3600)]
 
 
 class PoolObjective(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a pool promises to its requests.
+    """The latency objectives of a pool's requests.
 
     Attributes:
-        first_token: seconds from a request to its first token; None = not promised.
-        output_token: seconds from a token to the next; None = not promised.
-        share: of the requests that keep it.
+        first_token: seconds from a request to its first token; None = no objective.
+        output_token: seconds from a token to the next; None = no objective.
+        share: the share of requests that must meet it.
     """
 
     first_token: _Seconds | None = None
@@ -40,7 +40,7 @@ class PoolObjective(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def slos(self) -> tuple[Slo, ...]:
-        """The promises in the form that routes have them in."""
+        """The objectives in the form of a route's."""
         limits: tuple[tuple[SloKind, float | None], ...]
         limits = (("TimeToFirstToken", self.first_token), ("OutputTokenLatency", self.output_token))
         return tuple(Slo(kind, seconds, self.share) for kind, seconds in limits if seconds is not None)
@@ -56,8 +56,8 @@ class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):
         models: base models, as clients name them.
         adapters: LoRA adapters, as clients name them.
         priority: of the requests; below 0 they may be shed.
-        objective: what they are promised.
-        failure: what becomes of those that no server answers in time.
+        objective: their latency objectives.
+        failure: how requests without an answer in time are retried.
     """
 
     name: Name
@@ -87,7 +87,7 @@ class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_tables(tables: Sequence[PoolTable], *, ip_only: bool = False) -> None:
-    """What no type says of the tables, which are `pools` of their file or options.
+    """Check the tables (`pools` of a file or of options) for what types cannot express.
 
     Args:
         tables: all.

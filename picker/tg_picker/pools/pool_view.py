@@ -1,4 +1,4 @@
-"""Catalogue and hosts -> the endpoints of each pool, as they are at one moment."""
+"""Catalogue and hosts -> the endpoints of each pool at one moment."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from tg_picker.pools.host import Host, join_address
 
 
 class PoolView(Struct, frozen=True):
-    """Immutable; an edit makes another one.
+    """Immutable; an edit makes a new one.
 
     Attributes:
         catalogue: what leads to the pools.
@@ -32,7 +32,7 @@ class PoolView(Struct, frozen=True):
         return tuple(found.values())
 
     def find_base(self, pool: str) -> str:
-        """The base model of a pool's adapters; "" = its servers tell none, or several."""
+        """The base model of a pool's adapters; "" = its servers report none, or several."""
         served = self.served.get(pool, ())
         return next(iter(served)) if len(served) == 1 else ""
 
@@ -60,7 +60,7 @@ def _select(pool: Pool, hosts: tuple[Host, ...]) -> tuple[Endpoint, ...]:
 
 
 def _merge(first: Endpoint | None, other: Endpoint) -> Endpoint:
-    """One endpoint of two sources: the first one's name and labels, and the models of both."""
+    """Merge an endpoint of two sources: name and labels of the first, the models of both."""
     if first is None:
         return other
     return msgspec.structs.replace(first, models=tuple(dict.fromkeys((*first.models, *other.models))))

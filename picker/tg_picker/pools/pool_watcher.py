@@ -42,8 +42,8 @@ class PoolSources(Struct, frozen=True, kw_only=True):
         names: DNS names of servers; a name may occur with several ports.
         tables: checked pools with their servers, in place of `resources`.
         default: the name of the pool without resources.
-        ip_only: whether Envoy asks the servers. It resolves no name of an endpoint file, and hedges by a policy of its
-            own: both are refused.
+        ip_only: whether Envoy asks the servers. Envoy resolves no name of an endpoint file, and hedges by a policy of
+            its own, so both are refused.
         http1_only: whether a pool of another `appProtocol` is refused, since who asks its servers does not speak it.
     """
 
@@ -171,7 +171,7 @@ def _key(name: DnsName) -> _NameKey:
 def check_files(sources: PoolSources, findings: Findings) -> None:
     """Read each file by itself, so that an error in one of them hides none in the others.
 
-    What does not fit together is told of the resources alone, and only if a file is wrong: a watcher tells all of it.
+    Contradictions between resources are only reported if a file is wrong: otherwise the watcher reports them.
     """
     resources: list[Resource[Spec]] = []
     for file in sources.resources:

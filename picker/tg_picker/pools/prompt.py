@@ -27,7 +27,7 @@ MAX_PREFIX_TOKENS: Final = MAX_PREFIX_CHARACTERS // CHARACTERS_PER_TOKEN
 """The same limit, in tokens, for a prompt of token ids."""
 
 MAX_PARSED_BYTES: Final = 4 * 1024 * 1024
-"""The most bytes of a field, and of a turn, that are parsed. A larger one is taken as it was written."""
+"""The most bytes of a field, and of a turn, that are parsed. Larger ones are used as raw JSON."""
 
 MAX_VALUES: Final = 150_000
 """The most values of a field or turn that is parsed, by its commas and opening brackets, also those within texts."""
@@ -36,7 +36,7 @@ MAX_WHOLE_BYTES: Final = 512 * 1024
 """The longest list whose items are parsed at once: an agent's history of 100,000 tokens is as long."""
 
 MAX_ITEMS: Final = 10_000
-"""Turns of a conversation, and tools. A longer list is taken as one value."""
+"""The most turns of a conversation, and tools. A longer list is used as one raw value."""
 
 MAX_LEADING_TURNS: Final = 64
 """How many leading system turns may be joined into one text."""
@@ -58,7 +58,7 @@ _SYSTEM: Final = "system"
 _ROLES: Final = {"developer": _SYSTEM}
 _SYSTEM_ROLES: Final = frozenset({_SYSTEM, *_ROLES})
 _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
-# Servers drop earlier thinking, or have no place for it.
+# Earlier thinking is left out, as servers drop it.
 _THINKING: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
 # Between parts stand characters that no template writes and few texts have.
 _PART, _SPOKEN, _IMAGE = "\x1e", "\x1f", "\x1d"
@@ -128,8 +128,8 @@ class Prompt(Struct, frozen=True):
 def read_prompt(fields: PromptFields) -> Prompt:
     """The prompt of a body.
 
-    What has another shape than the APIs say is taken as it was written: its server refuses it. So is what is too large
-    to be parsed at once. Takes 1.5 ms for 100,000 tokens; of what comes after MAX_PREFIX_CHARACTERS little is read.
+    Values of an unexpected shape, or too large to be parsed at once, are used as raw JSON. Takes 1.5 ms for 100,000
+    tokens; of what comes after MAX_PREFIX_CHARACTERS little is read.
     """
     prompt = _read_plain(fields) or _read_ids(fields) or _read_any(fields)
     salt = _decode(fields.cache_salt) if memoryview(fields.cache_salt) else ""
@@ -150,7 +150,7 @@ def read_turns(turns: Sequence[Turn], salt: str = "") -> Prompt:
 
 
 def _read_plain(fields: PromptFields) -> Prompt | None:
-    """The prompt of a chat whose turns are texts alone, as most are, in a fifth of the steps; None: they are not."""
+    """The prompt of a chat with only text turns, computed in a fifth of the steps; None: it has other turns."""
     if not fields.tools is fields.system is fields.instructions is fields.input is fields.prompt is _ABSENT:
         return None
     if len(memoryview(fields.messages)) > MAX_PLAIN_BYTES:
@@ -199,13 +199,13 @@ def _read(fields: PromptFields, whole_bytes: int) -> Prompt:
 
 
 def _pieces(fields: PromptFields, whole_bytes: int) -> Iterator[tuple[Any, Callable[[Any], Iterable[Part]]]]:
-    """What a prompt is made of, in the order of chat templates, and what reads it."""
+    """The parts of a prompt, in the order of chat templates, and the functions that read them."""
     for tool in _items(fields.tools, whole_bytes):
         yield tool, _tool
     instructions = [text for raw in (fields.system, fields.instructions) if memoryview(raw) for text in _system(raw)]
     turns = [*_items(fields.messages, whole_bytes), *_items(fields.input, whole_bytes)]
     at = 0
-    # The first texts of the system are one, whichever field or turn they stand in.
+    # The leading system texts are joined, whichever field or turn they are in.
     while at < min(len(turns), MAX_LEADING_TURNS) and (parts := _leading(turns[at])) is not None:
         instructions += parts
         at += 1
@@ -235,7 +235,7 @@ def _items(raw: Raw, whole_bytes: int) -> list[Any]:
         try:
             value = _VALUE.decode(raw)
         except _UNREADABLE:
-            pass  # one by one, so that the others are read
+            pass  # parsed one by one, so that a malformed item does not hide the others
         else:
             return value if isinstance(value, list) and len(value) <= MAX_ITEMS else [raw]
     try:
@@ -247,7 +247,7 @@ def _items(raw: Raw, whole_bytes: int) -> list[Any]:
 
 def _leading(turn: Any) -> list[str] | None:
     """The texts of a turn of the system; None if it is none."""
-    # To parse each turn twice would cost more than to look into it.
+    # Searching the JSON is cheaper than parsing each turn twice.
     if isinstance(turn, Raw) and b"system" not in (head := bytes(memoryview(turn)[:4096])) and b"developer" not in head:
         return None
     item = _decode(turn)
@@ -327,7 +327,7 @@ def _content(role: str, content: Any, *, within_result: bool = False) -> Iterato
 
 
 def _kind(value: Any) -> str:
-    """What an item or a block says that it is; "" if it says nothing."""
+    """The type of an item or block; "" if it has none."""
     kind = value.get("type") if isinstance(value, dict) else None
     return kind if isinstance(kind, str) else ""
 

@@ -1,4 +1,4 @@
-"""Model servers -> scheduler: the load that their pages of metrics tell, read again and again."""
+"""Model servers -> scheduler: the load in their metrics pages, scraped periodically."""
 
 import asyncio
 import heapq
@@ -34,10 +34,10 @@ MAX_SCRAPES_PER_SECOND = 200.0
 """Scrapes of all servers together. With many servers the interval grows, so that pages do not starve requests."""
 
 MAX_BACKOFF_SECONDS = 5.0
-"""Longest pause before another look at a server that fails."""
+"""Longest pause before the next scrape of a failing server."""
 
 REFUSED_BACKOFF_SECONDS = 0.25
-"""Longest pause where nobody takes a connection: a look costs next to nothing, and requests may wait for the server."""
+"""Longest pause if the server takes no connection: a scrape costs next to nothing, and requests may wait for it."""
 
 Returned = Callable[[Endpoint, LoadReport | None, bool], None]
 """Told, on the loop, that a server can be reached again: its report, if its page can be read, and whether nobody took
@@ -50,15 +50,15 @@ _DEFECT = "a defect, whose traceback is in the log"
 
 
 class ScrapeOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How servers are looked at.
+    """How servers are scraped.
 
     Attributes:
         kind: a key of `SERVER_KINDS`, or "auto".
         path: of the page; "" = where servers of this kind have it.
         tls: whether the page is behind https.
-        interval: seconds between two looks at a server.
-        timeout: seconds that one look may take.
-        concurrency: looks at the same time.
+        interval: seconds between two scrapes of a server.
+        timeout: seconds that one scrape may take.
+        concurrency: concurrent scrapes.
     """
 
     kind: Literal["auto", "vllm", "sglang", "triton", "trtllm-serve", "llama.cpp", "tokengrid"] = "auto"
@@ -96,7 +96,7 @@ def check_path(path: str, *keys: str) -> None:
 
 @dataclass(slots=True)
 class _Target:
-    """One server that is looked at."""
+    """One server that is scraped."""
 
     endpoint: Endpoint
     failures: int = 0
@@ -106,15 +106,15 @@ class _Target:
 
 
 class Scraper(Entered):
-    """Looks at servers while it is entered. A look that fails tells nothing, so that the last report grows old.
+    """Scrapes servers while it is entered. After a failed scrape, the last report just grows old.
 
     Each server has its own deadline and backs off by itself; one that hangs holds a place of `concurrency` no longer
     than `timeout`. The log says once that a server's page cannot be read (`scrape.failed`), and once that it can again.
 
     Args:
-        observe: is told each report.
-        options: how to look.
-        returned: is told of each server that can be reached again; None = nobody.
+        observe: gets each report.
+        options: how to scrape.
+        returned: called for each server that can be reached again; None = nobody.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Scraper(Entered):
         self._options = options or ScrapeOptions()
         self._targets: dict[str, _Target] = {}
         self._due: list[tuple[float, int, _Target]] = []
-        # Equal times are told apart by a number, since targets have no order.
+        # A number breaks ties between equal times, since targets have no order.
         self._numbers = count()
         self._unreachable = self._refusing = frozenset[str]()
         self._changed = asyncio.Event()
@@ -141,14 +141,14 @@ class Scraper(Entered):
         await stack.enter_async_context(running(self._run()))
 
     def update(self, endpoints: Sequence[Endpoint]) -> None:
-        """Look at these servers from now on. What is known of those that stay is kept."""
+        """Scrape these servers from now on. The state of servers that stay is kept."""
         now = asyncio.get_running_loop().time()
         known, self._targets = self._targets, {}
         for at, endpoint in enumerate(endpoints):
             target = known.get(endpoint.address)
             if target is None:
                 target = _Target(endpoint)
-                # Spread over the interval, so that the looks do not come in bursts.
+                # Spread the scrapes over the interval, so that they do not come in bursts.
                 self._plan(target, now + self._interval(len(endpoints)) * at / len(endpoints))
             target.endpoint = endpoint
             self._targets[endpoint.address] = target
@@ -185,7 +185,7 @@ class Scraper(Entered):
                 looks.create_task(self._look(target))
 
     async def _next(self) -> _Target:
-        """The next server to look at, as soon as it is due."""
+        """The next server to scrape, as soon as it is due."""
         loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
@@ -214,7 +214,7 @@ class Scraper(Entered):
         if target.failures:
             longest = REFUSED_BACKOFF_SECONDS if target.is_refusing else MAX_BACKOFF_SECONDS
             pause = min(pause * 2.0 ** min(target.failures, 16), max(longest, pause))
-        # A look that takes longer than the interval is followed by another one at once, but not by a burst.
+        # After a scrape that took longer than the interval, one more follows at once, but no burst.
         self._plan(target, max(began + pause, loop.time()))
 
     async def _read(self, endpoint: Endpoint) -> LoadReport:
@@ -282,6 +282,6 @@ class Scraper(Entered):
             self._find_unreachable()
 
     def _find_unreachable(self) -> None:
-        # Each request asks for them, and they seldom change.
+        # Cached: each request asks for them, and they seldom change.
         self._unreachable = frozenset(address for address, target in self._targets.items() if not target.is_reachable)
         self._refusing = frozenset(address for address, target in self._targets.items() if target.is_refusing)

@@ -1,4 +1,4 @@
-"""What each kind of model server calls its load: a table, so that a new kind is a row."""
+"""The names of load metrics for each kind of model server: a new kind is one row."""
 
 from collections.abc import Mapping
 
@@ -11,8 +11,8 @@ class Metric(Struct, frozen=True):
     Attributes:
         name: as it stands on the page.
         labels: a series counts only if it has these labels with these values.
-        absent: a series counts only if each of these labels is missing or has this value. Servers print parts beside
-            the whole, for instance one series for each priority.
+        absent: a series counts only if each of these labels is missing or has this value. Servers also print parts of
+            the total, for instance one series for each priority.
         ranks: labels that number the processes of an engine. These repeat what the engine has, so that the series with
             the lowest numbers counts for it.
         engine: the label that tells engines apart; "" = there is one.
@@ -34,7 +34,7 @@ class InfoLabels(Struct, frozen=True):
 
 
 class ServerKind(Struct, frozen=True):
-    """Where a kind of server tells what; of several metrics the first one on the page counts.
+    """The metrics of one kind of server; of several names, the first one on the page counts.
 
     Attributes:
         queued: requests that wait. Series are added: vLLM has one for each data-parallel engine.

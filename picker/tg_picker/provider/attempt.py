@@ -1,4 +1,4 @@
-"""Chunks of one server's answer -> scheduler and board: when it began, what it counts, and that it ended."""
+"""Chunks of one server's answer -> scheduler and board: its beginning, its usage and its end."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +12,7 @@ from tg_schema.errors import IncompleteStream
 
 
 class Attempt:
-    """One server that is asked. It sees each chunk, whether a task waits for that or not.
+    """One attempt at one server. It sees each chunk, whether a task waits for it or not.
 
     Args:
         placement: of the request on the server.
@@ -43,7 +43,7 @@ class Attempt:
         self.outcome = LEFT
 
     def admit(self, chunk: LlmChunk) -> Sequence[LlmChunk]:
-        """See a chunk, and return what is passed on now: nothing before there is what a client would see."""
+        """See a chunk, and return the chunks to pass on now: none before the first that a client would see."""
         self.see(chunk)
         if self.has_begun:
             return (chunk,)
@@ -96,6 +96,6 @@ class Attempt:
 
 
 def say_model(begun: list[LlmChunk], model: str) -> list[LlmChunk]:
-    """The beginning of an answer, which says who answers, also of a server that does not."""
+    """The first chunk of an answer, with the answering model's name even if the server omits it."""
     begun[0] = begun[0] if begun[0].model else msgspec.structs.replace(begun[0], model=model)
     return begun

@@ -11,7 +11,7 @@ from tg_picker.pools.adapter_loader import LOAD_PATH
 from tg_schema.errors import BadRequest
 
 MAX_TARGETS: Final = 1_000
-"""Servers whose URL and headers are kept as they are sent; of a pool that changes, those asked last."""
+"""How many servers' encoded URLs and headers are cached; the most recently used ones stay."""
 
 
 class PoolConnection:
@@ -56,7 +56,7 @@ class PoolConnection:
         return self._pool.ask("POST", self._load_url.format(address), self._load_headers, body)
 
     async def post(self, body: bytes) -> HttpAnswer:
-        """What needs no picked server; a pool has nothing of that kind."""
+        """Requests that need no picked server; a pool has none."""
         raise BadRequest("a pool answers conversations alone; ask a server of it")
 
     async def models(self) -> HttpAnswer:

@@ -1,4 +1,4 @@
-"""Servers' failures and the scheduler's refusals -> what a client is told, and whether another server is asked."""
+"""Servers' failures and the scheduler's refusals -> the client's error, and whether another server is asked."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _REFUSALS: Final[dict[int, tuple[type[TgError], str]]] = {
 
 
 def choose_failure(before: TgError | None, error: TgError, pick: Pick | None) -> TgError:
-    """What is told if no other server answers.
+    """The error for the client if no other server answers.
 
     Args:
         before: the same, of the servers that were asked before.
@@ -33,12 +33,12 @@ def choose_failure(before: TgError | None, error: TgError, pick: Pick | None) ->
         raise error
     server = pick.endpoint
     log.warning("pool.failover", server=server.name, address=server.address, error=error.type, **error.details)
-    # That another server lacks the model says less than why one that may have it failed.
+    # Prefer the error of a server that may have the model over another server's 404.
     return before if before and isinstance(error, NotFound) else error
 
 
 def describe_missing(failed: TgError, order: Order) -> TgError:
-    """What became of the last attempt. Where it was a 404, the model's own options are not what is wrong."""
+    """The result of the last attempt. After a 404, do not blame the model's own options."""
     if not isinstance(failed, NotFound):
         return failed
     what = "model" if order.place.adapter is None else "adapter"

@@ -19,7 +19,7 @@ MAX_TIMES = 200
 MAX_ROUTES = 1_000
 """Routes whose times are remembered; where there are no routes, clients name them."""
 MAX_CREDIT = 10.0
-"""Second attempts that may follow on each other at once, after many requests without any."""
+"""How many second attempts may come in a burst, after many requests without any."""
 MAX_WAITING_CHUNKS = 16
 """Chunks of the second attempt that may wait to be read."""
 
@@ -62,7 +62,7 @@ class Hedging:
         return sorted(times)[int(QUANTILE * len(times))]
 
     def spend(self) -> bool:
-        """Take one second attempt from the budget; False = it is used up."""
+        """Take one second attempt from the budget; False = the budget is used up."""
         if self._credit < 1:
             return False
         self._credit -= 1
@@ -115,7 +115,7 @@ class SecondAttempt:
             self._decided.set()
 
     def on_begin(self, tell: Callable[[], object]) -> None:
-        """Call `tell` when the answer begins."""
+        """Notify `tell` when the answer begins."""
         self._tell_begin = tell
 
     async def take_over(self) -> Begun | None:
@@ -139,7 +139,7 @@ def hedged(
     delay: float | None, start: Callable[[], Chunks | None]
 ) -> AbstractAsyncContextManager[SecondAttempt | None]:
     """A second attempt that begins after `delay` seconds, unless the block is left before; None = without one."""
-    # Nearly all requests are without.
+    # Nearly all requests need no second attempt.
     return _UNHEDGED if delay is None else _hedge(delay, start)
 
 

@@ -18,7 +18,7 @@ from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
 
 MAX_HEDGED_SHARE = 0.5
-"""Above it second attempts would be what keeps the servers busy."""
+"""With a larger share, second attempts would overload the servers."""
 
 
 class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -17,7 +17,7 @@ log = structlog.get_logger()
 _encode = msgspec.json.encode
 
 SHEDDABLE_PRIORITY = -1
-"""The highest of a request that says of itself that it may be refused."""
+"""The highest priority of a request that declares itself sheddable."""
 
 MAX_LOGGED = 100
 """Characters of a client's text in the log."""
@@ -30,8 +30,8 @@ class Order(Struct, eq=False):
         request: as it came.
         model: as its client named it.
         place: where the catalogue sent it.
-        wanted: what the scheduler is told.
-        body: what servers are sent.
+        wanted: the request for the scheduler.
+        body: the body for the servers.
         arrived_at: on the scheduler's clock.
         tried: the addresses of the servers that were asked, and are not asked again.
         loaded: addresses of the servers that were believed to have the adapter when they were asked.
@@ -81,7 +81,7 @@ class Order(Struct, eq=False):
 
     @property
     def facts(self) -> RequestFacts:
-        """What the board is told of the next attempt."""
+        """The board's record of the next attempt."""
         size, servers = len(self.body), len(self.left)
         return RequestFacts(trace.find_request(), self.model, self.place, size, servers, self.unreachable)
 
@@ -93,7 +93,7 @@ class Order(Struct, eq=False):
 
 
 def describe(request: TextCompletionRequest, place: Place, prompt: Prompt) -> InstanceRequest:
-    """What the scheduler is told. The server streams, whatever the client asked for."""
+    """The request for the scheduler. The server streams, whatever the client asked for."""
     to = place.destination
     return InstanceRequest(
         model=place.base,

@@ -11,7 +11,7 @@ from tg_picker.pools import Destination, PoolView, find_goal
 from tg_schema.errors import NotFound
 
 MAX_PLACES: Final = 1_000
-"""Names that are kept; where nothing says which adapters there are, clients make them up."""
+"""How many names are kept; if no configuration lists the adapters, clients make names up."""
 
 
 class Place(Struct, frozen=True):
@@ -70,13 +70,13 @@ class Places:
     def _make(self, view: PoolView, adapter: str | None) -> Place:
         to = self._resolve(view, adapter)
         served = view.served.get(to.pool)
-        # Where the configuration alone names the model, servers may know it by another name than their sources do.
+        # If only the configuration names the model, servers may use another name for it.
         is_base = to.adapter is None and (not served or to.model in served)
         base = to.model if is_base else view.find_base(to.pool)
         return Place(to, find_goal(to.slos), base)
 
     def _is_told(self, view: PoolView, asked: str | None, to: Destination) -> bool:
-        """Whether only the servers know if it is an adapter, and may tell so later."""
+        """Whether only the servers know if it is an adapter, and may report it later."""
         return not view.served.get(to.pool) and asked in view.catalogue.models and asked not in view.catalogue.adapters
 
     def _resolve(self, view: PoolView, adapter: str | None) -> Destination:
@@ -92,7 +92,7 @@ class Places:
             is_free = adapter is not None and adapter not in view.catalogue.models
             is_adapter = is_free and found.model not in view.served.get(found.pool, ())
             return msgspec.structs.replace(found, adapter=found.model) if is_adapter else found
-        # Without resources nothing says which models there are: the servers do, with 404.
+        # Without resources no configuration lists the models: the servers answer 404 for unknown ones.
         if len(view.catalogue.pools) == 1 and not (adapter and view.catalogue.models):
             return Destination(next(iter(view.catalogue.pools)), asked, adapter)
         what = "adapter" if adapter else "model"

@@ -48,7 +48,7 @@ log = structlog.get_logger()
 _PROMPT = msgspec.json.Decoder(PromptFields)
 
 LACKED_SECONDS = 60.0
-"""For how long the pool's model is not announced once no server had it, as for a single server and an adapter."""
+"""How long the pool's model is not announced after no server had it; the same for a server and an adapter."""
 MAX_ANNOUNCED = 1_000
 """Adapters of routes that are announced, as many as a local model may have; the others need the model's name too."""
 
@@ -183,13 +183,13 @@ class Pool(ChatCompletions[PoolOptions]):
         return Order(request, asked, to, describe(request, place, prompt), body, self._now())
 
     def _write(self, request: TextCompletionRequest) -> tuple[bytes, Prompt]:
-        """What servers are sent, and the prompt that they read in it."""
+        """The body for the servers, and the prompt in it."""
         salt = (self.options.salt_field and trace.find_caller()) or ""
         if self._writes_plainly and request.foreign is None and is_bare(request) and not self.is_prepared(request):
             messages = self.messages(request)
             body = self.complete(self.bare_body(request, messages), request)
             if len(body) <= MAX_PLAIN_BYTES and have_text_alone(messages):
-                # What is at hand need not be parsed again.
+                # Use the values at hand instead of parsing the body.
                 return body, read_turns(cast("Sequence[Turn]", messages), salt)
         else:
             body = self._sent(request)
@@ -209,7 +209,7 @@ class Pool(ChatCompletions[PoolOptions]):
                 pick = await self._pick(order, failed)
                 chunks, attempt = self._ask_server(pick, order, order.records[-1])
                 error: TgError | None = None
-                # Not a generator for each attempt: all chunks would pass through one more.
+                # No generator for each attempt: all chunks would pass through one more.
                 try:
                     while True:
                         chunk = await chunks.asend(None if attempt.on_chunk is None else attempt.pass_on)
@@ -305,8 +305,8 @@ class Pool(ChatCompletions[PoolOptions]):
     def _find_delay(self, order: Order) -> float | None:
         """Seconds after which a second server is asked; None = never.
 
-        A model server only writes text, so to ask two changes nothing but what it costs. What costs more than one
-        answer, and what may be refused to spare the servers, is asked once.
+        A model server only writes text, so to ask two changes nothing but what it costs. Requests for several answers,
+        and sheddable requests, are not asked twice.
         """
         is_single = order.request.answers == 1 and order.wanted.priority >= 0
         if not is_single or len(order.left) < 2 or order.is_spent:
@@ -329,7 +329,7 @@ class Pool(ChatCompletions[PoolOptions]):
     async def _attempt(
         self, pick: Pick, order: Order, record: RequestRecord
     ) -> AsyncGenerator[LlmChunk, PassOn | None]:
-        """The answer of one server. However it ends, its placement does."""
+        """The answer of one server. However the answer ends, its placement is released."""
         chunks, attempt = self._ask_server(pick, order, record)
         try:
             async with aclosing(chunks):
@@ -348,7 +348,7 @@ class Pool(ChatCompletions[PoolOptions]):
     def _ask_server(
         self, pick: Pick, order: Order, record: RequestRecord
     ) -> tuple[AsyncGenerator[LlmChunk, PassOn | None], Attempt]:
-        """The chunks of one server's answer, and who is to see each of them and to be told the end."""
+        """The chunks of one server's answer, and the object that sees each of them and the end."""
         self._log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
         chunks = self.stream_answer(order.request, lambda connection: self._ask(connection, order, pick))
         return chunks, Attempt(pick.placement, record, self._now, order.place.model)
@@ -377,7 +377,7 @@ class Pool(ChatCompletions[PoolOptions]):
         if pools is None:
             return ()
         members = pools.view.members.get(order.place.pool, ())
-        # Mostly the pool's own tuple, of which the scheduler knows by the last request what is to be known.
+        # This is mostly the pool's own tuple, for which the scheduler has cached its result.
         order.left = eligible = pools.find_eligible(members)
         if order.tried:
             order.left = [endpoint for endpoint in eligible if endpoint.address not in order.tried]

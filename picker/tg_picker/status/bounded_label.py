@@ -10,7 +10,7 @@ OTHER = "other"
 
 
 class BoundedLabel:
-    """The first names keep theirs. A configured name always does, so that nobody can crowd it out.
+    """The first names keep theirs. A configured name always keeps its label, so that clients cannot crowd it out.
 
     Args:
         is_configured: whether an operator named it.

@@ -1,4 +1,4 @@
-"""Boards -> page and JSON of `/instances`: what it tells. No prompt, no key, no user."""
+"""Boards -> page and JSON of `/instances`: the records that it shows. No prompt, no key, no user."""
 
 from typing import Literal
 
@@ -79,15 +79,15 @@ class PoolStatus(Struct, frozen=True):
 
 
 class RouteStatus(Struct, frozen=True):
-    """How a promise of a route is kept.
+    """How a route meets an objective.
 
     Attributes:
         route: its name.
         objective: which latency.
         seconds: that it may take.
-        promised_share: of the requests that take no longer.
-        requests: that were answered since the process began.
-        kept_share: of them that took no longer; None = there were none.
+        promised_share: the share of requests that must take no longer.
+        requests: requests answered since the process began.
+        kept_share: the share of these that took no longer; None = there were none.
         recent_requests: of the last minute, those that were refused or left too late among them; 0 = nobody watches.
         recent_share: of these that took no longer; None = there were none.
     """

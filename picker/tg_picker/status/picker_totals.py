@@ -27,12 +27,12 @@ OUTCOMES: Final[Mapping[str, str]] = {
 }
 """The published words for how waiting ended, by our reasons; the others are `RejectedOther`."""
 MAX_NOTED: Final = 64
-"""Requests, and ends of requests, that are noted before they are counted: together it costs a third."""
+"""How many requests, and ends of requests, are collected before they are counted: in batches it costs a third."""
 _NOWHERE: Final = Destination("", "")
 
 
 class RouteCount:
-    """How a promise of a route was kept by the requests that were answered.
+    """How the answered requests met an objective of a route.
 
     Attributes:
         slo: as it was when the last of them ended.
@@ -48,7 +48,9 @@ class RouteCount:
 
 
 class PickerTotals:
-    """Counts of a process. A closed pool's stay: a counter never goes back. Who reads them calls `settle` first.
+    """Counts of a process.
+
+    The totals of a closed pool stay, since a counter never goes back. Call `settle` before reading them.
 
     Args:
         is_configured: whether an operator named this model or adapter; clients' names are bounded.
@@ -133,7 +135,7 @@ class PickerTotals:
         self.hit_bytes.observe_all([cached * CHARACTERS_PER_TOKEN for cached, _ in prompted])
         answered: defaultdict[RequestSeries, list[RequestRecord]] = defaultdict(list)
         for record in records:
-            # The same as at its beginning, also if an operator has named its model since.
+            # Use the label of its beginning, even if an operator has configured its model since.
             series = record.counted_in if isinstance(record.counted_in, RequestSeries) else self._find(record)
             series.running -= 1
             if record.failed:

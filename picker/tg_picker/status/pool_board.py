@@ -45,7 +45,7 @@ class PoolBoard:
         clock: the scheduler's, in seconds.
         totals: what is counted for the process.
         queues: the requests that wait for a place, by priority.
-        attainment: how each route kept its promises in the last minute, by its name.
+        attainment: how each route met its objectives in the last minute, by its name.
 
     Attributes:
         decisions: the last MAX_DECISIONS, the oldest first.
@@ -83,7 +83,7 @@ class PoolBoard:
         again: bool = False,
         arrived_at: float | None = None,
     ) -> RequestRecord:
-        """Take a decision. Of a pick, the record must be told the end.
+        """Take a decision. For a pick, report the end to the record.
 
         Args:
             facts: what the door knows of the request.
@@ -102,7 +102,7 @@ class PoolBoard:
         return record
 
     def refuse(self, facts: RequestFacts, made: Rejection) -> None:
-        """Take a refusal for which nothing was picked among: a model that nobody knows."""
+        """Take a refusal of a request that had no servers to pick from: its model is unknown."""
         record = RequestRecord.make(facts, _NO_REQUEST, made, self.clock())
         self.decisions.append(record)
         self.totals.refuse(record)
@@ -118,7 +118,10 @@ class PoolBoard:
 
 
 def read_recent(boards: Iterable[PoolBoard]) -> dict[tuple[str, str], Attained]:
-    """Route and kind of promise -> how it was kept, over all boards. What nothing was counted of is left out."""
+    """Route and kind of promise -> how it was kept, over all boards.
+
+    Objectives without a counted request are left out.
+    """
     found: dict[tuple[str, str], Attained] = {}
     for board in boards:
         for route, watched in board.attainment().items():

@@ -167,7 +167,7 @@ class PoolBoards:
         try:
             yield
         finally:
-            # While it is known which names its operator gave.
+            # Settle now, while the operator's names are still known.
             self._totals.settle()
             self._shown.remove(board)
 

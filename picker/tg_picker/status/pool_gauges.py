@@ -104,7 +104,7 @@ def _adapter_gauge(servers: Iterable[tuple[tuple[str, str], ServerState]]) -> Me
     found: Counter[tuple[str, str]] = Counter()
     for (pool, _), state in servers:
         found.update((pool, make_printable(adapter)) for adapter in state.adapters.used_at)
-    # Names come from clients where no route names the adapters. The most widespread ones are told.
+    # Names come from clients where no route names the adapters. Only the most widespread ones are shown.
     rows = [(key, float(number)) for key, number in found.most_common(MAX_LABEL_VALUES)]
     text = "Servers that probably have an adapter loaded"
     return make_gauge("tg_pool_adapter_servers", text, ("pool", "adapter"), rows)

@@ -1,4 +1,4 @@
-"""A policy's reasons -> sentences of somebody who runs model servers, and does not know the policy."""
+"""A policy's reasons -> sentences for an operator who does not know the policy."""
 
 import re
 from typing import Final
@@ -38,7 +38,7 @@ _WORDS: Final = tuple(
 
 
 def explain(record: RequestRecord) -> tuple[str, ...]:
-    """Why a request went where it did, in sentences. A reason that is not known here is told as it is."""
+    """Why a request went where it did, in sentences. An unknown reason is shown unchanged."""
     facts = record.facts
     sentences = [_describe(reason) for reason in record.reasons if not reason.startswith("cached blocks")]
     if record.cached_tokens:

@@ -150,7 +150,7 @@ class RequestRecord(Struct, eq=False):
             self.on_end(self)
 
     def lose(self, now: float) -> None:
-        """Note that it is over, since another attempt at the same request was faster. It may have ended by that."""
+        """Note that it is over, since another attempt at the same request was faster. It may have ended already."""
         self.lost = not self.failed
         self.end(None, now)
         if self.lost:

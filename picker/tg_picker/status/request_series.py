@@ -73,7 +73,7 @@ class RequestSeries:
 
     def observe(self, records: Sequence[RequestRecord]) -> None:
         """Count requests that were answered. Only these have distributions: failures of made-up names stay cheap."""
-        # Of a whole answer nobody saw the first token.
+        # For an answer that came whole, the first token was not observed.
         self._observe("request_ttft_seconds", [each.first_token_seconds for each in records])
         durations = [(each.seconds or 0.0, each.usage) for each in records]
         self.cells["request_duration_seconds"].observe_all([seconds for seconds, _ in durations])
