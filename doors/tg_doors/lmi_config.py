@@ -4,7 +4,7 @@ import msgspec
 
 
 class LmiModelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The LMI door for one model; what is not set is that of `[gateway.lmi]`."""
+    """The LMI door for one model; unset fields are those of `[gateway.lmi]`."""
 
     tgi_compat: bool | None = None
     rolling_batch: bool | None = None

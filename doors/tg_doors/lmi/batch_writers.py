@@ -45,7 +45,7 @@ class GeneratedTextsWriter(WholeWriter[TextCompletionResponse]):
 
     @override
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        """As of every whole answer.
+        """This has the status of every whole answer.
 
         Raises:
             TgError: no text has an answer; it is the first one's error.
@@ -92,7 +92,7 @@ class OutputsWriter(Writer[TextCompletionResponse]):
         text = self._prefixes[record.index] + (record.response or "")
         if not text:
             return b""
-        # Once, before the first piece.
+        # Called once, before the first piece.
         self._prefixes[record.index] = ""
         outputs = [""] * self._count
         outputs[record.index] = text

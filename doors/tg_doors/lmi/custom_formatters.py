@@ -20,12 +20,12 @@ INPUT_GROUP: Final = "tokengrid.lmi_input_formatters"
 OUTPUT_GROUP: Final = "tokengrid.lmi_output_formatters"
 """Groups of entry points."""
 _ARGUMENTS: Final = MappingProxyType({INPUT_GROUP: ("body", "headers"), OUTPUT_GROUP: ("step",)})
-"""What the functions of a group are called with."""
+"""The arguments of the functions of a group."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputStep:
-    """What an output formatter is called with: a token, or the end.
+    """The argument of an output formatter: a token, or the end.
 
     Attributes:
         inputs: the text of the request.
@@ -58,7 +58,7 @@ InputFormatter = Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]
 """Body and headers of a request -> the request as LMI's schema has it. It raises `BadRequest` with a sentence for the
 client; ValueError, TypeError and LookupError, as of a field that is missing, are answered by a sentence of ours."""
 OutputFormatter = Callable[[OutputStep], str | bytes]
-"""A step of an answer -> what is sent. Its attribute `content_type`, if it has one, is the header."""
+"""A step of an answer -> the text to send. Its attribute `content_type`, if it has one, is the header."""
 
 
 def load_formatter(name: str, group: str, *place: str) -> Callable[..., Any]:
@@ -88,7 +88,7 @@ def _check_arguments(found: Callable[..., Any], name: str, group: str, *place: s
     except TypeError:
         raise BadRequest(f'"{name}" must be a function of {" and ".join(arguments)}').at(*place) from None
     except ValueError:
-        # Some functions of C do not tell their arguments.
+        # Some functions written in C have no signature to inspect.
         return
 
 
@@ -108,7 +108,7 @@ def translate_body(formatter: InputFormatter, body: bytes, headers: Mapping[str,
 
 
 class CustomWriter(Writer[TextCompletionResponse]):
-    """What an output formatter makes of each token, and of the end.
+    """Writes the output formatter's text for each token, and for the end.
 
     Args:
         order: what was asked.

@@ -42,7 +42,7 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class Lmi(Dialect):
-    """What an LMI container answers, and SageMaker's endpoints with one.
+    """The API of an LMI container, and of SageMaker's endpoints with one.
 
     Args:
         settings: of each model, as an operator has configured them.
@@ -127,7 +127,7 @@ def _ask_one(call: Call, asked: Invocation, found: FoundModel, settings: LmiSett
 
 def _ask_batch(call: Call, asked: Invocation, found: FoundModel, settings: LmiSettings) -> Ask:
     by_stream = "jsonlines" if asked.stream else "json"
-    # Of the formatters that can be configured, only these apply to lists.
+    # Only these of the configurable formatters apply to lists.
     usual = settings.output_name if settings.output_name in BATCH_FORMATS else by_stream
     name = asked.parameters.output_formatter or usual
     _check_batch(asked, name)
@@ -154,7 +154,7 @@ def _has_details(parameters: LmiParameters, settings: LmiSettings) -> bool:
 
 
 def _show_ignored(call: Call, asked: Invocation, found: FoundModel, *, alternatives: bool) -> Mapping[str, str]:
-    # Models have no versions here.
+    # Ignore the version: models have none here.
     versions = (name for name in ("version",) if name in call.path)
     ignored = list_ignored(asked.parameters, found, alternatives=alternatives)
     return show_ignored(DIALECT, (*asked.unknown, *versions, *ignored))
@@ -210,7 +210,7 @@ def _hand_over(call: Call, other: Mount) -> Ask | Answer | Awaitable[Any]:
     try:
         return other.dialect.parse(handed)
     finally:
-        # Also for a refused request, so that the log names its service.
+        # Set it for a refused request too, so that the log names its service.
         call.route = handed.route or call.route
 
 
@@ -227,7 +227,7 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("POST", "/predictions/{model}", LMI, "generate", large=True),
     Mount("POST", "/predictions/{model}/{version}", LMI, "generate", large=True),
     Mount("POST", "/models/{model}/invoke", LMI, "generate", large=True),
-    # Of SageMaker's clients, whose address can be set; an endpoint is a model.
+    # The paths of SageMaker's clients, whose address can be set; an endpoint is a model.
     Mount("POST", "/endpoints/{model}/invocations", LMI, "generate", large=True),
     Mount("POST", "/endpoints/{model}/invocations-response-stream", LMI, PARTS, large=True),
     # SageMaker's health check has no key.

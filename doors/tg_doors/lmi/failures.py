@@ -1,4 +1,4 @@
-"""Error -> LMI's JSON: of its front end, of a body that it cannot read, of a generation, and of a dynamic batch."""
+"""Error -> LMI's JSON: for its front end, an unreadable body, a generation, and a dynamic batch."""
 
 from collections.abc import Iterable
 from types import MappingProxyType
@@ -15,9 +15,9 @@ from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest, BusError, NotFound, RateLimited, TooLarge, Unavailable
 
 FAILED_DEPENDENCY: Final = 424
-"""LMI's status of what a model could not do."""
+"""LMI's status for a failed generation."""
 FRONT_END: Final = (NotFound, RateLimited, Unavailable, BusError)
-"""What LMI's front end answers itself: it does not have the model, or no room for the request."""
+"""Errors that LMI's front end answers itself: it lacks the model, or capacity for the request."""
 TYPES: Final = MappingProxyType(
     {
         400: "BadRequestException",
@@ -77,15 +77,15 @@ def refuse(error: TgError, status: int, body: bytes, *, compatible: bool, rollin
 
     Args:
         error: why.
-        status: HTTP's; another one than the error's own is of a request that was refused unread.
-        body: of the request; empty = it was not read.
+        status: the HTTP status; if it differs from the error's own, the request was refused unread.
+        body: the request's body; empty = it was not read.
         compatible: whether TGI's names are wanted.
         rolling: whether one text is answered by an object.
         formatter: the output formatter of requests that name none; "" = by `stream`.
     """
     asked = _peek(body)
     listed = bytes(asked.inputs).startswith(b"[")
-    # First: a body without a byte was read too.
+    # Check this first: an empty body was read too.
     if isinstance(error, PayloadError) and not listed:
         return Answer(encode(PayloadFailure(error.message)), FAILED_DEPENDENCY)
     if not body or status != error.status or isinstance(error, FRONT_END):
@@ -103,7 +103,7 @@ def refuse(error: TgError, status: int, body: bytes, *, compatible: bool, rollin
 
 
 def abridge(body: bytes, names: Iterable[str]) -> bytes:
-    """What a refusal reads of a body: these fields, and of its parameters the output formatter."""
+    """The parts of a body that a refusal needs: these fields, and the output formatter in its parameters."""
     kept, formatter = abridge_body(body, names), _name_formatter(_peek(body))
     if formatter not in FORMATS:
         return kept

@@ -17,8 +17,7 @@ def read_generation(
 ) -> TextCompletionRequest:
     """The request record of one text.
 
-    It is the whole prompt where the model takes raw text. A model behind a chat API takes none: for it the text is
-    what a user says.
+    It is the whole prompt where the model takes raw text. A model behind a chat API gets it as a user's message.
 
     Args:
         text: one of several may be empty, which the processor refuses.
@@ -73,12 +72,12 @@ def _check_peer(request: TextCompletionRequest, found: FoundModel) -> None:
 
 
 def list_ignored(parameters: LmiParameters, found: FoundModel, *, alternatives: bool) -> Iterator[str]:
-    """The parameters on which the answer does not depend, although they ask for something.
+    """The parameters that have no effect on the answer, although they ask for something.
 
     Args:
         parameters: of the request.
         found: the model.
-        alternatives: whether the answer tells the most probable tokens at each place.
+        alternatives: whether the answer has the most probable tokens at each place.
     """
     asked = {
         "logprobs": 0 if alternatives else parameters.logprobs,
@@ -142,7 +141,7 @@ def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens
 def _chooses(found: FoundModel, feature: Feature) -> bool:
     """Whether the model may limit the choice of tokens by a default of its own, so that 1 and 0 are not without effect.
 
-    A chat API that knows both is not asked: some refuse `top_p` beside a temperature.
+    Leave it out for a chat API that has both: some refuse `top_p` beside a temperature.
     """
     return "raw" in found.features and feature in found.features
 

@@ -15,17 +15,17 @@ MAX_INPUTS: Final = 1024
 
 
 class PayloadError(BadRequest):
-    """The body is no request of LMI's. What is wrong with a parameter is another `BadRequest`."""
+    """The body is no request of LMI's. A wrong parameter raises a plain `BadRequest`."""
 
 
 class InvocationBody(msgspec.Struct, frozen=True, kw_only=True):
-    """The body as it comes; `parameters` are read by themselves, since a wrong one is another error."""
+    """The body as it comes; `parameters` are decoded separately, since a wrong one is another kind of error."""
 
     inputs: str | tuple[str, ...]
     parameters: msgspec.Raw = msgspec.Raw(b"null")
     stream: bool | None = None
     model: str | None = None
-    """No field of LMI's, whose endpoint has one model; without it the default flow's is asked."""
+    """An addition of ours, since an LMI endpoint has one model. Without it, the default flow's model is asked."""
     adapters: str | tuple[str | None, ...] | None = None
 
 
@@ -41,7 +41,7 @@ class Invocation:
         stream: whether a stream is asked for.
         model: by its name; None = the default one.
         adapters: the LoRA adapter for each text; empty = none is named.
-        unknown: names of fields that nobody knows.
+        unknown: names of unknown fields.
     """
 
     texts: tuple[str, ...]
@@ -70,7 +70,7 @@ def read_invocation(data: bytes) -> Invocation:
     if len(texts) > MAX_INPUTS:
         raise PayloadError(f"inputs may have at most {MAX_INPUTS} texts; ask several times")
     raw = bytes(body.parameters)
-    # Before all values are read, which names no field: a number may be too large for any.
+    # Check this first, since the error of decoding all values would name no field.
     sent = _read(dict[str, msgspec.Raw] | None, raw, "parameters: ")
     parameters = _read_parameters(raw) if sent else LmiParameters()
     given = _read(dict[str, Any], raw, "parameters: ") if sent else {}
@@ -96,7 +96,7 @@ def _read_parameters(data: bytes) -> LmiParameters:
 
 
 def _spread(adapters: str | tuple[str | None, ...] | None, count: int) -> tuple[str | None, ...]:
-    """One for each text; LMI takes a list of as many, or one for all."""
+    """One adapter for each text; LMI takes a list of that length, or one for all."""
     named = (adapters,) if isinstance(adapters, str) else adapters or ()
     if len(named) not in {0, 1, count}:
         raise PayloadError("adapters must name one adapter, or as many as inputs has texts")

@@ -121,7 +121,7 @@ class MeteredBodyWriter(OrderWriter):
     @override
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
         best = read_answers(records, self.order).best
-        # Of all answers: those that are not shown are paid for too.
+        # Count all answers: those that are not shown are paid for too.
         used = Usage.total(records)
         inputs, outputs = used.in_token, used.out_token
         reason = _WORDS.get(best.finish_reason, "stop")

@@ -21,9 +21,9 @@ class OutputFormat:
     Attributes:
         make: the writer of one answer.
         streaming: whether it streams; None = if the request says so.
-        tokens: whether it tells tokens.
-        alternatives: whether it tells the most probable tokens at each place; None = if it has `details`.
-        several: whether it can tell the best of several answers.
+        tokens: whether it sends tokens.
+        alternatives: whether it sends the most probable tokens at each place; None = if it has `details`.
+        several: whether it can send the best of several answers.
     """
 
     make: Callable[[Order], Writer[Any]]
@@ -53,8 +53,8 @@ def choose_format(name: str | None, own: Mapping[str, OutputFormatter], *, strea
     """The form of an answer.
 
     Args:
-        name: of the formatter that is asked for; None or "" = none is.
-        own: further formatters that there are.
+        name: the requested formatter; None or "" = none.
+        own: the operator's further formatters.
         stream: whether the request asks for a stream.
         events: whether a stream is one of server-sent events where no formatter is named.
 

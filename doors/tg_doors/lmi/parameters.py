@@ -12,7 +12,7 @@ import msgspec
 from tg_schema.sampling import Choices, Fraction, Penalty, TokenId
 
 DEFAULT_MAX_NEW_TOKENS: Final = 30
-"""LMI's, where a request has none."""
+"""LMI's default."""
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -20,7 +20,7 @@ Alternatives = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 
 
 class LmiParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """How to generate. null is as good as absent, and a value that changes nothing (`top_p` 1) too."""
+    """How to generate. null, and values without effect (`top_p` 1), count as absent."""
 
     # Of every rolling batch.
     do_sample: bool | None = None
@@ -68,7 +68,7 @@ class LmiParameters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def samples(self) -> bool:
-        """Whether tokens are drawn: LMI infers it from the others, unless `do_sample` says it."""
+        """Whether to sample: LMI infers it from the other parameters, unless `do_sample` is set."""
         # TensorRT-LLM's word for the most probable token is `top_p` 0: no other token is in that share.
         if self.temperature == 0 or self.top_p == 0:
             return False
@@ -106,22 +106,22 @@ class LmiParameters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def returned(self) -> int:
-        """How many of them are told: `n`, or all that `best_of` generates."""
+        """How many of them are sent: `n`, or all that `best_of` generates."""
         return self.n if self.n is not None and self.n > 1 else self.generated
 
     @property
     def alternatives(self) -> int:
-        """The most probable tokens to tell at each place."""
+        """How many of the most probable tokens to send at each place."""
         return max(self.logprobs or 0, self.top_n_tokens or 0)
 
     @property
     def wants_prefill(self) -> bool:
-        """Whether the tokens of the inputs are told."""
+        """Whether the tokens of the inputs are sent."""
         return bool(self.decoder_input_details) or self.prompt_logprobs is not None
 
 
 def keep(value: Any, *nothing: float) -> Any:
-    """The value, or None where it is one that changes nothing."""
+    """The value; None if it has no effect."""
     return None if value in nothing else value
 
 
@@ -134,7 +134,7 @@ class Order:
         parameters: how to generate.
         given: the parameters as they came.
         compatible: whether TGI's names are wanted.
-        details: whether the answer tells how it ended, and its tokens.
+        details: whether the answer has its finish reason and its tokens.
         model: its name.
         headers: further headers of the answer.
     """

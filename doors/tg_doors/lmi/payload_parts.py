@@ -15,13 +15,13 @@ from tg_schema import TgError
 
 EVENT_STREAM: Final = "application/vnd.amazon.eventstream"
 CONTENT_TYPE_HEADER: Final = "X-Amzn-SageMaker-Content-Type"
-"""What the parts are together."""
+"""The content type of all parts together."""
 _TEXT_TYPE: Final = 7
 """The type of a header whose value is text."""
 
 
 class PayloadPartsWriter(Writer[Any]):
-    """What another writer writes, each time as a part.
+    """Wraps another writer; each output becomes a part.
 
     Args:
         writer: of the answer.

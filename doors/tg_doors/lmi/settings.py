@@ -26,8 +26,8 @@ class LmiSettings:
         compatible: TGI's names and shapes.
         rolling: whether one text is answered by an object; else by a list, as several are.
         output_name: the output formatter of requests that name none; "" = by `stream`.
-        output_formatter: it, if it is none of LMI's.
-        input_formatter: reads the bodies; None = they are LMI's.
+        output_formatter: that formatter, if it is not one of LMI's.
+        input_formatter: reads the bodies; None = they are in LMI's form.
     """
 
     compatible: bool = False
@@ -42,8 +42,8 @@ class LmiTable:
     """The settings of every model.
 
     Attributes:
-        common: of all models that have none of their own.
-        models: the others', by the models' names.
+        common: the settings of models without their own.
+        models: the settings of the other models, by name.
     """
 
     common: LmiSettings = LmiSettings()

@@ -99,7 +99,7 @@ class BestTextWriter(OrderWriter):
 
 
 class TextWriter(Writer[TextCompletionResponse]):
-    """The text as it comes. After a failure the connection is cut, since nothing else could tell it."""
+    """The text as it comes. After a failure the connection is cut: the format cannot express an error."""
 
     content_type = PLAIN_TEXT
     keep_alive = b""

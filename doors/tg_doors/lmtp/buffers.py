@@ -45,12 +45,12 @@ class Buffers:
         return len(content)
 
     def keep(self, name: BufferId, content: Content, root: str) -> int:
-        """Replace a buffer by what a stream has left. Returns and raises as `append`.
+        """Replace a buffer by a stream's prompt and answer. Returns and raises as `append`.
 
         Args:
             name: of the buffer.
             content: the prompt of the stream and its answer.
-            root: the key of that prompt: those who go on from one another have the same.
+            root: the key of that prompt: prompts that continue one another share it.
         """
         before = self._contents.pop(name, None)
         try:

@@ -65,7 +65,7 @@ from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, de
 from tg_schema.errors import BadRequest, NotFound, Unauthorized
 
 PATIENCE_SECONDS: Final = 1.5
-"""Seconds without an item after which a stream's client is told why. Processors report their load once a second."""
+"""Seconds without an item after which a stream's client gets the reason. Processors report their load once a second."""
 _ANSWERED_BY_STREAMS: Final = frozenset({"GENERATE", "SCORE", "RESUME"})
 
 
@@ -239,13 +239,13 @@ class LmtpConversation(Conversation):
 
         socket.ask(stream, found.route, size, parse, fail)
         if notices is not None:
-            # After `ask`, since a refused request was never queued.
+            # Only after `ask`, since a refused request was never queued.
             notices.queue(loading=found.loading)
             # Do not capture the body, whose mask may have megabytes: the timer outlives a quick stream.
             asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._explain, stream, body.model, notices)
 
     def _explain(self, stream: int, model: str, notices: StreamNotices) -> None:
-        """Say why a stream has not begun, if the processors have said it."""
+        """Send the reason why a stream has not begun, if the processors report it."""
         if notices.taken or not self._socket.is_running(stream):
             return
         with suppress(NotFound):

@@ -11,7 +11,7 @@ from tg_gateway.dialects import Catalogue, FoundModel
 UNAVAILABLE: Final = "<unavailable>"
 """LMQL's clients ask again later."""
 NEGOTIABLE: Final = ("SYSTEM", "ERRORS")
-"""What the gateway sends only to clients that have accepted it: messages of that type; kinds of errors."""
+"""Extensions sent only to clients that have accepted them: a type of message, and kinds of errors."""
 _ID_FEATURES: Final = frozenset({"prompt_ids", "logprobs", "end_token"})
 
 
@@ -62,7 +62,7 @@ class _Hello(msgspec.Struct, frozen=True):
 
 def encode_model_info(stream: int, found: FoundModel, catalogue: Catalogue) -> bytes:
     """The answer to a MODEL_INFO."""
-    # A plain peer announces nothing: it is taken to be there.
+    # A plain peer announces nothing, so assume that it is there.
     known = found.route.plain or found.model in catalogue.models()
     text = f"{found.model} (flow {found.route.flow})" if known else UNAVAILABLE
     status: Status = "unavailable" if not known else "loading" if found.loading else "ready"

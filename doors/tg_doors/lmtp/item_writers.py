@@ -1,4 +1,4 @@
-"""Records -> LMTP's items: tokens with their ids, text, or scores; and which of them a stream has."""
+"""Records -> LMTP's items: tokens with their ids, text, or scores; and the choice among them for a stream."""
 
 from typing import Literal, assert_never
 
@@ -24,8 +24,8 @@ class TokenItem(msgspec.Struct, frozen=True):
 class TokenWriter(StreamWriter):
     """Writes one item for each token; the last one has the `finish_reason`.
 
-    Records tell the end after the last token. So that no token is late for it, only those are held back that can be
-    the last: control tokens, and the one that reaches `max_tokens`.
+    Records report the end after the last token. To delay no other token, only those are held back that can be the last:
+    control tokens, and the one that reaches `max_tokens`.
 
     Args:
         stream: the id of the stream.
@@ -78,7 +78,7 @@ class TokenWriter(StreamWriter):
 
 
 def _name_ending(reason: FinishReason | None) -> Literal["stop", "length"]:
-    """All that LMQL's client knows."""
+    """The only reasons that LMQL's client knows."""
     match reason:
         case "length":
             return "length"

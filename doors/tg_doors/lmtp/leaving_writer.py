@@ -22,7 +22,7 @@ class LeavingWriter(Writer[TextCompletionResponse]):
         leave: called once, before the last item is sent. The model's own end token is no part of the answer.
 
     Attributes:
-        cancelled: set when the client cancels the stream: it leaves what it has said by then.
+        cancelled: set when the client cancels the stream: the buffer gets the answer up to then.
     """
 
     def __init__(self, writer: StreamWriter, leave: Callable[[Content], None], *, ids: bool) -> None:

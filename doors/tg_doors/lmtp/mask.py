@@ -23,7 +23,7 @@ class _Mask(msgspec.Struct, frozen=True):
 
 
 def is_long_mask(mask: bytes) -> bool:
-    """Whether it has to be read in slices."""
+    """Whether the mask is long enough to be read in slices."""
     return len(mask) > SLICE_BYTES
 
 
@@ -66,7 +66,7 @@ def cut_members(mask: bytes, size: int) -> Iterator[bytes]:
 
 
 MIN_PACKED_BYTES: Final = 16 * 1024
-"""Size from which a JSON mask is packed; a smaller one is read in less than 0.1 ms."""
+"""JSON masks of at least this size are packed; a smaller one is read in less than 0.1 ms."""
 PACKED_SLICE_BYTES: Final = 96 * 1024
 """JSON bytes that are read within one turn of the event loop, about 0.2 ms.
 
@@ -150,7 +150,7 @@ def pack_bias(
             # The blank of the comma before is part of all but the first.
             start = len(b"{") + (len(comma[1:]) if found else 0)
             form = part.translate(None, numbers)[start:-1] + comma
-            # The form does not show where the numbers were; reading this as JSON, without an object for each, does.
+            # The form alone does not prove that the numbers are in the right places; parsing it as raw JSON does.
             if len(form) % len(entry + comma) or not forms.startswith(form) or not _is_json(part):
                 return None
         found.append(part.translate(_COMMAS, _REST).decode("ascii"))
@@ -161,7 +161,7 @@ def pack_bias(
 def _has_equal_members(part: bytes) -> bool:
     """Whether all of these members of whole numbers are written alike, with as many digits.
 
-    Most of what LMQL sends is: ids ascend, and biases are the same. To see that costs half of what reading costs.
+    Most of LMQL's masks are: ids ascend, and biases are equal. Detecting that costs half of a full read.
     """
     first = _MEMBER.match(part)
     if first is None:

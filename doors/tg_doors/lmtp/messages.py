@@ -24,13 +24,13 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 def split_message(message: bytes) -> tuple[str, bytes]:
-    """A message's type and its JSON; each is empty where there is none."""
+    """A message's type and its JSON; each is empty if it is missing."""
     kind, _, payload = message.partition(b" ")
     return kind.decode("ascii", "replace"), payload
 
 
 def find_stream_id(payload: bytes) -> int | None:
-    """The stream of a message that is otherwise no good, so that its sender knows which one it was."""
+    """The stream of an otherwise malformed message, so that its sender knows which one failed."""
     try:
         return decode(_Named, payload).stream_id
     except BadRequest:
@@ -54,12 +54,12 @@ class _Failed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def encode_stream_error(stream: int, error: TgError, *, typed: bool) -> bytes:
-    """The item that ends a stream; with `typed`, what kind of error it is, and whether to ask again."""
+    """The item that ends a stream with an error; with `typed`, also the error's kind and whether to retry."""
     return encode_message(b"TOKEN", [_describe(stream, error, typed=typed)])
 
 
 def encode_error(stream: int | None, error: TgError, *, typed: bool) -> bytes:
-    """An error that ends no stream; `stream` is what the message was about, where that is known."""
+    """An error that ends no stream; `stream` is the stream that the message concerns, if known."""
     return encode_message(b"MSG", [_describe(stream, error, typed=typed)])
 
 

@@ -19,7 +19,7 @@ class BufferedPrompt(msgspec.Struct, frozen=True):
 
 
 Given = tuple[TokenId | Message, ...] | str | BufferedPrompt
-"""Token ids, or in text mode a text or turns; either from a buffer."""
+"""Token ids, or in text mode a text or turns; also from a buffer."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class Prompt(msgspec.Struct, frozen=True):
             case ():
                 raw = bool(self.text)
                 return TextCompletionRequest(prompt=self.text or None, raw=raw, prompt_ids=self.ids, cache_key=self.key)
-            # In the form that every processor knows, plain peers included.
+            # Use the form that every processor knows, including plain peers.
             case (Message("user", str() as question),):
                 return TextCompletionRequest(prompt=question)
             case (Message("system", str() as system), Message("user", str() as question)):
@@ -66,7 +66,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 def read_prompt(given: Given, mode: str, buffers: Buffers) -> Prompt:
-    """What a GENERATE or a SCORE is about.
+    """Read the prompt of a GENERATE or a SCORE.
 
     Raises:
         BadRequest: it is empty, or not what the mode takes.

@@ -35,17 +35,17 @@ _MASK: Final = {
     ]
 }
 Mask = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema=_MASK)]
-"""Kept as JSON: it is read later in slices, or not at all, see `read_generate` and `mask.py`."""
+"""Kept as JSON, since it is read later in slices or not at all; see `read_generate` and `mask.py`."""
 
 
 class StreamBody(msgspec.Struct, frozen=True):
-    """What GENERATE and SCORE have in common; unknown fields are ignored.
+    """The common fields of GENERATE and SCORE; unknown fields are ignored.
 
     Attributes:
         stream_id: of the client; no other running stream of its socket has it.
         prompt: what `read_prompt` reads.
         deadline_ms: milliseconds until the answer must be complete.
-        request_key: the answer goes on without its socket, and is found by this word.
+        request_key: with it, the answer goes on without its socket, and can be resumed by this key.
     """
 
     stream_id: StreamId
@@ -146,7 +146,7 @@ def make_score(body: ScoreBody, prompt: Prompt, found: FoundModel) -> TextComple
 
 
 def _check(request: TextCompletionRequest, found: FoundModel) -> TextCompletionRequest:
-    """Refuse for a plain peer, whose features nobody knows; for the others the requestor does it."""
+    """Refuse for a plain peer, whose features are unknown; for other processors the requestor checks the features."""
     if found.route.plain and request.features:
         raise BadRequest(describe_missing(request.features))
     return msgspec.structs.replace(request, model=found.model, adapter=found.adapter)
@@ -159,7 +159,7 @@ _MARK: Final = b'"the mask is apart"'
 
 
 def read_generate(payload: bytes) -> tuple[GenerateBody, bytes]:
-    """The fields, and the JSON of `logit_bias`, which is to be taken from here.
+    """The fields, and the JSON of `logit_bias`; use this JSON, not that of the fields.
 
     Raises:
         BadRequest: these are no fields of a GENERATE. The mask is validated when it is read.
@@ -169,7 +169,7 @@ def read_generate(payload: bytes) -> tuple[GenerateBody, bytes]:
         rest, mask = parts
         with suppress(BadRequest):
             body = decode(GenerateBody, rest)
-            # Another value that the field has been given, or a field of this name somewhere deeper, is no such text.
+            # Reject a repeated field, or a nested field of this name.
             if bytes(body.logit_bias) == _MARK:
                 return body, mask
     body = decode(GenerateBody, payload)
@@ -184,5 +184,5 @@ def _cut_mask(payload: bytes) -> tuple[bytes, bytes] | None:
     start = found.start(1)
     end = payload.find(_ENDS[found[1]], start + 1) + 1
     rest, mask = payload[:start] + _MARK + payload[end:], payload[start:end]
-    # With no escapes in it, what ends too early leaves a quote or a bracket too many, and the rest is no JSON.
+    # The mask has no escapes: if the match ends too early, a quote or bracket remains, and the rest is no JSON.
     return (rest, mask) if end and b"\\" not in mask and rest.count(_MARK) == 1 else None

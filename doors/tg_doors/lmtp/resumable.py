@@ -1,7 +1,7 @@
 """A stream with a `request_key` -> a log while it is made -> its items, on any socket, from any number on.
 
-The log has the records of the answer, not its items. Every reader makes the same items of them with a writer of its
-own, so their numbers agree, whatever the id of the stream is on its socket.
+The log has the records of the answer, not its items. Every reader makes the same items from them with its own writer,
+so item numbers agree on all sockets.
 """
 
 import asyncio
@@ -51,9 +51,9 @@ def name_stream(api_key: str | None, request_key: str) -> str:
 
 
 def digest_request(body: StreamBody, prompt: Prompt, mask: bytes = b"") -> str:
-    """A digest by which two messages with one `request_key` are known to ask for the same; "" without such a key.
+    """A digest that is equal for messages with one `request_key` that ask for the same; "" without such a key.
 
-    Streams, deadlines, and the buffers that hold the prompt may differ.
+    Stream ids, deadlines and the prompt's buffers may differ.
     """
     if body.request_key is None:
         return ""
@@ -67,9 +67,9 @@ def make_background(name: str, form: StreamForm, writer: StreamWriter) -> Backgr
     """How the gateway keeps a stream while it is made.
 
     Args:
-        name: of `name_stream`.
-        form: of its items.
-        writer: of the client that asks.
+        name: from `name_stream`.
+        form: the form of its items.
+        writer: the writer for the client that asks.
     """
     head = encode(form)
 
@@ -119,7 +119,7 @@ class RecordWriter(Writer[TextCompletionResponse]):
 
     @override
     def fail(self, error: TgError) -> bytes:
-        """The log's end says it."""
+        """The log's end has the error."""
         return b""
 
 
@@ -154,7 +154,7 @@ async def _read_on(
 
 
 async def _follow(kept: KeptAnswers, name: str, head: bytes) -> AsyncGenerator[bytes | KeptAnswer, None]:
-    """What is kept; where it is erased or its key was freed and taken again meanwhile, an error that names the key."""
+    """The kept records. If they were erased, or the key was reused meanwhile, an error that names the key."""
     try:
         async with aclosing(kept.follow(name, head)) as steps:
             async for step in steps:
@@ -164,7 +164,7 @@ async def _follow(kept: KeptAnswers, name: str, head: bytes) -> AsyncGenerator[b
 
 
 def _name_failure(answer: KeptAnswer, *, begun: bool) -> TgError:
-    """Why a stream ended before its last item; begun: it has items, and keeps its key."""
+    """The reason why a stream ended before its last item. `begun`: it has items, and keeps its key."""
     if answer.outcome == "ended" and answer.end:
         error = TgError.of(decode(Error, answer.end))
         if begun and error.retryable:

@@ -45,7 +45,7 @@ class TokenBatch:
             self.flush()
 
     def take(self) -> bytes:
-        """All that waits, to be sent by the caller."""
+        """The bytes of all waiting items, to be sent by the caller."""
         items, self._items, self._entries = self._items, [], 0
         return encode_message(b"TOKEN", items) if items else b""
 
@@ -121,7 +121,7 @@ def known_logprob(token: Token) -> float:
     """Its log-probability.
 
     Raises:
-        ProtocolError: the provider has told none, or no id.
+        ProtocolError: the provider sent none, or one without an id.
     """
     if token.logprob is None or token.id == NO_TOKEN_ID:
         raise ProtocolError("the model's provider did not tell the ids and log-probabilities of its tokens")

@@ -45,7 +45,7 @@ class MlcLlm(OpenAi):
             return asked
         writer = _choose_writer(asked, suffix)
         if asked.streaming:
-            # The clients of MLC's documentation take each chunk of HTTP for one event, and every event for JSON.
+            # The clients in MLC's documentation treat each HTTP chunk as one event, and every event as JSON.
             writer.events_apart, writer.keep_alive = True, b""
         return replace(asked, writer=writer)
 

@@ -10,7 +10,7 @@ from tg_schema import TgError, encode
 from tg_schema.errors import ContextLengthExceeded, NotFound
 
 VALIDATION_STATUS: Final = 422
-"""FastAPI's for a body that is wrong."""
+"""FastAPI's status for an invalid body."""
 UNKNOWN_MODEL_STATUS: Final = 400
 _TOO_LONG: Final = "Request prompt has {tokens} tokens in total, larger than the model input length limit {maximum}."
 _STEP: Final = re.compile(r"\[(?P<number>\d+)\]|(?P<name>[^.\[\]]+)")
@@ -23,7 +23,7 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class WrongField(msgspec.Struct, frozen=True):
-    """A field that is wrong, as FastAPI tells it."""
+    """A wrong field in FastAPI's form."""
 
     type: str
     loc: tuple[str | int, ...]
@@ -45,8 +45,8 @@ def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
     """The answer to a request that failed before its first byte.
 
     Args:
-        error: why.
-        status: what HTTP has for it. An unknown model is 400 here, and a wrong field 422.
+        error: the reason.
+        status: the HTTP status. An unknown model is 400 here, and a wrong field 422.
         known_path: whether a mount has the request's path and method.
     """
     if isinstance(error, InvalidParameter):
@@ -61,6 +61,6 @@ def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
 
 
 def _locate(param: str) -> tuple[str | int, ...]:
-    """A field's path, such as `messages[0].role`, as FastAPI tells it."""
+    """A field's path, such as `messages[0].role`, in FastAPI's form."""
     steps = (int(step["number"]) if step["number"] else step["name"] for step in _STEP.finditer(param))
     return ("body", *steps)

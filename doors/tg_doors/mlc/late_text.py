@@ -34,10 +34,10 @@ class LateTextWriter(Writer[TextCompletionResponse]):
 
     @abstractmethod
     def late_text(self, index: int) -> str:
-        """What is said last in the choice of this index; called once for each."""
+        """The last text of the choice with this index; called once for each."""
 
     def guess_reason(self, index: int) -> FinishReason | None:
-        """How the choice ended, where nobody has said it; None = the other writer guesses. Asked before the text."""
+        """The finish reason of a choice without one; None = the other writer guesses. Asked before the text."""
         return None
 
     @override
@@ -123,7 +123,7 @@ def _spell(call: ToolCallDelta) -> str:
     except BadRequest:
         # Arguments that were cut off are no object: pass them on as the model wrote them.
         return f"{call.name}({call.arguments})"
-    # Python takes its own words by name from nobody: a flight's "from" would be no call that it can read.
+    # Python accepts no keyword as an argument's name: a flight's "from" would make an unreadable call.
     if not all(name.isidentifier() and not iskeyword(name) for name in arguments):
         return f"{call.name}(**{arguments!r})"
     return f"{call.name}({','.join(f'{name}={value!r}' for name, value in arguments.items())})"

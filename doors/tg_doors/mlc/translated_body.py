@@ -32,9 +32,9 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 def translate_body(data: bytes) -> bytes:
-    """The body with a schema that is text in its place, arguments of calls as text, and `ignore_eos` where we have it.
+    """The body in OpenAI's form: the schema as an object, arguments of calls as text, `ignore_eos` in its place.
 
-    What else is in `debug_config` stays there: no model here knows it, and it is listed as ignored.
+    Other fields of `debug_config` stay there, and are listed as ignored, since no model here has them.
 
     Raises:
         InvalidParameter: it is no JSON object, or one of these fields is wrong.
@@ -62,7 +62,7 @@ def translate_body(data: bytes) -> bytes:
         given = decode(dict[str, msgspec.Raw], bytes(fields.pop("debug_config")))
         fields.setdefault("ignore_eos", given.pop("ignore_eos"))
         fields |= {"debug_config": given} if given else {}
-    # Few conversations have calls, and long ones without are not read here.
+    # Few conversations have calls; do not parse long ones without.
     if b'"tool_calls"' in data and "messages" in fields:
         fields["messages"] = msgspec.Raw(write_arguments(bytes(fields["messages"])))
     return encode(fields)
@@ -77,7 +77,7 @@ def take_suffix(data: bytes) -> tuple[bytes, str]:
     Raises:
         InvalidParameter: it is no text.
     """
-    # Few have one, and long prompts are not read once more.
+    # Few bodies have a suffix; do not parse long prompts again.
     if b'"suffix"' not in data:
         return data, ""
     fields: dict[str, Any] = dict(decode(dict[str, msgspec.Raw], data))

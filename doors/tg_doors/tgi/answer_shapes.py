@@ -39,7 +39,7 @@ class BestOfSequence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Details(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a whole answer was made of. TGI's clients require `prefill`, even if it is empty."""
+    """The details of a whole answer. TGI's clients require `prefill`, even if it is empty."""
 
     finish_reason: str
     generated_tokens: int
@@ -85,13 +85,12 @@ def name_ending(reason: FinishReason | None, stopped_by: str | int | None, text:
 
     Args:
         reason: the record's `finish_reason`.
-        stopped_by: what the record says that ended the answer; None = its own end, or the provider does not say.
+        stopped_by: the stop string or id in the record that ended the answer; None = its own end, or unknown.
         text: of the answer; the stop string that has ended it is its end.
         stops: the stop strings that were asked for.
 
     Raises:
-        ContentFilter: the provider's filter ended the answer, and TGI has no word for an answer of which a part is
-            missing.
+        ContentFilter: the provider's filter ended the answer, and TGI has no finish reason for that.
     """
     match reason:
         case "length":

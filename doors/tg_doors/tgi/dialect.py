@@ -52,9 +52,9 @@ class TextGenerationInference(Dialect):
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
         if call.operation == "info" and call.route is not None:
-            # The provider does not tell the limits; all else is known without it.
+            # The provider did not report the limits; everything else is known without it.
             return describe_limitless(call)
-        # A body without a byte was read too: what is wrong with it has the status of a wrong body.
+        # An empty body was read too, so its error has the status of a wrong body.
         read = bool(call.body) or (isinstance(error, BadRequest) and status == error.status)
         return refuse(error, status, read=read, streamed=read and _is_streamed(call))
 

@@ -56,7 +56,7 @@ _KINDS: Final = MappingProxyType(
         PeerError.type: _GENERATION,
     }
 )
-"""TGI's words; errors that it does not have keep our type and status, and its clients tell them by the status."""
+"""TGI's types. Errors that it does not have keep our type and status, and its clients recognise them by the status."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -82,8 +82,8 @@ def refuse(error: TgError, status: int, *, read: bool, streamed: bool) -> Answer
 
     Args:
         error: why.
-        status: HTTP's. The answer has it only if the request itself was refused (its key, its path, its size).
-        read: whether the body was read: the error is about what it asks.
+        status: HTTP's. The answer has this status only if the request itself was refused (its key, its path, its size).
+        read: whether the body was read; then the error is about its content.
         streamed: whether a stream was asked for: TGI's answer then is 200, and the error its only event.
     """
     if streamed:

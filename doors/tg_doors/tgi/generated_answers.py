@@ -33,12 +33,12 @@ class GeneratedAnswer:
 
     @property
     def counted_tokens(self) -> int | None:
-        """How many tokens were generated, with the end token if it was told; None where nobody has told."""
+        """How many tokens were generated, including a reported end token; None = unknown."""
         return max(self.out_token or 0, len(self.tokens)) if self.tokens else self.out_token
 
     @property
     def generated_tokens(self) -> int:
-        """How many tokens were generated; 0 where nobody has told."""
+        """How many tokens were generated; 0 = unknown."""
         return self.counted_tokens or 0
 
     @property
@@ -49,14 +49,14 @@ class GeneratedAnswer:
 
     @property
     def top_tokens(self) -> tuple[tuple[Token, ...], ...]:
-        """The alternatives of each token; empty where there are none."""
+        """The alternatives of each token; empty if there are none."""
         tops = tuple(make_alternatives(token) for token in self.tokens)
         return tops if any(tops) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedAnswers:
-    """All that one request has generated.
+    """All answers to one request.
 
     Attributes:
         best: the answer with the highest mean log-probability of its tokens.
@@ -83,7 +83,7 @@ class GeneratedAnswers:
         indexes = sorted({record.index for record in records})
         if len(indexes) == 1:
             return cls(_join(records, stops, usage.out_token), (), usage.in_token)
-        # No count of tokens: the provider's is of all answers together.
+        # Leave out the count of tokens: the provider's covers all answers together.
         answers = [_join([each for each in records if each.index == index], stops, None) for index in indexes]
         # Python's sort is stable: answers of one mean keep their order, in every run.
         best, *others = sorted(answers, key=lambda answer: -answer.mean_logprob)

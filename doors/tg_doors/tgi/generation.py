@@ -19,7 +19,7 @@ from tg_schema.errors import BadRequest
 from tg_schema.features import Feature, describe_missing
 
 TGI_TEMPERATURE = 1.0
-"""TGI's, where tokens are drawn and the request has none."""
+"""TGI's default temperature for sampling."""
 
 
 def read_generation(
@@ -52,10 +52,10 @@ def read_generation(
 
 
 def may_ask(found: FoundModel, feature: Feature) -> bool:
-    """Whether to ask a model for what TGI does by default.
+    """Whether to request TGI's default behaviour from a model.
 
-    A model whose features are not known yet is asked, like TGI: it refuses by name what it lacks, and nothing changes
-    silently. A plain peer is never asked.
+    A model with unknown features is asked too: it refuses by name what it lacks, so nothing changes silently. A plain
+    peer is never asked.
     """
     return feature in found.features or not (found.features or found.route.plain)
 
@@ -111,7 +111,7 @@ def _read_sampling(parameters: GenerationParameters, found: FoundModel, *, strea
     logprobs = _count_alternatives(parameters, found, streaming=streaming)
     temperature = TGI_TEMPERATURE if parameters.temperature is None else parameters.temperature
     return Sampling(
-        # TGI takes the most probable token unless it is told to draw; most providers draw.
+        # TGI chooses the most probable token by default; most providers sample.
         temperature=temperature if parameters.samples else 0.0,
         top_p=parameters.top_p,
         top_k=parameters.top_k,
@@ -144,7 +144,7 @@ def _read_adapter(parameters: GenerationParameters, found: FoundModel) -> str | 
 
 
 def list_ignored(data: bytes, body: GenerateBody) -> Iterator[str]:
-    """The names of the fields that are ignored: a watermark, which no model here makes, and those that nobody knows.
+    """The names of the ignored fields: a watermark, which no model here makes, and unknown ones.
 
     Args:
         data: the JSON of `body`.

@@ -11,12 +11,12 @@ SEEDS: Final = 2**64
 
 
 def sign_seed(seed: int) -> int:
-    """The seed with the same bits that a record may have."""
+    """The seed with the same bits, in the range of a record's."""
     return seed if seed < SEEDS // 2 else seed - SEEDS
 
 
 def unsign_seed(seed: int | None) -> int | None:
-    """The seed of a record as TGI tells it; None = it has none."""
+    """The seed of a record in TGI's form; None = it has none."""
     return None if seed is None else seed % SEEDS
 
 
@@ -26,7 +26,7 @@ MAX_STOP_SEQUENCES: Final = 4
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 AboveZero = Annotated[float, msgspec.Meta(gt=0, le=100)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
-"""A part of the probability; the whole is said by leaving it out."""
+"""A share of the probability below 1; leave it out for all of it."""
 
 
 class Grammar(msgspec.Struct, frozen=True):
@@ -66,13 +66,13 @@ class GenerationParameters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def samples(self) -> bool:
-        """Whether tokens are drawn; else the most probable one is taken each time."""
+        """Whether to sample; otherwise the most probable token is chosen each time."""
         drawn = (self.temperature, self.top_k, self.top_p, self.typical_p)
         return bool(self.do_sample) or any(value is not None for value in drawn)
 
     @property
     def wants_details(self) -> bool:
-        """Whether a whole answer tells its tokens."""
+        """Whether a whole answer has its tokens."""
         return bool(self.details or self.decoder_input_details)
 
 

@@ -20,7 +20,7 @@ LIMITS_SECONDS: Final = 5.0
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
-    """TGI's fields; null is what a gateway does not know of its models."""
+    """TGI's fields; null = a gateway does not know it of its models."""
 
     model_id: str
     version: str
@@ -56,10 +56,10 @@ class ServerInfoWriter(WholeWriter[TextCompletionResponse]):
 
 
 def describe_server(call: Call) -> Ask | Answer:
-    """`GET /info`: of the model that is asked if a request names none. A live one is asked for its limits.
+    """`GET /info`: describes the model of requests that name none. A live one is asked for its limits.
 
     Raises:
-        Unavailable: nobody knows of a model yet.
+        Unavailable: no model is known yet.
     """
     found = call.catalogue.find_model(None)
     if found.model is None:

@@ -13,15 +13,15 @@ COMPUTE_TYPE: Final = "unknown"
 class Timings:
     """The clocks of one request, from when its body was read.
 
-    A processor does not say when it begins, but that it has worked for `ACCEPTED_AFTER_SECONDS`, or its first record.
-    So the time in the queue is exact for long answers. For an answer that is quicker it may be short by these seconds,
-    and is 0 where all of it took no longer.
+    A processor does not report when it begins, only its first record, or that it has worked for
+    `ACCEPTED_AFTER_SECONDS`. So the time in the queue is exact for long answers. For an answer that is quicker it may
+    be short by these seconds, and is 0 where all of it took no longer.
     """
 
     __slots__ = ("_begun", "_characters", "_started", "_validated")
 
     def __init__(self) -> None:
-        # Not the wall clock, which may be set while an answer is made.
+        # Do not use the wall clock, which may be set while an answer is made.
         self._started = self._validated = time.perf_counter()
         self._begun: float | None = None
         self._characters = 0
@@ -37,11 +37,11 @@ class Timings:
             self._begun = max(self._validated, time.perf_counter() - ACCEPTED_AFTER_SECONDS)
 
     def start_headers(self) -> dict[str, str]:
-        """What is known before the first token."""
+        """The headers that are known before the first token."""
         return {"x-compute-type": COMPUTE_TYPE, "x-compute-characters": str(self._characters)}
 
     def end_headers(self, in_token: int | None, generated_tokens: int | None) -> dict[str, str]:
-        """All of them, now that the answer is whole: whole milliseconds, `x-compute-time` in seconds.
+        """All headers, once the answer is whole: whole milliseconds, `x-compute-time` in seconds.
 
         Args:
             in_token: tokens of the prompt; None = unknown.

@@ -12,9 +12,9 @@ from tg_schema.completion import NO_TOKEN_ID
 from tg_schema.errors import ProtocolError, TooLarge
 
 UNKNOWN_TOKEN: Final = Token(NO_TOKEN_ID, "")
-"""Stands for the tokens of a text of which the provider tells none."""
+"""The id in place of unknown tokens of a text."""
 NO_MORE_TOKEN: Final = Token(NO_TOKEN_ID, "", special=True)
-"""Stands where an answer ends whose provider does not tell its end token."""
+"""The id in place of an unknown end token."""
 
 
 class Step(NamedTuple):
@@ -68,7 +68,7 @@ class TokenReader:
 
     @property
     def generated_tokens(self) -> int:
-        """How many tokens were generated, with the end token if it was told: TGI counts it, and providers may not."""
+        """How many tokens were generated, including a reported end token: TGI counts it, and providers may not."""
         return max(self._out or 0, self._listed)
 
     def name_ending(self, stops: Sequence[str]) -> str:
@@ -76,10 +76,10 @@ class TokenReader:
         return name_ending(self._reason, self._stopped_by, self.text, stops)
 
     def add_text(self, text: str) -> None:
-        """Text of which no tokens are told, and which the caller shows.
+        """Add text without tokens, which the caller shows.
 
         Raises:
-            TooLarge: the answer is larger than what is kept of it for its last event.
+            TooLarge: the answer exceeds the size that is kept for its last event.
         """
         self._shown += len(text)
         # A list: the whole text is needed once, in the last event.
@@ -118,7 +118,7 @@ class TokenReader:
                 continue
             ordinary -= 1
             self._decoded += len(self._texts.decode(token))
-            # A token is told with its first character; text of it that was held back comes with the next one.
+            # A token is sent with its first character; text of it that was held back comes with the next token.
             stop = min(len(text), max(start, self._decoded - self._shown)) if ordinary else len(text)
             steps.append(Step(token, text[start:stop]))
             start = stop

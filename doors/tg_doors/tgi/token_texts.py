@@ -27,7 +27,7 @@ class TokenTexts:
 
     def decode(self, token: RecordToken) -> str:
         """What the next token adds to the text. A control token adds nothing: its text is its name."""
-        # Only a token whose bytes are no whole text, or that follows such a one, needs the decoder.
+        # Only a token with a partial character, or one after such a token, needs the decoder.
         if token.special or (token.raw_bytes is None and not self._open):
             return token.text
         text = self._utf8.decode(token.text.encode() if token.raw_bytes is None else token.raw_bytes)
@@ -53,8 +53,8 @@ def make_tokens(tokens: Sequence[RecordToken], whole: str) -> tuple[Token, ...]:
     if place is not None:
         text = made[place].text + (texts.end() if whole.endswith(_HALF) else "")
         before = sum([len(token.text) for token in made[:place] if not token.special])
-        # A stop string may begin or end within the token, and in a stream the rest of it never comes. Of a token that
-        # stops the answer by its id nothing comes: the text ends before it.
+        # A stop string may begin or end within the token, and in a stream the rest of it never comes. A token that
+        # stops the answer by its id adds nothing: the text ends before it.
         if before <= len(whole) and text.startswith(whole[before:]):
             text = whole[before:]
         made[place] = msgspec.structs.replace(made[place], text=text)

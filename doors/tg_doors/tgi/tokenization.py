@@ -26,7 +26,7 @@ class PlacedToken(msgspec.Struct, frozen=True):
 
 
 class TokenizedChat(msgspec.Struct, frozen=True):
-    """A conversation as its model reads it."""
+    """The text and tokens of a conversation as its model reads it."""
 
     tokenize_response: tuple[PlacedToken, ...]
     templated_text: str
@@ -96,7 +96,10 @@ class TokenizedChatWriter(WholeWriter[TextCompletionResponse]):
 
 
 def place_tokens(tokens: Sequence[Token], text: str) -> tuple[PlacedToken, ...]:
-    """Find each token in the text, one after the other. One that is not there, such as a begin token, has no length."""
+    """Find each token in the text, one after the other.
+
+    A token that is not in the text, such as a begin token, has no length.
+    """
     data = text.encode()
     placed, start = [], 0
     for token in tokens:

@@ -47,7 +47,7 @@ class TokenEventWriter(Writer[TextCompletionResponse]):
 
     @override
     def write(self, record: TextCompletionResponse) -> bytes:
-        # A provider that tells no tokens: each of its records is one for the client.
+        # The provider sends no tokens: each of its records counts as one for the client.
         if not record.index and is_text_alone(record) and not self._last.holds:
             text = record.response or ""
             self._reader.add_text(text)
