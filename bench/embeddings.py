@@ -28,7 +28,7 @@ from bench.child import cpu_of, own_cpu
 from bench.llama_cpp_provider import Running, free_port, install_server, running, their_server
 from tests.fakes.gguf_file import copy_with
 from tg_llama.core.model import Model
-from tg_llama.core.model_file import DEMO_MODEL
+from tg_llama.models import DEMO_MODEL
 from tg_llama.options import LlamaCppOptions
 from tg_llama.vectors.embedder import VectorContext
 

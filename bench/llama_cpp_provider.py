@@ -31,7 +31,7 @@ import aiohttp
 import uvloop
 
 from bench.child import Child, listen, own_cpu, say
-from tg_llama.core.model_file import DEMO_MODEL
+from tg_llama.models import DEMO_MODEL
 from tg_llama.options import LlamaCppOptions
 from tg_llama.provider import LlamaCpp
 from tg_schema import Sampling, TextCompletionRequest

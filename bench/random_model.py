@@ -15,7 +15,7 @@ import numpy as np
 
 from tests.fakes.gguf_file import BLOCK, BLOCK_WEIGHTS, Blocks, Floats, read_vocabulary, write_model
 from tg_llama.core.model import Model
-from tg_llama.core.model_file import DEMO_MODEL
+from tg_llama.models import DEMO_MODEL
 
 SEED = 1
 SPREAD = 0.02

@@ -17,6 +17,9 @@ from tests.pulsar_server import PulsarServer
 from tests.time_limit import TimeLimit
 from tg_serve.structlog_import import import_structlog
 
+# As tg_llama.demo_provider has it, also where a test has loaded NumPy before.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # As in tg-serve, before anything of ours logs: a traceback of rich, which a library brings, takes a second of CPU.
 import_structlog()
 

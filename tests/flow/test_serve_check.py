@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.flow.command import ran
-from tg_llama.core.model_file import DEMO_MODEL
+from tg_llama.models import DEMO_MODEL
 from tg_schema import TgError
 from tg_serve.launcher import inspect, launch
 from tg_serve.options import ServeOptions

@@ -14,7 +14,8 @@ from huggingface_hub.utils.logging import get_logger
 from tests.fakes.hub_server import COMMIT, hub_server
 from tests.llama.demo_llm import asked, text_of
 from tg_flow.providers import open_provider
-from tg_llama.core.model_file import DEMO_MODEL, model_file
+from tg_llama.core.model_file import model_file
+from tg_llama.models import DEMO_MODEL
 from tg_llama.options import LlamaCppOptions
 from tg_llama.provider import LlamaCpp
 from tg_schema.errors import BadRequest, NotFound, Unavailable

@@ -6,7 +6,7 @@ import pytest
 
 from tg_llama.chat.prompt_tokenizer import PromptTokenizer
 from tg_llama.core.model import Model
-from tg_llama.core.model_file import DEMO_MODEL
+from tg_llama.models import DEMO_MODEL
 from tg_llama.request import keep_end
 from tg_schema.errors import ContextLengthExceeded, Unavailable
 

@@ -28,8 +28,8 @@ from tests.fakes.tool_templates import (
 )
 from tests.llama.demo_llm import at_rest, demo_service, opened, records_of
 from tg_llama.core.mailbox import Mailbox
-from tg_llama.core.model_file import DEMO_MODEL
 from tg_llama.engine.generation import Generation, Job, read_answer
+from tg_llama.models import DEMO_MODEL
 from tg_llama.provider import LlamaCpp
 from tg_llama.sampling.sampler_settings import SamplerSettings
 from tg_llama.tools.tool_call_parser import ToolCallParser

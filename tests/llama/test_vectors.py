@@ -13,7 +13,7 @@ from tg_llama.core.context import EngineSizes
 from tg_llama.core.library import native
 from tg_llama.core.mailbox import Mailbox
 from tg_llama.core.model import Model
-from tg_llama.core.model_file import DEMO_MODEL
+from tg_llama.models import DEMO_MODEL
 from tg_llama.provider import LlamaCpp
 from tg_llama.vectors.embedder import MIN_SHARED_TOKENS, Embedder
 from tg_llama.vectors.embedding import Embedding, Vector

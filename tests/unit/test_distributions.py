@@ -31,6 +31,7 @@ EXTRAS = {
     "tg_flow.providers.mistral": "mistral",
     "tg_flow.providers.ollama": "ollama",
     "tg_flow.providers.openai": "openai",
+    "tg_llama.core": "cpp",
 }
 """Modules and packages that may import what an extra of their distribution brings; all others may not."""
 NAMES = {
@@ -61,7 +62,7 @@ ALL = {
     "tokengrid-base[pulsar]",
     "tokengrid-bedrock",
     "tokengrid-doors",
-    "tokengrid-llama",
+    "tokengrid-llama[cpp]",
     "tokengrid-picker",
     "tokengrid-vertexai",
 }

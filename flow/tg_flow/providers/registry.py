@@ -20,6 +20,7 @@ GROUP = "tokengrid.providers"
 """The group of entry points with which packages offer providers, ours and others' alike."""
 OTHER_HOUSES = {
     "bedrock": "tokengrid-bedrock",
+    "demo": "tokengrid-llama",
     "llama-cpp": "tokengrid-serve[llama]",
     "pool": "tokengrid-serve[picker]",
     "vertexai-claude": "tokengrid-vertexai",

@@ -6,7 +6,7 @@ from itertools import groupby
 from tg_llama.chat.chat_template import ChatTemplate, Hole, Layout
 from tg_llama.chat.name_guard import NameGuard, Plain
 from tg_llama.chat.tool_template import ToolTemplate
-from tg_llama.core import Model
+from tg_llama.chat.vocabulary import Vocabulary
 from tg_schema import Message, Tool
 from tg_schema.errors import BadRequest, ContextLengthExceeded
 from tg_schema.features import describe_missing
@@ -27,7 +27,7 @@ class PromptTokenizer:
         tools: how the template tells tools, calls and results; None if it does not.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Vocabulary) -> None:
         """Raises: Unavailable, if the model's chat template does not work."""
         template = ChatTemplate(model.chat_template, model.begin_text, model.end_text)
         self._model = model

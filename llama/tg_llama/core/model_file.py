@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
+from tg_llama.models import DEMO_MODEL
 from tg_schema.errors import BadRequest, NotFound
-
-DEMO_MODEL = Path(__file__).parents[1] / "models" / "tinydemo-q8_0.gguf"
-"""The project's own demo model."""
 
 HUB_PREFIX = "hf:"
 

@@ -1,4 +1,4 @@
-"""llama.cpp in this process: no wire, so that the cells ask the real engine and the demo model."""
+"""llama.cpp and the demo model in this process: no wire, so that the cells ask the real engines and the demo model."""
 
 import asyncio
 import json
@@ -12,6 +12,8 @@ from tests.fakes.plan import Exchange, Plan
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest
 from tests.provider_matrix.asking import CLOCK, TOOL_HISTORY, WEATHER, joined, responses
 from tests.provider_matrix.case import MODEL, TELLS, Case, Run, Stage
+from tests.until import until
+from tg_llama.demo_provider import Demo
 from tg_llama.provider import LlamaCpp
 from tg_schema import Message, Sampling, TextCompletionRequest, TextCompletionResponse
 
@@ -123,6 +125,15 @@ async def _tool_results(stage: Stage) -> None:
     assert "<|im_start|>tool\nit has failed<|im_end|>" in text
 
 
+async def _tool_results_in_numpy(stage: Stage) -> None:
+    async with stage.opened() as service:
+        assert isinstance(service, Demo)
+        ids = service._prompt(TOOL_HISTORY, 10_000)
+        text = b"".join([service._model.pairs.pieces[token] for token in ids]).decode()
+    assert text.count("tool\n") == 2
+    assert "tool\nit has failed" in text
+
+
 async def _stop(stage: Stage) -> None:
     answer = await _answer(stage, asked("Count to 5.", temperature=0, stop=(", 3",)))
     assert (answer.response, answer.finish_reason) == ("1, 2", "stop")
@@ -171,36 +182,45 @@ async def _cancel(stage: Stage) -> None:
         assert stats.running == 0
 
 
+async def _cancel_in_numpy(stage: Stage) -> None:
+    async with stage.opened() as service:
+        assert isinstance(service, Demo)
+        async with aclosing(service.on_request(ENDLESS)) as stream:
+            await anext(stream)
+        await until(lambda: not service.engine.load, PATIENCE)
+
+
 async def _models(stage: Stage) -> None:
     answer = await _answer(stage, TextCompletionRequest(operation="list-models"))
     assert [model.id for model in answer.models] == [MODEL]
 
 
-CASES = (
-    Case(
-        "llama-cpp",
-        NoWire.running,
-        options=lambda _: {},
-        tells=TELLS - {"reasoning", "retry_after", "error_event", "image_urls"},
-        own={
-            "stream": _stream,
-            "whole": _whole,
-            "length": _length,
-            "history": _history,
-            "schema": _schema,
-            "json": _json,
-            "tools": _tools,
-            "tool choice": _tool_choice,
-            "tool results": _tool_results,
-            "stop": _stop,
-            "seed": _seed,
-            "top_p": _greedy(top_p=0),
-            "top_k": _greedy(top_k=1),
-            "penalties": _penalties,
-            "logprobs": _logprobs,
-            "usage": _usage,
-            "models": _models,
-            "cancel": _cancel,
-        },
-    ),
-)
+CELLS: dict[str, Run] = {
+    "stream": _stream,
+    "whole": _whole,
+    "length": _length,
+    "history": _history,
+    "schema": _schema,
+    "json": _json,
+    "tools": _tools,
+    "tool choice": _tool_choice,
+    "tool results": _tool_results,
+    "stop": _stop,
+    "seed": _seed,
+    "top_p": _greedy(top_p=0),
+    "top_k": _greedy(top_k=1),
+    "penalties": _penalties,
+    "logprobs": _logprobs,
+    "usage": _usage,
+    "models": _models,
+    "cancel": _cancel,
+}
+NUMPY = {**CELLS, "tool results": _tool_results_in_numpy, "cancel": _cancel_in_numpy}
+
+
+def _case(name: str, cells: dict[str, Run]) -> Case:
+    tells = TELLS - {"reasoning", "retry_after", "error_event", "image_urls"}
+    return Case(name, NoWire.running, options=lambda _: {}, tells=tells, own=cells)
+
+
+CASES = (_case("demo", NUMPY), _case("llama-cpp", CELLS))

@@ -1,0 +1,5 @@
+"""The packaged model, which both providers run."""
+
+from tg_llama.models.demo_file import DEMO_MODEL
+
+__all__ = ["DEMO_MODEL"]

@@ -1,0 +1,223 @@
+"""The demo model in NumPy: what it answers, that llama.cpp answers the same, and that nothing is written for nobody."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, closing
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.llama.demo_llm import ENDLESS, STORY, asked, demo_service
+from tests.until import until
+from tg_llama.core import Model
+from tg_llama.demo import DemoModel, Preferences, Task, Writing
+from tg_llama.demo.demo_engine import MAX_WAITING, SLOTS
+from tg_llama.demo_provider import Demo, DemoOptions
+from tg_llama.models import DEMO_MODEL
+from tg_llama.provider import LlamaCpp
+from tg_schema import Message, TextCompletionRequest, TextCompletionResponse, TgError, Tool
+from tg_schema.errors import BadRequest, ContextLengthExceeded, RateLimited, Unavailable
+
+PULSAR = "What is Apache Pulsar?"
+TEXTS = (
+    "",
+    "Hello, world!  It's 2 + 3 = 5; isn't it?\n\n  Two\tspaces   ",
+    "a" * 300,
+    "naïve Grüße, 北京, 日本語, Привет, العربية, 😀👍🏽, x² + ½",
+    "<|im_start|>user <tool_call>{}</tool_call> <|im_end|><think>",
+    "_under_score_ __init__ 'll 'LL we're\r\n",
+    "\u00a0\u2003\x00\x7f",
+)
+
+
+@asynccontextmanager
+async def opened(**options: Any) -> AsyncIterator[Demo]:
+    service = await Demo.open("tinydemo", DemoOptions(tries=1, **options))
+    try:
+        yield service
+    finally:
+        await service.aclose()
+
+
+async def whole(service: Demo | LlamaCpp, request: TextCompletionRequest) -> TextCompletionResponse:
+    (record,) = TextCompletionResponse.join([record async for record in service.on_request(request)])
+    return record
+
+
+async def text_of(service: Demo | LlamaCpp, request: TextCompletionRequest) -> str:
+    return (await whole(service, request)).response or ""
+
+
+@pytest.fixture(scope="module")
+def native() -> Iterator[LlamaCpp]:
+    with demo_service() as service:
+        yield service
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("prompt", [PULSAR, "What is the capital of France?", "Count to 10.", "Who are you?", "2 + 3?"])
+async def test_answers_as_llama_cpp_does(native: LlamaCpp, prompt: str) -> None:
+    async with opened() as service:
+        request = asked(prompt, system="You are a helpful assistant.", temperature=0, logprobs=0)
+        own, other = await whole(service, request), await whole(native, request)
+    assert [token.id for token in own.tokens] == [token.id for token in other.tokens]
+    assert [token.logprob for token in own.tokens] == pytest.approx([token.logprob for token in other.tokens], abs=0.05)
+    assert (own.response, own.in_token, own.out_token) == (other.response, other.in_token, other.out_token)
+    assert (own.finish_reason, own.model) == (other.finish_reason, other.model)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("special", [True, False])
+def test_cuts_texts_as_llama_cpp_does(*, special: bool) -> None:
+    pairs = DemoModel(1).pairs
+    with closing(Model(DEMO_MODEL)) as model:
+        for text in TEXTS:
+            assert pairs.tokenize(text, special=special) == model.tokenize(text, special=special), text
+        assert pairs.pieces == model.pieces
+        assert pairs.end_tokens == model.end_tokens
+        assert (pairs.begin, pairs.begin_text, pairs.end_text) == (model.begin, model.begin_text, model.end_text)
+        assert pairs.chat_template == model.chat_template
+
+
+def test_runs_without_llama_cpp() -> None:
+    code = """import asyncio, sys
+sys.modules["llama_cpp"] = None
+from tg_llama.demo_provider import Demo, DemoOptions
+from tg_schema import TextCompletionRequest
+async def ask():
+    service = await Demo.open("tinydemo", DemoOptions(temperature=0))
+    async for chunk in service.generate_content_stream(TextCompletionRequest(prompt="Count to 5.")):
+        print(chunk.text, end="")
+asyncio.run(ask())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert (done.stdout, done.stderr) == ("1, 2, 3, 4, 5", "")
+
+
+async def test_streams_token_by_token_and_ends_with_usage() -> None:
+    async with opened(temperature=0) as service:
+        records = [record async for record in service.on_request(asked("Count to 5."))]
+        request = TextCompletionRequest(prompt="Count to 5.")
+        assert records[-1].in_token == await service.count_tokens(request) == 16
+    assert "".join(record.response or "" for record in records) == "1, 2, 3, 4, 5"
+    assert [record.end_of_stream for record in records] == [False] * (len(records) - 1) + [True]
+    assert (records[-1].out_token, records[-1].finish_reason) == (9, "stop")
+
+
+async def test_answers_side_by_side_are_those_that_each_would_be_alone() -> None:
+    async with opened(temperature=0) as service:
+        prompts = ["Count to 5.", PULSAR, "What is the capital of France?", "word " * 150] * 5
+        alone = {prompt: await text_of(service, asked(prompt, max_tokens=20)) for prompt in set(prompts)}
+        together = await asyncio.gather(*[text_of(service, asked(prompt, max_tokens=20)) for prompt in prompts])
+    assert together == [alone[prompt] for prompt in prompts]
+
+
+async def test_a_seed_repeats_an_answer_and_settings_change_it() -> None:
+    async with opened() as service:
+        seeded = [await whole(service, asked(STORY, seed=seed, max_tokens=40)) for seed in (7, 7, 8)]
+        greedy = await text_of(service, asked(STORY, temperature=0, max_tokens=40))
+        for settings in ({"top_k": 1}, {"top_p": 0.0}, {"temperature": 1e-6}):
+            assert await text_of(service, asked(STORY, max_tokens=40, **settings)) == greedy
+        fresh = await text_of(service, asked(STORY, temperature=0, max_tokens=40, presence_penalty=2))
+    assert [answer.seed for answer in seeded] == [7, 7, 8]
+    assert seeded[0].response == seeded[1].response != seeded[2].response
+    assert fresh != greedy
+
+
+@pytest.mark.parametrize(
+    ("sampling", "text", "reason", "count"),
+    [
+        ({"max_tokens": 3}, "1, 2", "length", 3),
+        ({"stop": (", 3",)}, "1, 2", "stop", 5),
+        ({"stop": ("never",)}, "1, 2, 3, 4, 5", "stop", 9),
+    ],
+)
+async def test_an_answer_ends(sampling: dict[str, Any], text: str, reason: str, count: int) -> None:
+    async with opened(temperature=0) as service:
+        answer = await whole(service, asked("Count to 5.", **sampling))
+    assert (answer.response, answer.finish_reason, answer.out_token) == (text, reason, count)
+
+
+async def test_an_answer_ends_where_the_context_does_and_a_longer_prompt_is_refused() -> None:
+    async with opened(temperature=0) as service:
+        answer = await whole(service, ENDLESS)
+        assert (answer.finish_reason, (answer.in_token or 0) + (answer.out_token or 0)) == ("length", 512)
+        for words in (600, 100_000):
+            with pytest.raises(ContextLengthExceeded):
+                await whole(service, asked("word " * words))
+
+
+async def test_a_cancelled_answer_stops_between_two_tokens_and_gives_its_slot_back() -> None:
+    async with opened() as service:
+        engine = service.engine
+        async with aclosing(service.generate_content_stream(ENDLESS)) as chunks:
+            await anext(chunks)
+        stopped_at = engine.generated
+        # It may be in the step that it was cancelled in. The next answer has begun after that.
+        assert await text_of(service, asked("Count to 5.", temperature=0)) == "1, 2, 3, 4, 5"
+        assert engine.generated <= stopped_at + 1 + 9
+
+
+async def test_waiting_is_bounded_and_the_cancelled_wait_no_more() -> None:
+    wanted = Preferences(temperature=0, top_k=0, top_p=1, seed=0, presence_penalty=-2, frequency_penalty=-2)
+    async with opened() as service:
+        task = Task(prompt=(300,) * 100, preferences=wanted, max_tokens=400)
+        writings: list[Writing] = []
+
+        def submit_all() -> None:
+            while True:
+                service.engine.submit(writing := Writing(task))
+                writings.append(writing)
+
+        with pytest.raises(RateLimited):
+            submit_all()
+        assert len(writings) >= SLOTS + MAX_WAITING
+        for writing in writings:
+            writing.cancelled = True
+        await until(lambda: not service.engine.load)
+        assert await text_of(service, asked("Count to 5.", temperature=0)) == "1, 2, 3, 4, 5"
+
+
+async def test_what_runs_at_the_end_is_told() -> None:
+    async with opened() as service:
+        stream = service.generate_content_stream(ENDLESS)
+        await anext(stream)
+        await service.aclose()
+        with pytest.raises(Unavailable):
+            _ = [chunk async for chunk in stream]
+        with pytest.raises(Unavailable):
+            await anext(service.generate_content_stream(ENDLESS))
+
+
+async def test_keeps_to_a_form() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 9}}, "required": ["city"]}
+    async with opened() as service:
+        for seed in range(4):
+            request = asked("Name a city.", seed=seed, temperature=2)
+            answer = await whole(service, msgspec.structs.replace(request, schema=schema))
+            assert set(msgspec.json.decode(answer.response or "")) == {"city"}
+        chosen = msgspec.structs.replace(asked("Which one?", temperature=0), choice=("red", "green"))
+        assert await text_of(service, chosen) in {"red", "green"}
+        with pytest.raises(BadRequest):
+            await whole(service, msgspec.structs.replace(request, schema={"unknown": 1}))
+
+
+async def test_calls_a_tool_and_knows_turns() -> None:
+    weather = Tool("get_weather", parameters={"type": "object", "properties": {"city": {"type": "string"}}})
+    turns = (Message("user", "My name is Otto."), Message("assistant", "Nice to meet you, Otto!"))
+    async with opened(temperature=0) as service:
+        request = asked("What is the weather in Oslo?")
+        answer = await whole(service, msgspec.structs.replace(request, tools=(weather,), tool_choice="get_weather"))
+        talk = TextCompletionRequest(messages=(*turns, Message("user", "Count to 5.")))
+        assert await text_of(service, talk) == "1, 2, 3, 4, 5"
+    assert [call.name for call in answer.tool_calls] == ["get_weather"]
+    assert answer.finish_reason == "tool_calls"
+
+
+async def test_refuses_a_file_and_says_who_runs_it() -> None:
+    with pytest.raises(TgError, match="llama-cpp") as refused:
+        await Demo.rehearse("mine", DemoOptions(path="mine.gguf"))
+    assert refused.value.option == ("path",)
