@@ -62,7 +62,7 @@ async def check_doors(it: Stage, doors: tuple[Door, ...]) -> None:
             await ask_and_leave(door, it)
             await until(lambda: not find_kept())
     finally:
-        gc.unfreeze()
+        # No `unfreeze`: it would hand the collector all tests and libraries too (tests/conftest.py).
         gc.enable()
 
 

@@ -8,7 +8,18 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from tests.unit.source_imports import FILES, PACKAGES, ROOMS, imported, imports, package_of, room_of, shown, tree_of
+from tests.unit.source_imports import (
+    FILES,
+    PACKAGES,
+    ROOMS,
+    imported,
+    imports,
+    package_of,
+    parse,
+    room_of,
+    shown,
+    tree_of,
+)
 
 MAY_IMPORT = {
     "tg_schema": set(),
@@ -221,6 +232,11 @@ def face_for(importer: str, target: str) -> str | None:
         if outer in CLOSED and own != outer and not own.startswith(f"{outer}."):
             return outer
     return None if own == home else home
+
+
+def teardown_module() -> None:
+    """500,000 nodes of syntax trees would take each later look of the garbage collector a second."""
+    parse.cache_clear()
 
 
 def test_all_rooms_are_there() -> None:

@@ -7,6 +7,7 @@ import pytest
 from scripts import figures, graph
 from scripts.source import Source
 from scripts.walk import walk
+from tests.unit.source_imports import parse
 
 MAX_LARGE_FILE_LINES = 225
 """One in ten may be larger: a file has one subject, and no wall at a number."""
@@ -17,6 +18,12 @@ MAX_BROAD_EXCEPTS = 5
 MIN_COMMENTS_PER_100_LINES = 1.9
 MAX_REQUEST_CALLS, MAX_REQUEST_CHANGES = 133, 88
 MAX_CHUNK_CALLS, MAX_CHUNK_CHANGES = 43, 21
+
+
+def teardown_module() -> None:
+    """500,000 nodes of syntax trees would take each later look of the garbage collector a second."""
+    parse.cache_clear()
+    figures.shipped.cache_clear()
 
 
 def test_files_and_functions_of_shipped_code_are_small() -> None:

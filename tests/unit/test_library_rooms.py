@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.unit.source_imports import FILES, PACKAGES, ROOMS, imported, room_of
+from tests.unit.source_imports import FILES, PACKAGES, ROOMS, imported, parse, room_of
 
 OPTIONAL = (
     "aiohttp",
@@ -44,6 +44,11 @@ ALLOWED = {
 SDKS = {"openai", "anthropic", "google", "ollama", "cohere", "mistralai", "boto3", "botocore", "llama_cpp"}
 for without_providers in ("tg_schema", "tg_base", "tg_gateway", "tg_client", "tg_cli", "tg_serve"):
     FORBIDDEN[without_providers] |= SDKS
+
+
+def teardown_module() -> None:
+    """500,000 nodes of syntax trees would take each later look of the garbage collector a second."""
+    parse.cache_clear()
 
 
 def test_faces_import_nothing_optional() -> None:
