@@ -6,8 +6,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
-from tg_gateway.dialects import Answer, Ask, Call, Description, Dialect, abridge_body
-from tg_gateway.dialects.answers import StreamedAnswer
+from tg_gateway.dialects import Answer, Ask, Call, Description, Dialect, StreamedAnswer, abridge_body
 from tg_schema import TgError, decode
 from tg_schema.errors import BadRequest
 

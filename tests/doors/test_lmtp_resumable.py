@@ -15,8 +15,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_doors.lmtp.item_writers import StreamForm
 from tg_doors.lmtp.resumable import RecordWriter, name_stream, resume
 from tg_doors.lmtp.stream_writer import StreamWriter
-from tg_gateway.dialects import KeptAnswers, Writer, join_output
-from tg_gateway.dialects.answers import Background, Keep, KeptAnswer, StreamedAnswer
+from tg_gateway.dialects import Background, Keep, KeptAnswer, KeptAnswers, StreamedAnswer, Writer, join_output
 from tg_gateway.jobs import JobLogs, JobStore, LiveParts
 from tg_gateway.jobs.live_parts import MAX_LIVE_BYTES
 from tg_gateway.jobs.log import CANCEL, NameTaken, is_late, kind_of, label_end

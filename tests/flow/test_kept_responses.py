@@ -21,8 +21,7 @@ from tests.flow.test_responses_sdk import CALLS, HELLO, F
 from tg_base.bus.memory import MemoryBus
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.llm import LlmChunk
-from tg_gateway.dialects import Keep
-from tg_gateway.dialects.answers import KEPT_SECONDS
+from tg_gateway.dialects import KEPT_SECONDS, Keep
 from tg_gateway.jobs import JobLogs, JobStore
 from tg_schema import Message
 from tg_schema.conversation import ReasoningPart

@@ -86,7 +86,6 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_gateway": {
         "tg_gateway.access",
         "tg_gateway.dialects",
-        "tg_gateway.dialects.answers",
         "tg_gateway.http",
         "tg_gateway.jobs",
         "tg_gateway.openapi",
@@ -100,8 +99,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.http",
     },
     "tg_gateway.access": {"tg_gateway.telemetry"},
-    "tg_gateway.dialects": {"tg_gateway.dialects.answers"},
-    "tg_gateway.dialects.answers": set(),
+    "tg_gateway.dialects": set(),
     "tg_gateway.dialects.anthropic": {"tg_gateway.dialects"},
     "tg_gateway.dialects.embeddings": {"tg_gateway.dialects", "tg_gateway.dialects.chat"},
     "tg_gateway.dialects.ollama": {
@@ -114,7 +112,6 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_gateway.dialects.openai": {"tg_gateway.dialects", "tg_gateway.dialects.chat"},
     "tg_gateway.dialects.responses": {
         "tg_gateway.dialects",
-        "tg_gateway.dialects.answers",
         "tg_gateway.dialects.chat",
     },
     "tg_gateway.dialects.adapters": {"tg_gateway.dialects", "tg_gateway.dialects.chat"},
@@ -122,7 +119,6 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_gateway.http": {
         "tg_gateway.access",
         "tg_gateway.dialects",
-        "tg_gateway.dialects.answers",
         "tg_gateway.parsing",
         "tg_gateway.jobs",
         "tg_gateway.relay",
@@ -130,7 +126,6 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     },
     "tg_gateway.jobs": {
         "tg_gateway.dialects",
-        "tg_gateway.dialects.answers",
         "tg_gateway.relay",
         "tg_gateway.telemetry",
     },
@@ -139,12 +134,11 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.dialects",
         "tg_gateway.telemetry",
     },
-    "tg_gateway.parsing": {"tg_gateway.dialects", "tg_gateway.dialects.answers"},
+    "tg_gateway.parsing": {"tg_gateway.dialects"},
     "tg_gateway.telemetry": set(),
     "tg_gateway.websocket": {
         "tg_gateway.access",
         "tg_gateway.dialects",
-        "tg_gateway.dialects.answers",
         "tg_gateway.http",
         "tg_gateway.jobs",
         "tg_gateway.relay",

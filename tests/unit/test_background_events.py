@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 from typing_extensions import override
 
 from tests.flow.responses_stream import read_events
-from tg_gateway.dialects import server_sent_event
-from tg_gateway.dialects.answers import NOTHING_KEPT, KeptAnswer, KeptAnswers
+from tg_gateway.dialects import KeptAnswer, KeptAnswers, server_sent_event
+from tg_gateway.dialects.kept_answers import NOTHING_KEPT
 from tg_gateway.dialects.responses.background_response import stream_events
 
 HEAD = b'{"response":{"id":"resp_1","status":"in_progress"},"items":[],"streamed":true}'

@@ -17,7 +17,7 @@ from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus, Entry, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.runtime import running
-from tg_gateway.dialects.answers import Answer, Background, KeptAnswer
+from tg_gateway.dialects import Answer, Background, KeptAnswer
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.log import ASKED, CANCEL, END, LOST, RETURNED, JobLog, kind_of, label_claim, label_taken
 from tg_gateway.jobs.logs import JobLogs

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tg_base.bus import Entry
-from tg_gateway.dialects.answers import KeptAnswer
+from tg_gateway.dialects import KeptAnswer
 from tg_gateway.jobs.log import (
     ALIVE,
     ASKED,

@@ -3,8 +3,7 @@
 import pytest
 
 from tg_base.bus.memory import MemoryBus
-from tg_gateway.dialects import Keep
-from tg_gateway.dialects.answers import Answer, Background
+from tg_gateway.dialects import Answer, Background, Keep
 from tg_gateway.jobs import JobLogs, JobStore, QueueBounds
 from tg_schema.errors import NotFound
 from tg_schema.topics import Topics

@@ -59,8 +59,7 @@ from tg_doors.lmtp.resumable import (
     resume,
 )
 from tg_doors.lmtp.stream_writer import StreamWriter, TokenBatch
-from tg_gateway.dialects import Ask, Conversation, FoundModel, Output, Socket, Writer
-from tg_gateway.dialects.answers import Background
+from tg_gateway.dialects import Ask, Background, Conversation, FoundModel, Output, Socket, Writer
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode
 from tg_schema.errors import BadRequest, NotFound, Unauthorized
 

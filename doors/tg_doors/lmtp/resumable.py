@@ -18,8 +18,7 @@ from tg_doors.lmtp.messages import RequestKey, StreamId
 from tg_doors.lmtp.prompt import Prompt
 from tg_doors.lmtp.request import StreamBody
 from tg_doors.lmtp.stream_writer import StreamWriter
-from tg_gateway.dialects import KeptAnswers, Writer, join_output
-from tg_gateway.dialects.answers import Background, KeptAnswer, StreamedAnswer
+from tg_gateway.dialects import Background, KeptAnswer, KeptAnswers, StreamedAnswer, Writer, join_output
 from tg_schema import Error, TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import BadRequest, Cancelled, NotFound, TooLarge, Unavailable
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tg_base.protocol import Route
-from tg_gateway.dialects.answers import NOTHING_KEPT, Background, Keep, KeptAnswers
+from tg_gateway.dialects.background import Background
 from tg_gateway.dialects.catalogue import Catalogue
 from tg_gateway.dialects.field_names import FieldNames
+from tg_gateway.dialects.kept_answers import NOTHING_KEPT, Keep, KeptAnswers
 from tg_gateway.dialects.writer import Writer
 from tg_schema import TgError
 

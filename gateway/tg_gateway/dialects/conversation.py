@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from typing import Any, Protocol
 
 from tg_base.protocol import Route
-from tg_gateway.dialects.answers import KeptAnswers
 from tg_gateway.dialects.call import Ask
 from tg_gateway.dialects.catalogue import Catalogue
+from tg_gateway.dialects.kept_answers import KeptAnswers
 from tg_gateway.dialects.output import Output
 from tg_schema import TgError
 

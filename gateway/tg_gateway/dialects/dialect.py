@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from tg_base.config import GatewayConfig
-from tg_gateway.dialects.answers import Answer, StreamedAnswer
+from tg_gateway.dialects.answer import Answer, StreamedAnswer
 from tg_gateway.dialects.call import Ask, Call
 from tg_gateway.dialects.conversation import Conversation, Socket
 from tg_gateway.dialects.description import Description

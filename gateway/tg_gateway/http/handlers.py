@@ -10,8 +10,7 @@ from tg_base.config import GatewayConfig
 from tg_base.runtime import MAX_QUICK_BYTES, is_costly
 from tg_base.telemetry import LOAD_REQUEST_HEADER
 from tg_gateway.access import LargeBodies, Limits
-from tg_gateway.dialects import Answer, Ask, Keep, Writer, join_output
-from tg_gateway.dialects.answers import Background, StreamedAnswer
+from tg_gateway.dialects import Answer, Ask, Background, Keep, StreamedAnswer, Writer, join_output
 from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
 from tg_gateway.http.load_headers import LoadHeaders

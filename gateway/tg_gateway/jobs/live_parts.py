@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final, Self
 
-from tg_gateway.dialects.answers import KeptAnswer
+from tg_gateway.dialects import KeptAnswer
 
 MAX_LIVE_BYTES: Final = 64 * 1024
 """Bytes of parts that the client has not taken yet. A client further behind reads on in the log."""

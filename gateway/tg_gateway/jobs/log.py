@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, cast, get_args
 
 from tg_base.bus import Bus, Entry
-from tg_gateway.dialects.answers import KeptAnswer, Outcome
+from tg_gateway.dialects import KeptAnswer, Outcome
 from tg_schema.errors import BadRequest
 
 WHOLE, HEAD, PART, ALIVE, BEGUN, CANCEL, END = "", "head", "part", "alive", "begun", "cancel", "end"

@@ -12,7 +12,7 @@ from typing import Final
 
 from tg_base.bus import Bus, Entry
 from tg_base.runtime import running
-from tg_gateway.dialects.answers import KEPT_SECONDS, MAX_KEPT_BYTES, Background, Outcome
+from tg_gateway.dialects import KEPT_SECONDS, MAX_KEPT_BYTES, Background, Outcome
 from tg_gateway.jobs.live_parts import LiveParts
 from tg_gateway.jobs.log import JobLog, erase_remnant, label_end, label_first, label_lost
 from tg_gateway.jobs.log_watch import watch

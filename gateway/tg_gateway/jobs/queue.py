@@ -20,8 +20,7 @@ from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Subscriptions
 from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import BAND_MADE, POISON
-from tg_gateway.dialects import Ask, Call, Catalogue, Dialect
-from tg_gateway.dialects.answers import Background, Waiting
+from tg_gateway.dialects import Ask, Background, Call, Catalogue, Dialect, Waiting
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.queue_limits import ModelQueue, QueueBounds
 from tg_gateway.jobs.runs import AttemptLost, JobRuns

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Final
 
 from tg_base.client import BeginPermit
-from tg_gateway.dialects import Ask
-from tg_gateway.dialects.answers import Background
+from tg_gateway.dialects import Ask, Background
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.live_parts import LiveParts
 from tg_gateway.jobs.writer import JobWriter

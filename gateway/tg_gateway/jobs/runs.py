@@ -12,8 +12,7 @@ import structlog
 from tg_base.bus import Entry
 from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import REFUSALS
-from tg_gateway.dialects import Ask
-from tg_gateway.dialects.answers import Background
+from tg_gateway.dialects import Ask, Background
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.live_parts import LiveParts
 from tg_gateway.jobs.log import CANCEL, END, NameTaken, is_late, kind_of

@@ -11,7 +11,7 @@ import structlog
 from typing_extensions import override
 
 from tg_base.telemetry import new_id
-from tg_gateway.dialects.answers import Background, Keep, KeptAnswer, KeptAnswers
+from tg_gateway.dialects import Background, Keep, KeptAnswer, KeptAnswers
 from tg_gateway.jobs.live_parts import LiveParts
 from tg_gateway.jobs.log import CANCEL, HEAD, WHOLE, JobLog, NameTaken, label_claim
 from tg_gateway.jobs.log_watch import SeenLogs

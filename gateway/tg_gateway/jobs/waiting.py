@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 
-from tg_gateway.dialects.answers import Background
+from tg_gateway.dialects import Background
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.log import HEAD, label_part
 from tg_gateway.jobs.logs import JobLogs, is_name

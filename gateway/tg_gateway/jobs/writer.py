@@ -8,8 +8,7 @@ import structlog
 from typing_extensions import override
 
 from tg_base.bus import LogWriter
-from tg_gateway.dialects import Output, join_output, measure_output
-from tg_gateway.dialects.answers import Outcome
+from tg_gateway.dialects import Outcome, Output, join_output, measure_output
 from tg_gateway.jobs.live_parts import LiveParts
 from tg_gateway.jobs.log import ALIVE, BEGUN, label, label_end, label_part
 from tg_gateway.relay import Sink

@@ -10,8 +10,7 @@ from typing_extensions import override
 
 from tg_base.protocol import EncodedRequest, Route
 from tg_base.runtime import Unpicklable, WorkerPool, ask_caller, translate_defects
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect, KeptAnswers
-from tg_gateway.dialects.answers import KeptAnswer, StreamedAnswer
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect, KeptAnswer, KeptAnswers, StreamedAnswer
 from tg_schema import TEXT_COMPLETION, ServiceSpec, TextCompletionRequest, TgError
 from tg_schema.errors import Internal
 

@@ -16,8 +16,17 @@ from tg_base.protocol import Route
 from tg_base.runtime import report, translate_defects
 from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.access import Authenticator, Limits, Principal
-from tg_gateway.dialects import Ask, Catalogue, KeptAnswers, Name, Output, Socket, join_output
-from tg_gateway.dialects.answers import Background, StreamedAnswer
+from tg_gateway.dialects import (
+    Ask,
+    Background,
+    Catalogue,
+    KeptAnswers,
+    Name,
+    Output,
+    Socket,
+    StreamedAnswer,
+    join_output,
+)
 from tg_gateway.jobs import JobRuns, LiveParts
 from tg_gateway.relay import DEFECT_MESSAGE, Relay
 from tg_gateway.telemetry import AccessLogEntry

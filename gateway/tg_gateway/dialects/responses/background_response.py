@@ -13,8 +13,18 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import KeptAnswers, Writer, join_output, server_sent_event
-from tg_gateway.dialects.answers import Answer, Background, Finish, KeptAnswer, StreamedAnswer, Waiting
+from tg_gateway.dialects import (
+    Answer,
+    Background,
+    Finish,
+    KeptAnswer,
+    KeptAnswers,
+    StreamedAnswer,
+    Waiting,
+    Writer,
+    join_output,
+    server_sent_event,
+)
 from tg_gateway.dialects.responses.event_cutter import EventCutter
 from tg_gateway.dialects.responses.events import describe_stream_error
 from tg_gateway.dialects.responses.request import DIALECT

@@ -17,10 +17,11 @@ from tg_gateway.dialects import (
     InvalidParameter,
     Mount,
     Socket,
+    StreamedAnswer,
+    Waiting,
     Writer,
     show_ignored,
 )
-from tg_gateway.dialects.answers import StreamedAnswer, Waiting
 from tg_gateway.dialects.chat import refuse
 from tg_gateway.dialects.responses.background_response import WaitingRequest, WaitTerms, make_background, make_waiting
 from tg_gateway.dialects.responses.compaction import CompactionWriter, make_compaction, read_compaction

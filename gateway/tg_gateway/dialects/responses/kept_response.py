@@ -11,12 +11,13 @@ from tg_gateway.dialects import (
     Answer,
     InvalidParameter,
     Keep,
+    KeptAnswer,
     KeptAnswers,
+    StreamedAnswer,
     Writer,
     join_output,
     server_sent_event,
 )
-from tg_gateway.dialects.answers import KeptAnswer, StreamedAnswer
 from tg_gateway.dialects.responses.background_response import (
     BackgroundHead,
     read_status,

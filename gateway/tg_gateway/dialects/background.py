@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tg_gateway.dialects.answers.answer import Answer, StreamedAnswer
-from tg_gateway.dialects.answers.kept_answers import KEPT_SECONDS, KeptAnswers
+from tg_gateway.dialects.answer import Answer, StreamedAnswer
+from tg_gateway.dialects.kept_answers import KEPT_SECONDS, KeptAnswers
 from tg_schema import TgError
 
 
