@@ -96,7 +96,11 @@ def draw_world(number: int, requests: int = REQUESTS) -> World:
 def _draw_engine(random: Random, request_tokens: float) -> ServerModel:
     slots = random.choice((0, random.randint(2, 8)))
     chunked = random.random() < 0.5
-    tells = frozenset(field for field in sorted(TOLD_FIELDS) if random.random() < 0.9) if random.random() < 0.3 else TOLD_FIELDS
+    tells = (
+        frozenset(field for field in sorted(TOLD_FIELDS) if random.random() < 0.9)
+        if random.random() < 0.3
+        else TOLD_FIELDS
+    )
     admitted_share = random.uniform(0.7, 1.0)
     return ServerModel(
         # Room for 16 to 256 requests.
