@@ -88,7 +88,7 @@ TABLE = [
     ("0.60 ahead against the same: a second replica", X, "b", [begun("a", 2, X, ahead=6_000), begun("b", 2)]),
     ("loaded and idle", X, "a", [idle("a", 2, "x"), idle("b", 2, "y")]),
     ("a free slot before unloading", X, "b", [idle("a", 1, "y"), begun("b", 1)]),
-    ("unload what was idle for longest", X, "b", [idle("a", 1, "y", -1.0), idle("b", 1, "z", -9.0)]),
+    ("one has to be unloaded: by chance", X, "ab", [idle("a", 1, "y", -1.0), idle("b", 1, "z", -9.0)]),
     ("a slot in use is not free", X, "b", [begun("a", 1, Y), begun("b", 2, Y, ahead=9_000)]),
     ("none is free: where nobody waits for one", X, "a", [begun("a", 1, Y), begun("b", 1, Y, Z)]),
     # Each of two more answers stands still for a load and a prompt (0.46 s), and it and this one are 0.47 ms slower for

@@ -5,7 +5,7 @@ own placements, and uses reports only for what it cannot know: slots, the cache'
 """
 
 from collections.abc import Iterable, Sequence
-from math import ceil, exp
+from math import ceil
 from operator import attrgetter, itemgetter
 
 from tg_picker.core.interface import BLOCK_TOKENS, Fingerprint, InstanceRequest
@@ -15,16 +15,11 @@ from tg_picker.core.state import LOAD_SECONDS, MAX_FALLBACKS, ServerState
 
 OTHERS_WEIGHT = 0.1
 """Weight of a second that other requests (probably) lose, against a second of this request's own wait."""
-LENGTH_BY_AGE = 2.0
-"""The least seconds of an answer, as a multiple of the mean age of running answers: on average they are halfway
-through."""
 KV_POWER = 4.0
 KV_WEIGHT = 8.0
 """Cost of occupying cache, for each second of occupation and by how full the cache is."""
 KV_BALANCE_WEIGHT = 3.0
 """Cost of cache while it is far from full: prompts like a first one will follow it to its server."""
-EVICTION_DECAY_SECONDS = 10.0
-"""Seconds after which an idle adapter's next load counts for 1 / e of one that was used a moment ago."""
 DRAIN_SECONDS = 2.0
 """Cost of a missing adapter slot, for each adapter that waits for one, in addition to the predicted wait."""
 DRAIN_WEIGHT = 0.3
@@ -129,7 +124,7 @@ def _cost(server: ServerState, context: SchedulingContext, is_used: bool) -> tup
     if adapter is None and not capacity and not server.ready_at:
         # For most servers of base models, nothing else is known.
         return wait + work + OTHERS_WEIGHT * lost, wait + work, matched
-    residence = max(context.expected_tokens * pace, LENGTH_BY_AGE * context.mean_age)
+    residence = context.expected_tokens * pace
     extra = 0.0
     if adapter is not None:
         if adapter not in server.adapter_requests:
@@ -188,12 +183,9 @@ def _slot_cost(server: ServerState, context: SchedulingContext, residence: float
     if busy >= slots:
         return DRAIN_SECONDS * (busy - slots + 1) + DRAIN_WEIGHT * server.drain_seconds(residence, context.now)
     lost = residence * (busy + 1) / slots
-    adapters = server.adapters
-    if context.request.adapter not in adapters.used_at and len(adapters.used_at) >= slots:
-        victim = adapters.victim(server.adapter_requests)
-        if victim is not None:
-            idle = context.now - adapters.used_at[victim]
-            lost += LOAD_SECONDS * exp(-idle / EVICTION_DECAY_SECONDS)
+    loaded = server.adapters.used_at
+    if context.request.adapter not in loaded and len(loaded) >= slots:
+        lost += LOAD_SECONDS  # of the idle adapter that is unloaded, when it is asked for again
     return OTHERS_WEIGHT * lost
 
 

@@ -35,12 +35,6 @@ class ResidentAdapters:
     def __len__(self) -> int:
         return len(self.used_at)
 
-    def victim(self, busy: Container[str]) -> str | None:
-        """The adapter that the next load would unload; None = a slot is free, or all are busy."""
-        if self.slots is None or len(self.used_at) < self.slots:
-            return None
-        return next((adapter for adapter in self.used_at if adapter not in busy), None)
-
     def use(self, adapter: str, now: float, busy: Container[str]) -> None:
         """Note a placement. `busy` are the adapters that have requests here, this one among them."""
         self.used_at.pop(adapter, None)

@@ -6,7 +6,7 @@ factor counts only as far as it is statistically certain, and fades within FADE_
 hardly counts, and a server that was slow once is tried again.
 """
 
-from math import exp, log, sqrt
+from math import copysign, exp, log, sqrt
 
 from tg_picker.core.interface import Objective
 
@@ -26,20 +26,18 @@ IDLE_FACTOR = 2.0
 """So is one that takes at most this many times as long as on the idle server: nobody else is to blame."""
 DEFAULT_OBJECTIVE_SECONDS = 2.0
 """The objective of a first token that is assumed where there is none."""
-_PRIOR_WEIGHT = 2.0
 _PRIOR_PROMPT_TOKENS = 4_096.0
 _PRIOR_RUNNING = 64.0
-_MIN_SECONDS_PER_TOKEN, _MAX_SECONDS_PER_TOKEN = 1e-6, 1e-2
 
 
 class _Line:
-    """A regression line through pairs of numbers; recent pairs weigh most. Its slope stays within bounds."""
+    """A regression line through pairs of numbers; recent pairs weigh most. It never falls, and is never below 0."""
 
-    __slots__ = ("_least", "_most", "_weight", "_x", "_xx", "_xy", "_y", "at_zero", "slope")
+    __slots__ = ("_weight", "_x", "_xx", "_xy", "_y", "at_zero", "slope")
 
-    def __init__(self, at_zero: float, slope: float, far: float, least: float, most: float) -> None:
+    def __init__(self, at_zero: float, slope: float, far: float) -> None:
         self._weight = self._x = self._y = self._xx = self._xy = 0.0
-        self.at_zero, self.slope, self._least, self._most = at_zero, slope, least, most
+        self.at_zero, self.slope = at_zero, slope
         # Prior pairs keep the first measurements from dominating the fit.
         for x in (0.0, 0.0, far, far):
             self.add(x, at_zero + slope * x)
@@ -52,7 +50,7 @@ class _Line:
         self._xy = xy = FORGETTING * self._xy + x * y
         spread = weight * xx - sum_x * sum_x
         if spread > 0:
-            self.slope = min(max((weight * xy - sum_x * sum_y) / spread, self._least), self._most)
+            self.slope = max((weight * xy - sum_x * sum_y) / spread, 0.0)
         self.at_zero = max((sum_y - self.slope * sum_x) / weight, 0.0)
 
     def __call__(self, x: float) -> float:
@@ -65,12 +63,9 @@ class EngineSpeed:
     __slots__ = ("__weakref__", "first", "output")
 
     def __init__(self) -> None:
-        self.first = _Line(
-            ASSUMED_FIRST_TOKEN_SECONDS, 1 / ASSUMED_PREFILL_TOKENS_PER_SECOND, _PRIOR_PROMPT_TOKENS,
-            _MIN_SECONDS_PER_TOKEN, _MAX_SECONDS_PER_TOKEN,
-        )  # fmt: skip
-        pace = ASSUMED_OUTPUT_TOKEN_SECONDS
-        self.output = _Line(pace, pace / _PRIOR_RUNNING, _PRIOR_RUNNING, 0.0, 1.0)
+        seconds, pace = 1 / ASSUMED_PREFILL_TOKENS_PER_SECOND, ASSUMED_OUTPUT_TOKEN_SECONDS
+        self.first = _Line(ASSUMED_FIRST_TOKEN_SECONDS, seconds, _PRIOR_PROMPT_TOKENS)
+        self.output = _Line(pace, pace / _PRIOR_RUNNING, _PRIOR_RUNNING)
 
 
 class _Factor:
@@ -84,8 +79,8 @@ class _Factor:
     @property
     def value(self) -> float:
         # One sample may be wrong by the largest permitted factor, the mean of n samples by 1 / sqrt(n) of that.
-        shown = max(abs(self._sum) - log(OUTLIER_FACTOR) * sqrt(self._weight), 0.0) / (self._weight + _PRIOR_WEIGHT)
-        return exp(shown if self._sum > 0 else -shown)
+        sure = max(abs(self._sum) - log(OUTLIER_FACTOR) * sqrt(self._weight), 0.0)
+        return exp(copysign(sure, self._sum) / self._weight) if sure else 1.0
 
     def scale(self, kept: float) -> None:
         self._sum *= kept
