@@ -1,4 +1,4 @@
-"""Options of llama-cpp -> the opened model: its engines, and what makes prompts for them."""
+"""Options of llama-cpp -> the opened model: its engines and its prompt tokenizer."""
 
 from contextlib import closing
 
@@ -18,7 +18,7 @@ def open_engines(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool,
         raise Internal("a model's file was not fetched")
     try:
         tokenizer = PromptTokenizer(model)
-        # Pickers are told of free slots before there is an adapter.
+        # Report free slots to pickers before there is an adapter.
         takes = bool(options.adapters or options.adapter_folder)
         adapters = find_adapter_files(options.adapters) if takes else None
         return EnginePool(model, options.sizes(model.context_length, model.size), adapters), tokenizer

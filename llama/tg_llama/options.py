@@ -1,4 +1,4 @@
-"""[models.NAME.options] of llama-cpp -> its provider: which file, and how much the engines do side by side."""
+"""[models.NAME.options] of llama-cpp -> its provider: the file, and the concurrency of the engines."""
 
 import os
 from typing import Annotated

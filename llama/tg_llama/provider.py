@@ -45,7 +45,7 @@ MAX_COUNTED_TOKENS = 200_000
 """Tokens up to which a prompt beyond the context is counted; more could hold up the other prompts for seconds."""
 
 MAX_EMBEDDED_CHARACTERS = 2_000_000
-"""Characters of all texts of a request to embed."""
+"""The most characters of all texts in a request to embed."""
 
 
 _FEATURES: frozenset[Feature] = frozenset(
@@ -67,10 +67,10 @@ _ENCODER_FEATURES: frozenset[Feature] = frozenset(
         *("count_tokens", "tokenize", "detokenize", "token_texts"),
     }
 )
-"""What a model can do that gives vectors alone."""
+"""The features of a model that only gives vectors."""
 
 _ADAPTER_FEATURES: frozenset[Feature] = frozenset({"adapter", "load_adapter"})
-"""What a model with LoRA adapters can do beside the rest."""
+"""The further features of a model with LoRA adapters."""
 
 
 class LlamaCpp(LlmService[LlamaCppOptions]):
@@ -130,7 +130,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             engine, tokenizer = await asyncio.shield(opening)
         except asyncio.CancelledError:
             load.abort()
-            opening.add_done_callback(_close_late)  # it may have been past the load: its result must not stay in memory
+            opening.add_done_callback(_close_late)  # the load may have finished: free its result
             raise
         return cls(model, options, engine, tokenizer)
 
@@ -182,7 +182,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         settings = first.job.settings.numbered(index)
         job = msgspec.structs.replace(first.job, settings=settings, prompt_logprobs=None, shared=False)
         evaluated = await first.shared_prompt()
-        # They come before the memory that was waited for.
+        # The prompt's tokens are ready before the memory that was awaited.
         generation = self._generation(job, evaluated, lease and lease.again(), first.prompt_tokens)
         self.engine.follow(generation)
         return generation, echo
@@ -379,7 +379,7 @@ def _all_data(model: Model, ids: tuple[int, ...]) -> tuple[Token, ...]:
 
 
 def _truncated(model: Model, ids: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """The first tokens, and the one that ends a text, if the model's author wants one there."""
+    """The first tokens, plus the end token if the model's author wants one."""
     if len(ids) <= most:
         return ids
     return (*ids[: most - 1], ids[-1]) if model.is_control(ids[-1]) else ids[:most]

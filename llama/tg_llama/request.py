@@ -48,7 +48,7 @@ def check_ids(what: str, ids: tuple[int, ...], vocabulary: int) -> None:
     """Check that `ids` are tokens of the model.
 
     Args:
-        what: has them, in words that the clients of every door understand: each has a name of its own for the field.
+        what: the holder of the ids, in words for the clients of every door, since doors name the field differently.
         ids: of the tokens.
         vocabulary: how many the model has.
 
@@ -63,7 +63,7 @@ def check_ids(what: str, ids: tuple[int, ...], vocabulary: int) -> None:
 
 
 def keep_end(tokens: tuple[int, ...], most: int | None, begin: int | None) -> tuple[int, ...]:
-    """The last `most` tokens of a prompt, of which the first is the model's begin token if it was before."""
+    """The last `most` tokens of a prompt, which again begin with the model's begin token if the prompt did."""
     if most is None or len(tokens) <= most:
         return tokens
     head = tokens[:1] if tokens[:1] == (begin,) else ()
@@ -137,7 +137,7 @@ _FREE = {None, "", "auto", "none"}
 
 
 def offered_tools(request: TextCompletionRequest) -> tuple[Tool, ...]:
-    """The tools that the model is told of: those that it may call."""
+    """The tools for the prompt: those that the model may call."""
     if request.tool_choice == "none":
         return ()
     return tuple([tool for tool in request.tools if not request.allowed_tools or tool.name in request.allowed_tools])
@@ -172,14 +172,14 @@ def find_call_grammar(
 async def read_calls(
     answer: AsyncGenerator[LlmChunk, None], template: ToolTemplate, request: TextCompletionRequest
 ) -> AsyncGenerator[LlmChunk, None]:
-    """The chunks of one answer, its calls as deltas; it ends with its first call where there may be no other one.
+    """The chunks of one answer, with its calls as deltas; it ends with its first call if only one is allowed.
 
     An answer with calls ends with "tool_calls", unless it was cut off.
     """
     parser = ToolCallParser(
         template.form, {tool.name: tool.parameters for tool in offered_tools(request)}, _new_call_id
     )
-    # Several would be refused with their results, where the template tells one call at a time.
+    # If the template renders only one call, several calls would be refused together with their results.
     single = request.parallel_tool_calls is False or not template.several
     async with aclosing(answer):
         async for chunk in answer:

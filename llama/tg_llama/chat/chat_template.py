@@ -24,7 +24,7 @@ _MARKS: dict[_Name, str] = {name: f"\ue000{name}\ue001" for name in get_args(_Na
 
 
 class Hole(NamedTuple):
-    """The place of a request's text."""
+    """The place for a request's text in a layout."""
 
     name: _Name
     trimmed: bool
@@ -85,7 +85,7 @@ class ChatTemplate:
 
 
 class _Layouts:
-    """What a template makes of placeholders. Raises: TemplateFailed."""
+    """A conversation of placeholders, rendered by a template. Raises: TemplateFailed."""
 
     def __init__(self, template: SandboxedTemplate) -> None:
         self._template = template
@@ -108,7 +108,7 @@ class _Layouts:
         return tuple(parts)
 
     def _between(self, alone: Layout) -> Layout | None:
-        """The text between two prompts, if it is the same in every round and the rest is as in `alone`."""
+        """The text between two prompts, if it is the same in every round and everything else is as in `alone`."""
         prompt, answer = _message("user", "prompt"), _message("assistant", "answer")
         try:
             long = self._layout([prompt, answer, prompt, answer, prompt])

@@ -22,7 +22,7 @@ class NameGuard:
     """
 
     def __init__(self, names: Collection[str]) -> None:
-        # The marks' own characters too: else a request could write a mark.
+        # Replace the marks' own characters too, or a request could write a mark.
         self._names = [_OPEN, *sorted(filter(None, names), key=len, reverse=True)]
         self._numbers = {name: number for number, name in enumerate(self._names)}
         self._any = re.compile("|".join(map(re.escape, self._names)))

@@ -24,7 +24,7 @@ class PromptTokenizer:
     name of a control token in a request stays ordinary text.
 
     Attributes:
-        tools: how the template tells tools, calls and results; None if it does not.
+        tools: how the template renders tools, calls and results; None if it cannot.
     """
 
     def __init__(self, model: Vocabulary) -> None:
@@ -54,7 +54,8 @@ class PromptTokenizer:
             earlier: the texts of the previous turns, alternating between user and assistant; an even number.
 
         Raises:
-            ContextLengthExceeded: the text cannot fit into `limit` tokens. Most that do not are detected later.
+            ContextLengthExceeded: the text cannot fit into `limit` tokens. Most texts that are too long are detected
+                only later.
         """
         self._check_size(len(system or "") + len(prompt) + sum(map(len, earlier)), limit)
         tokens: list[int] = []
@@ -74,7 +75,7 @@ class PromptTokenizer:
         return tuple(tokens)
 
     def pieces_with_marks(self) -> Sequence[bytes]:
-        """The bytes of each of the model's tokens, also of the control tokens that mark tool calls."""
+        """The bytes of each of the model's tokens, including the control tokens that mark tool calls."""
         pieces = list(self._model.pieces)
         for mark, token in self.find_marks().items():
             pieces[token] = mark.encode()
@@ -146,7 +147,7 @@ class PromptTokenizer:
             if not flags & (_UNKNOWN | _CONTROL):
                 continue
             before, name, text = text.partition(self._model.special_text(token))
-            if not name:  # the tokenizer changed the text on its way, so that the token stands for something else
+            if not name:  # the tokenizer changed the text, so the token stands for something else
                 text = before
                 continue
             before = before.lstrip() if strip else before

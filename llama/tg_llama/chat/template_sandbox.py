@@ -35,7 +35,7 @@ class TemplateEndless(Exception):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Without the operators that make large values from small ones."""
+    """Disables the operators that make large values from small ones."""
 
     intercepted_binops = frozenset({"*", "**"})
 
@@ -65,7 +65,7 @@ class SandboxedTemplate:
 
     Args:
         source: its text.
-        names: what it knows besides the conversation, such as `bos_token`.
+        names: further variables, such as `bos_token`.
 
     Raises:
         TemplateFailed: it is no Jinja.

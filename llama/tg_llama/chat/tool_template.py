@@ -22,13 +22,13 @@ _REFUSED = (
 
 
 class _Abilities(NamedTuple):
-    """What a template makes of tools.
+    """How a template renders tools.
 
     Attributes:
         form: how the model writes calls.
-        objects: whether it wants the arguments of a call as an object; else as JSON text.
+        objects: whether it needs a call's arguments as an object; otherwise as JSON text.
         several: whether an answer may have several calls.
-        system: whether it tells the system's text beside tools.
+        system: whether it renders the system's text if there are tools.
     """
 
     form: ToolFormat
@@ -38,7 +38,7 @@ class _Abilities(NamedTuple):
 
 
 class ToolTemplate:
-    """A template that names tools, calls and results, found out by what it makes of some when the model is loaded.
+    """A template that renders tools, calls and results; detected by rendering samples when the model is loaded.
 
     Attributes:
         form: how the model writes calls.
@@ -73,7 +73,7 @@ class ToolTemplate:
     def render(self, system: str, turns: Sequence[Message], tools: Sequence[Tool]) -> str:
         """A conversation up to the answer, with marks of the guard in it.
 
-        What the template leaves out of a turn, such as text beside calls, the model is not told.
+        Parts of a turn that the template leaves out, such as text beside calls, do not reach the model.
 
         Raises:
             BadRequest: the template cannot express it, or the arguments of a call are no JSON object.
@@ -102,7 +102,7 @@ class ToolTemplate:
             return messages
         if self._abilities.system or not beside_tools:
             return [{"role": "system", "content": system}, *messages]
-        # The template leaves it out where there are tools: it stands before the user's first text instead.
+        # The template drops the system's text if there are tools, so put it before the user's first text.
         first = next((at for at, message in enumerate(messages) if message["role"] == "user"), None)
         if first is None:
             raise BadRequest(_REFUSED)
@@ -122,7 +122,7 @@ class ToolTemplate:
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
-    # Templates add up the description and the text around it, and look into the properties.
+    # Fill in description and properties: templates concatenate the one and iterate over the other.
     parameters = {"type": "object", "properties": {}} | tool.parameters
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}
@@ -148,7 +148,7 @@ class _Probe:
         self._header = _after_question(asked)
 
     def renders_result(self, form: ToolFormat, calls: int, *, objects: bool) -> bool:
-        """Whether a parser of `form` reads as many calls from what the template makes of them, and the result is told.
+        """Whether a parser of `form` finds all calls in the rendered text, and the text has the result.
 
         Raises:
             TemplateFailed: the template refuses them.
@@ -169,7 +169,7 @@ class _Probe:
         return _read(form, text) == [(_TOOL, {_KEY: _VALUE})] * calls
 
     def renders_system(self) -> bool:
-        """Whether the system's text is there beside a tool."""
+        """Whether the system's text is rendered beside a tool."""
         try:
             return _SYSTEM in self._template.render([{"role": "system", "content": _SYSTEM}, self._user], self._tools)
         except TemplateFailed:

@@ -11,10 +11,10 @@ from tg_schema.errors import Internal, Unavailable
 
 
 class EngineSizes(msgspec.Struct, frozen=True, kw_only=True):
-    """What the engine makes room for.
+    """The sizes of the engines.
 
     Attributes:
-        slots: streams that each engine can generate side by side, so that one engine can take all that there are.
+        slots: streams that each engine can generate side by side; one engine alone can take all of them.
         engines: contexts with a thread of their own, over which streams are spread.
         context: tokens of prompt and answer for each slot.
         threads: threads that compute one step of one engine.
@@ -62,10 +62,10 @@ class Context:
         Raises:
             Unavailable: there is not enough memory.
         """
-        # Beside one row for each stream, those of tokens that are scored.
+        # One row for each stream, and rows for tokens that are scored.
         self.outputs = sequences + min(batch, MAX_SCORED_BYTES // (4 * model.vocabulary))
         wanted = self._settings(sequences, tokens)
-        # Equal, or llama.cpp would evaluate one step in several runs.
+        # Set both to the same value, or llama.cpp would evaluate one step in several runs.
         wanted.n_batch = wanted.n_ubatch = batch
         wanted.n_threads = wanted.n_threads_batch = threads
         self.pointer = native.llama_init_from_model(model.pointer, wanted)
@@ -96,7 +96,7 @@ class Context:
         self._position: Any = (ctypes.c_int32 * batch)()
         self._output: Any = (ctypes.c_int8 * batch)()
         self._sequence: Any = (_Sequence * batch)()
-        # Each row belongs to exactly one sequence, so these ones serve every batch.
+        # Each row belongs to exactly one sequence, so the same ones serve every batch.
         self._one = (ctypes.c_int32 * batch)(*[1] * batch)
         # Made once: llama.cpp takes a pointer per row, and creating them in each step costs more than the copying.
         self._pointers = [ctypes.pointer(ctypes.c_int32(number)) for number in range(sequences)]
@@ -156,15 +156,15 @@ class Context:
         """Copy sequence `source` to sequence `target`.
 
         Raises:
-            Internal: llama.cpp did not take the copy, which has room in any case.
+            Internal: llama.cpp rejected the copy, although there is memory for it.
         """
-        # Not by `llama_memory_seq_cp`: between two memories it copies the whole of both, used or not, and only in the
-        # next step, so that whoever reads the target before would get what was there.
+        # Do not use `llama_memory_seq_cp`: between two memories it copies all of both, used or not, and only in the
+        # next step, so an earlier read of the target would get old content.
         if not self.restore(target, self.save(source)):
             raise Internal("the memory of a stream could not be copied")
 
     def save(self, sequence: int) -> State:
-        """What the memory of a sequence holds, for any context of the same model."""
+        """A copy of a sequence's memory, for any context of the same model."""
         room = native.llama_state_seq_get_size(self.pointer, sequence)
         state: State = (ctypes.c_ubyte * room)()
         native.llama_state_seq_get_data(self.pointer, state, room, sequence)

@@ -13,10 +13,10 @@ import structlog
 from tg_schema.errors import Unavailable
 
 SPIN_TURNS = "1000"
-"""How often a thread of a step looks for the others before it sleeps: some ten microseconds."""
+"""How often a step's thread polls for the others before it sleeps: for some ten microseconds."""
 
-# OpenMP's default is a thousand times that. While another process has one of the cores, the step's other threads would
-# burn their own in every one of its hundreds of meetings. OpenMP reads it as it is loaded.
+# OpenMP's default is a thousand times that. While another process uses one of the cores, the step's other threads would
+# spin at each of its hundreds of barriers. OpenMP reads it as it is loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", SPIN_TURNS)
 
 try:

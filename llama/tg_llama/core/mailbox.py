@@ -17,7 +17,7 @@ class Sleeper(Protocol):
 
 
 class Mailbox:
-    """One for each event loop with streams on the engine."""
+    """Each event loop with streams on the engine has one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         # The engine outlives loops: it must not keep a closed one, with its tasks, in memory.
@@ -58,7 +58,7 @@ class Mailbox:
             self._ready.popleft().cancel()
 
     def _deliver(self) -> None:
-        self._called = False  # before the first pop: what is put from here on gets a call of its own
+        self._called = False  # reset before the first pop: later puts schedule a new call
         ready = self._ready
         while ready:
             ready.popleft().wake()

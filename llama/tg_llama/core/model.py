@@ -18,7 +18,7 @@ _tokenize = hold_interpreter_lock(native.llama_tokenize)
 _piece = hold_interpreter_lock(native.llama_token_to_piece)
 
 OwnPooling = Pooling | Literal["cls"]
-"""As a request may ask, or, as some models' authors do, the vector of the first token."""
+"""The pooling that a request may choose, or the vector of the first token, as some models' authors chose."""
 
 _POOLINGS: dict[str, OwnPooling] = {"2": "cls", "3": "last"}
 """`LLAMA_POOLING_TYPE_*` in llama.h, as metadata are read."""
@@ -39,7 +39,7 @@ class Model:
     Attributes:
         context_length: tokens of context that the model was trained with.
         size: bytes of its weights.
-        writes: whether it writes text; else it is an encoder, which gives vectors alone.
+        writes: whether it writes text; otherwise it is an encoder, which only gives vectors.
         dimensions: numbers in the vector of a token.
         pooling: how its author pools vectors.
         vocabulary: the number of its tokens.
@@ -105,7 +105,7 @@ class Model:
         )
 
     def _metadata(self, key: str) -> str:
-        """The file's value of `key`, one of those of its architecture; "" if it has none."""
+        """The file's value of `key`, which belongs to its architecture; "" if it has none."""
         buffer = ctypes.create_string_buffer(MAX_PIECE_BYTES)
         architecture = self._metadata_at("general.architecture", buffer)
         return self._metadata_at(f"{architecture}.{key}", buffer)
@@ -139,7 +139,7 @@ class Model:
         return self.special_text(native.llama_vocab_eos(self.vocab))
 
     def text(self, token: int) -> str:
-        """What is known of `token` as text; half a character is U+FFFD."""
+        """The text of `token`; half a character is U+FFFD."""
         return self.pieces[token].decode("utf-8", "replace")
 
     def detokenize(self, ids: Sequence[int]) -> str:
@@ -171,7 +171,7 @@ class Model:
         Args:
             text: the text; lone surrogates become question marks.
             special: whether names of control tokens become control tokens; otherwise they are ordinary text.
-            ends: whether it has the begin and end tokens that the model's author wants around a text.
+            ends: whether to add the begin and end tokens that the model's author wants around a text.
 
         Raises:
             Unavailable: the model is closed.
@@ -226,7 +226,7 @@ class Adapter:
 
     Attributes:
         name: what requests call it.
-        number: of this load; no other one has it, so what was evaluated with an earlier file is never taken for its.
+        number: unique to this load, so memory evaluated with an earlier file is never reused for it.
     """
 
     def __init__(self, model: Model, name: str, path: Path) -> None:

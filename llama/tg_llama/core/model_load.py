@@ -30,7 +30,7 @@ class ModelLoad:
             Unavailable: the load was aborted, or llama.cpp cannot load the file.
         """
         settings = self._settings(weights=weights)
-        # The native library must not be taken down beneath a daemon thread that is inside of it.
+        # The native library must not be unloaded while a daemon thread runs inside it.
         atexit.register(self._abort_and_wait)
         try:
             pointer = native.llama_model_load_from_file(str(path).encode(), settings)
@@ -55,6 +55,6 @@ class ModelLoad:
         settings = native.llama_model_default_params()
         if not weights:
             settings.no_alloc = True
-            settings.load_mode = native.LLAMA_LOAD_MODE_NONE  # no_alloc goes with no other one
+            settings.load_mode = native.LLAMA_LOAD_MODE_NONE  # no_alloc excludes the other settings
         settings.progress_callback = native.llama_progress_callback(lambda _progress, _data: not self._aborted.is_set())
         return settings

@@ -84,7 +84,7 @@ class Batch:
         self.slots.append(slot)
         slot.evaluated = end
         self.prompt_tokens += count
-        # Often only the last token's, which is followed by the first one of the answer.
+        # Often only the last token's logits are wanted: they choose the first token of the answer.
         for position in range(max(start, slot.first_output), end):
             self.outputs[first + position - start] = 1
             self.sampled.append((slot, first + position - start))
@@ -92,7 +92,7 @@ class Batch:
 
 
 def _limit_outputs(slots: Sequence[Slot], parts: Sequence[int], room: int) -> list[int]:
-    """The parts of the prompts, cut so that `room` rows give logits beside one of each slot."""
+    """The parts of the prompts, cut so that at most `room` rows give logits, besides one for each slot."""
     wanted = [
         slot.evaluated + part - max(slot.first_output, slot.evaluated) for slot, part in zip(slots, parts, strict=True)
     ]
@@ -107,7 +107,7 @@ def shares(room: int, needs: Sequence[int]) -> list[int]:
     """Equal shares of `prefill`, none unused, so that a long prompt does not delay short ones."""
     given = [0] * len(needs)
     order = sorted(range(len(needs)), key=needs.__getitem__)
-    # From the smallest need on: what a short prompt leaves is shared among the longer ones.
+    # Serve the smallest need first: the rest of a short prompt's share goes to the longer ones.
     for done, number in enumerate(order):
         given[number] = min(needs[number], room // (len(needs) - done))
         room -= given[number]

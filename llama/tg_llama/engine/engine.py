@@ -85,7 +85,7 @@ class Engine:
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="llama-engine", daemon=True)
         self._thread.start()
-        atexit.register(self.close)  # the thread must be gone before the native library is taken down
+        atexit.register(self.close)  # the thread must end before the native library is unloaded
 
     def submit(self, generation: Generation) -> None:
         """Start `generation` as soon as a slot is free; read its pieces from the object itself.
@@ -101,7 +101,7 @@ class Engine:
         self._admit(generation)
 
     def follow(self, generation: Generation) -> None:
-        """As `submit`, for a further answer of a request that runs: it is not refused.
+        """As `submit`, for a further answer of a running request, which is not refused.
 
         Raises:
             Unavailable: the engine is closed.
@@ -125,7 +125,7 @@ class Engine:
 
     def _put(self, task: Generation | Embedding) -> None:
         self._inbox.put(task)
-        # Asked after the put: what comes too late for the thread's last look into the inbox is refused here.
+        # Check after the put: a job that missed the thread's last look into the inbox is refused here.
         if self._closing:
             raise Unavailable("the model is being shut down; ask again")
 
@@ -207,7 +207,7 @@ class Engine:
     def _rearrange(self) -> None:
         """Give free slots to waiting generations, or close the gaps: sequences stay numbered 0, 1, 2."""
         slots = self._slots
-        # From the last one down: the slot that fills a gap was looked at before, so it is known to go on.
+        # Go from the last one down: a slot that fills a gap was already checked, so it continues.
         for number in range(len(slots) - 1, -1, -1):
             if not (slots[number].done or slots[number].generation.cancelled):
                 continue
@@ -229,7 +229,7 @@ class Engine:
         self._prefixes.remember(slot)
         self._turns.leave(slot.adapter)
         if slot.adapter is not None and not self._turns.has(slot.adapter):
-            # Its memory may be freed as soon as this generation has left.
+            # The adapter's memory may be freed as soon as this generation has left.
             self._context.use(None)
         slot.generation.leave()
 
@@ -266,7 +266,7 @@ class Engine:
         if failure:
             log.error("llama.batch_failed", number=failure, tokens=len(batch.tokens))
             for slot in batch.slots:
-                # The memory of these sequences is undefined now: no later prompt may continue it.
+                # The memory of these sequences is undefined now, so no later prompt may continue from it.
                 slot.evaluated = 0
                 slot.finish(Unavailable("the model could not evaluate this request; ask again"))
             return

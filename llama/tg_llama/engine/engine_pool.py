@@ -12,7 +12,7 @@ from tg_llama.vectors import Embedding, Vector
 from tg_schema import TgError
 
 FEW_STREAMS = 4
-"""Streams that one engine evaluates together for less than two engines do apart."""
+"""Up to this many streams, one engine is faster than two."""
 
 
 class EnginePool:
@@ -66,7 +66,7 @@ class EnginePool:
         Cancelling it drops what is not evaluated. Raises as `Engine.embed`.
         """
         idle = [engine for engine in self._engines if not engine.load()][: len(texts)]
-        # The last one first: a few streams share the first engine.
+        # Start with the last engine, since a few streams share the first.
         engines = idle or [min(reversed(self._engines), key=Engine.load)]
         here = Mailbox.here()
         shares = [Embedding(texts[first :: len(engines)], pooling, here, dimensions) for first in range(len(engines))]
@@ -82,11 +82,11 @@ class EnginePool:
         return vectors
 
     def stats(self) -> EngineStats:
-        """What all engines have done, and are doing."""
+        """The stats of all engines together."""
         return EngineStats.total([engine.stats() for engine in self._engines])
 
     def look(self, model: str) -> ModelLoad:
-        """What is told of the load of this model, called `model`; any thread may call it."""
+        """The load of this model, reported under the name `model`; any thread may call it."""
         looks = [engine.show_requests() for engine in self._engines]
         running = [each for shown, _ in looks for each in shown]
         waiting = [*[name for _, shown in looks for name in shown], *self.adapters.waiting]
@@ -105,6 +105,6 @@ class EnginePool:
         """End what runs, and free everything; may be called more than once."""
         for engine in self._engines:
             engine.close()
-        # After the engines, whose contexts use them, and before the model, of which they are a part.
+        # Free adapters after the engines, whose contexts use them, and before the model, which owns them.
         self.adapters.close()
         self.model.close()

@@ -25,7 +25,7 @@ class Job(msgspec.Struct, frozen=True):
         max_tokens: number of tokens after which the answer ends with "length".
         stop: stop strings, which end the answer.
         stop_ids: tokens that end the answer, besides the model's own.
-        keep_stop: whether what ended the answer, a stop string or one of `stop_ids`, is a part of it.
+        keep_stop: whether the stop string or stop id that ended the answer is a part of it.
         min_tokens: number of tokens before which the answer does not end.
         ignore_eos: whether the model's own end tokens are never chosen.
         logprobs: number of alternatives to report for each token; None = no token data.
@@ -56,7 +56,7 @@ class Job(msgspec.Struct, frozen=True):
     @property
     def evaluated(self) -> tuple[int, ...]:
         """The tokens that the model reads before it is asked for one of its own."""
-        # Nothing is asked about what follows the last scored one.
+        # Leave out the last scored token: what follows it is not asked for.
         return self.prompt if self.scored is None else (*self.prompt, *self.scored)[:-1]
 
 
@@ -76,7 +76,7 @@ class Generation:
 
     Attributes:
         cached: the tokens of the prompt that were in memory already.
-        caller: whose prompt it is; what is in memory of others' prompts is not used for it.
+        caller: the owner of the prompt; memory of other callers' prompts is not used for it.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class Generation:
     ) -> None:
         """`pieces` are the bytes of each of the model's tokens.
 
-        `evaluated` is the prompt's memory, and `prompt_tokens` are those to tell of it, if they are known; `lease` has
-        the adapter, if it is not the base model's.
+        `evaluated` is the prompt's memory, and `prompt_tokens` are its tokens to report, if known; `lease` has the
+        adapter, unless it is for the base model.
         """
         self.job = job
         self._lease = lease
@@ -107,7 +107,7 @@ class Generation:
         self._answer = AnswerText(job.stop, keep_stop=job.keep_stop, min_tokens=job.min_tokens)
         self._text = ""
         self._tokens: tuple[Token, ...] = ()
-        # A prompt whose memory was copied was counted by the answer that evaluated it.
+        # The answer that evaluated the prompt counted it; answers with copied memory do not.
         self._prompt = len(job.prompt) + len(job.scored or ()) if evaluated is None else None
         # Written by the engine's thread, before the first token.
         self.cached = 0
@@ -119,7 +119,7 @@ class Generation:
 
     @property
     def adapter(self) -> Adapter | None:
-        """What it is evaluated with; None = the base model."""
+        """The adapter of the evaluation; None = the base model."""
         return None if self._lease is None else self._lease.adapter
 
     @property
@@ -128,7 +128,7 @@ class Generation:
         return None if self._lease is None else self._lease.adapter.name
 
     def leave(self) -> None:
-        """The engine has nothing of it any more, so that its adapter may be unloaded; may be called more than once."""
+        """Note that the engine no longer uses it, so its adapter may be unloaded; may be called more than once."""
         if self._lease is not None:
             self._lease.release()
 
@@ -177,7 +177,7 @@ class Generation:
         return bool(self._text or self._tokens or self._end or self._prompt_tokens)
 
     def _take(self, item: int | Token | list[Token] | State | Ending | TgError) -> None:
-        # The engine was ahead when a stop string was found: what it made since is neither shown nor counted.
+        # The engine was ahead when a stop string was found: drop its later tokens, and do not count them.
         if self._end is not None:
             return
         if isinstance(item, int):
@@ -221,7 +221,7 @@ class Generation:
             await self._waiter
             self._waiter = None
         text, tokens, end = self._text, self._tokens, self._end
-        # What came before the error is returned first; the next call raises it.
+        # Return the text before the error first; the next call raises the error.
         if isinstance(end, TgError) and not text and not tokens:
             raise end
         prompt, count = self._prompt, self._count

@@ -7,14 +7,14 @@ from tg_llama.core import Context, State
 from tg_llama.engine.slot import Slot
 
 MIN_COPIED_TOKENS = 32
-"""Tokens that must be saved by a copy; fewer are evaluated in a step that is made anyway."""
+"""The fewest saved tokens that justify a copy; fewer are evaluated in a step that runs anyway."""
 MIN_PRESERVED_TOKENS = 256
-"""Tokens that are moved to a free sequence before others take their place; fewer are soon evaluated again."""
+"""The fewest tokens worth moving to a free sequence before they are overwritten; fewer are soon evaluated again."""
 
 
 _Owner: TypeAlias = tuple[int, str | None]
-"""The number of the adapter that evaluated tokens, 0 = none, and the caller: how many tokens of a prompt are cached is
-told, so a caller who shared others' would learn their prompts word by word."""
+"""The number of the adapter that evaluated tokens (0 = none), and the caller. Callers do not share: the reported number
+of cached tokens would reveal others' prompts word by word."""
 
 
 class _Remembered(NamedTuple):
@@ -36,19 +36,19 @@ class _Remembered(NamedTuple):
         return common_prefix(self.tokens, slot.tokens) if self.owner == _owner(slot) else 0
 
     def beside(self, slot: Slot) -> int:
-        """How many tokens it has that are not of the slot's prompt."""
+        """How many of its tokens do not belong to the slot's prompt."""
         return len(self.tokens) - self.common(slot)
 
 
 class PrefixCache:
-    """What each sequence of a context holds; belongs to the engine's thread.
+    """The content of each sequence of a context; belongs to the engine's thread.
 
     A new slot keeps what its own sequence still has of its prompt, or gets a copy of another sequence that has more. If
-    a stream is about to evaluate more of it, the slot follows that one: it waits until it can have the copy.
+    a stream is about to evaluate more of the prompt, the slot follows that stream: it waits for the copy.
 
-    Streams are in the first sequences, so a lone one is always in sequence 0. What it overwrites there changes places
-    with what it begins with, or is moved to the free sequence whose tokens are the oldest: as many chats as there are
-    sequences take turns and keep their prefixes.
+    Streams are in the first sequences, so a lone one is always in sequence 0. The tokens that it overwrites there are
+    swapped with its own prefix, or moved to the free sequence with the oldest tokens. So as many chats as there are
+    sequences can take turns and keep their prefixes.
     """
 
     def __init__(self, context: Context, sequences: int, *, divisible: bool) -> None:
@@ -76,9 +76,9 @@ class PrefixCache:
             self._restore(source, state, held)
 
     def begin(self, slot: Slot, running: Sequence[Slot]) -> None:
-        """Set how much of a new slot is evaluated, and whom it follows."""
+        """Set how much of a new slot is evaluated already, and which slot it follows."""
         self._preserve(slot, running)
-        # Tokens whose logits are wanted are evaluated in any case: the last one chooses the first of the answer.
+        # Tokens whose logits are wanted must be evaluated: the last one chooses the first token of the answer.
         same = min(self._remembered[slot.sequence].common(slot), slot.first_output)
         slot.evaluated = slot.generation.cached = self._context.keep(slot.sequence, same)
         self._share(slot, running, {})
@@ -90,7 +90,7 @@ class PrefixCache:
         slot.evaluated = self._context.keep(slot.sequence, slot.first_output if restored else 0)
 
     def let_go_on(self, running: Sequence[Slot]) -> list[Slot]:
-        """Copy what followers wait for, where it is evaluated by now; returns the slots that follow nobody."""
+        """Copy the prefixes that followers wait for, if evaluated by now; returns the slots that follow no other."""
         copies: dict[int, State] = {}
         for slot in running:
             leader = slot.follows
@@ -100,17 +100,17 @@ class PrefixCache:
         return [slot for slot in running if slot.follows is None]
 
     def _preserve(self, slot: Slot, running: Sequence[Slot]) -> None:
-        """Move what a new slot overwrites to a free sequence: the one that this slot goes on from, or the oldest."""
+        """Move the tokens that a new slot overwrites to a free sequence: its own prefix's, or the oldest."""
         held = self._remembered[slot.sequence]
         if not self._divisible or held.beside(slot) < MIN_PRESERVED_TOKENS:
             return
         free = self._list_free(slot, running)
         source = self._find_prefix(slot, free)
         if source is not None and self._remembered[source].beside(slot) < MIN_PRESERVED_TOKENS:
-            # A copy would leave the same tokens there, in the place of another chat's.
+            # Swap: a copy would keep the same tokens twice, in the place of another chat's.
             self._exchange(slot.sequence, source)
             return
-        # What this slot begins with is copied next.
+        # The prefix of this slot is copied next.
         targets = [number for number in free if number != source]
         oldest = min(targets, key=lambda number: self._remembered[number].end, default=slot.sequence)
         if self._remembered[oldest].end < held.end:
@@ -149,7 +149,7 @@ class PrefixCache:
             self._copy(slot, source, most, copies)
 
     def _find_copy(self, slot: Slot, running: Sequence[Slot], copies: Container[int]) -> tuple[int, int]:
-        """How many tokens a copy would have at most, and of which sequence; one that is saved already goes before."""
+        """The most tokens of any copy, and its sequence; memory that is already saved is preferred."""
         others = [other for other in running if other.sequence != slot.sequence]
         found = [(min(_common(other, slot), other.evaluated), other.sequence) for other in others]
         free = [(self._remembered[number].common(slot), number) for number in self._list_free(slot, running)]
@@ -168,7 +168,7 @@ def _find_leader(slot: Slot, running: Sequence[Slot]) -> tuple[int, Slot | None]
     """The stream that is about to evaluate most of the slot's prompt, and how many tokens they have in common."""
     awaited, leader = 0, None
     for other in running:
-        # Who follows leads nobody, so that no two slots wait for each other.
+        # A follower cannot be followed, so no two slots wait for each other.
         if other is slot or other.answering or other.follows is not None or _has_ended(other):
             continue
         common = min(_common(other, slot), slot.first_output)
@@ -192,7 +192,7 @@ def _owner(slot: Slot) -> _Owner:
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens two lists of tokens have in common, from the start."""
     low, high = 0, min(len(one), len(other))
-    # By halves: slices of thousands of tokens are compared in microseconds, one by one they take a hundred times that.
+    # Compare by halves: slices take microseconds, single tokens a hundred times as long.
     while low < high:
         middle = (low + high + 1) // 2
         if one[low:middle] == other[low:middle]:

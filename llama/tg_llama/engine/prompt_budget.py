@@ -8,10 +8,10 @@ BESIDE_STEPS = 2.0
 If more prompts wait than answers run, the prompts get a share of the time that grows in proportion."""
 
 MIN_BESIDE_SECONDS = 0.02
-"""Seconds that a step beside answers may always take: steps of small models are much shorter."""
+"""Seconds that a step with answers may always take; steps of small models are much shorter."""
 
 MIN_BESIDE_TOKENS = 8
-"""The fewest prompt tokens of a step beside answers, however slow the model: half as many take nearly as long."""
+"""The fewest prompt tokens of a step with answers, however slow the model: half as many take nearly as long."""
 
 MIN_ALONE_TOKENS = 32
 """The fewest prompt tokens of a step without answers, or before anything was measured."""
@@ -26,8 +26,8 @@ RISE, FALL = 1.1, 0.8
 class PromptBudget:
     """Belongs to the engine's thread.
 
-    Every step has a token of each answer. A prompt is evaluated beside them in chunks of as many tokens as fit into the
-    target duration, which follows from the steps before.
+    Every step has a token of each answer. Prompts are evaluated beside them in chunks that fit into the target
+    duration, judging by earlier steps.
     """
 
     def __init__(self, most: int) -> None:
@@ -42,8 +42,8 @@ class PromptBudget:
         """The prompt tokens of the next step.
 
         Args:
-            answers: how many continue in it.
-            prompts: how many are to be evaluated.
+            answers: how many answers continue in it.
+            prompts: how many prompts are to be evaluated.
 
         Returns:
             0 if a step of the answers alone must be measured first; at least 1 without answers.
@@ -64,7 +64,7 @@ class PromptBudget:
         """Take in how long a step took."""
         alone = self._answer_seconds.get(answers, 0.0)
         if not prompt_tokens:
-            # The lowest of the latest: other processes lengthen short steps most.
+            # Use the lowest of the latest times: other processes lengthen short steps most.
             self._answer_seconds[answers] = min(seconds, RISE * alone) if alone else seconds
             self._mixed_steps[answers] = 0
             return

@@ -22,9 +22,9 @@ class Slot:
         first_output: the position of the first token of the prompt whose logits are wanted.
         evaluated: how many of them the context has evaluated, which is the position of the next one.
         answering: whether the prompt is evaluated; then the last of `tokens` is evaluated next.
-        done: whether the generation has its end.
+        done: whether the generation has ended.
         shares: whether others wait for the memory of its prompt.
-        follows: the slot that evaluates a prefix which both have, while this one waits; None = it waits for none.
+        follows: the slot that evaluates their common prefix, while this one waits; None = it does not wait.
         awaited: the number of tokens of that prefix.
     """
 
@@ -67,7 +67,7 @@ class Slot:
         self.shares = False
 
     def step(self, context: Context, row: int) -> None:
-        """Choose the token that follows batch row `row`, or score the one that does, and pass it to the reader.
+        """Choose the token after batch row `row`, or score the given one, and pass it to the reader.
 
         Raises:
             ProtocolError: no token fits the job's grammar.
@@ -110,7 +110,7 @@ class Slot:
         try:
             return self._sampler.sample(context, row)
         finally:
-            # The token data that a request may want is of the model's own logits.
+            # The token data for a request come from the model's own logits.
             for token, logit in hidden.items():
                 logits[token] = logit
 

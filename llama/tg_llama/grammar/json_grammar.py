@@ -58,7 +58,7 @@ ANY_OBJECT: dict[str, Any] = {
 }
 """The schema of JSON mode without a schema. It names all types, so that its numbers are bounded."""
 
-# Of a oneOf each alternative is allowed, whether or not it excludes the others.
+# Allow every alternative of a oneOf, whether or not it excludes the others.
 _FORM = {"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": False, "coerce_one_of": True}
 
 _MAX_NUMBER = 10**15 - 1
@@ -111,7 +111,7 @@ def _words(error: str) -> str:
 
 
 class _Check:
-    """What llguidance would overlook, take too long for, or say in no words of a client."""
+    """Check what llguidance would overlook, be too slow for, or report in terms that clients do not know."""
 
     def __init__(self) -> None:
         self._nodes = self._repetitions = 0
@@ -151,7 +151,7 @@ class _PatternCount:
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
-        # By identity, and 0 at first: what a schema that leads to itself adds is counted once.
+        # Keyed by identity, and 0 at first, so a recursive schema counts once.
         self._known: dict[int, int] = {}
 
     def of(self, schema: object) -> int:
@@ -204,7 +204,7 @@ _CHECKS: dict[str, Callable[[object], None]] = {
 
 
 def _inner(schema: dict[str, Any]) -> Iterator[object]:
-    """The sub-schemas of a schema; what should have some and has no place for them is left to llguidance."""
+    """The sub-schemas of a schema; llguidance checks keywords with values of the wrong type."""
     for word, value in schema.items():
         if word in MAPS_OF_SCHEMAS and isinstance(value, dict):
             yield from value.values()
@@ -223,7 +223,7 @@ def _every(schema: object) -> Iterator[dict[str, Any]]:
 
 def _simplified(schema: dict[str, Any]) -> dict[str, Any]:
     schema = copy.deepcopy(schema)
-    # What is closed cannot be merged with another schema that names other properties.
+    # A closed schema cannot be merged with another one that names other properties.
     closes = not any(merges(inner) for inner in _every(schema))
     for inner in _every(schema):
         _replace_format(inner)
@@ -249,7 +249,7 @@ def _bound_number(schema: dict[str, Any]) -> None:
     if kind is None or schema.keys() & {"enum", "const", "multipleOf"}:
         return
     if kinds == kind and schema.keys() <= ANNOTATIONS | {"type"}:
-        # One definition for all: a machine that counts digits is large.
+        # Use one definition for all numbers: an automaton that counts digits is large.
         del schema["type"]
         schema["$ref"] = f"#/x-numbers/{kind}"
         return
@@ -276,5 +276,5 @@ def _close_tuple(schema: dict[str, Any]) -> None:
     items = schema.get("prefixItems")
     if isinstance(items, list) and "items" not in schema and schema.get("minItems", 0) <= len(items):
         schema["items"] = False
-        # A tuple is whole, as the model's author would expect it.
+        # Require all items of a tuple, as the schema's author would expect.
         schema.setdefault("minItems", min(len(items), schema.get("maxItems", len(items))))

@@ -1,4 +1,4 @@
-"""A tool's schema -> which types the values of its parameters may have, for calls whose text does not say it."""
+"""A tool's schema -> the possible types of its parameters, for calls whose text does not show them."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,22 +6,22 @@ from typing import Any, Final
 from tg_llama.grammar.schema_keywords import KINDS, fits
 
 MAX_DEPTH: Final = 8
-"""Levels of schemas within each other; a $ref that leads to a $ref is one too."""
+"""The most levels of nested schemas; each $ref counts as one."""
 
 MAX_SCHEMAS: Final = 1_000
 """Sub-schemas that are read for one value; beyond them every type is allowed."""
 
 MAX_VALUES: Final = 1_000
-"""Values of an `enum` that are looked at."""
+"""How many values of an `enum` are read."""
 
 MAX_REFERENCE_CHARACTERS: Final = 1_000
-"""Of a $ref; a longer one is not followed."""
+"""The most characters of a $ref; a longer one is not followed."""
 
 _ALL: Final = frozenset(KINDS)
 
 
 class ParameterTypes:
-    """The JSON types that values within one schema may have; all of them where it does not say so.
+    """The JSON types that values within one schema may have; all types if it does not say.
 
     Whoever sends a tool writes its schema: each part of it is read once, however many references lead there.
 
@@ -31,7 +31,7 @@ class ParameterTypes:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        # By identity: the parts of a schema cannot be hashed, and live as long as it does.
+        # Keyed by identity: the parts of a schema are not hashable, and live as long as it does.
         self._found: dict[int, frozenset[str]] = {}
         self._left = 0
 
@@ -52,7 +52,7 @@ class ParameterTypes:
         if known is not None or depth > MAX_DEPTH or self._left <= 0:
             return known or _ALL
         self._left -= 1
-        # A schema that leads to itself says nothing there.
+        # A recursive schema adds nothing at its second visit.
         self._found[id(schema)] = _ALL
         types = self._found[id(schema)] = self._read(schema, depth + 1)
         return types
@@ -81,14 +81,14 @@ def _named(schema: dict[str, Any]) -> frozenset[str]:
     types = _ALL & frozenset(each for each in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(each, str))
     values = schema.get("enum") if "const" not in schema else [schema["const"]]
     if isinstance(values, list) and len(values) <= MAX_VALUES:
-        # One of each type tells of all.
+        # One value of each type is enough.
         samples = {type(value): value for value in values}.values()
         types = (types or _ALL) & frozenset(kind for kind in KINDS for value in samples if fits(value, kind))
     return types or _ALL
 
 
 def follow(reference: object, root: Mapping[str, Any]) -> Any:
-    """What a reference within `root` points to; True if that is nothing, or too long."""
+    """The target of a reference within `root`; True if there is none, or it is too long."""
     if not isinstance(reference, str) or not reference.startswith("#/") or len(reference) > MAX_REFERENCE_CHARACTERS:
         return True
     found: Any = root

@@ -23,7 +23,7 @@ _SUPPORTED = (
 )
 _CLASSES = {"DIGIT": "0-9", "SPACE": r"\x20\x09-\x0D", "WORD": r"0-9A-Z_a-z"}
 _ENDS = {"AT_BEGINNING": 0, "AT_BEGINNING_STRING": 0, "AT_END": -1, "AT_END_STRING": -1}
-"""Anchors, and where they say nothing: the whole text matches anyway."""
+"""Anchors, and the places where they have no effect, since the whole text must match anyway."""
 
 
 @lru_cache(maxsize=64)
@@ -33,7 +33,7 @@ def regex_grammar(expression: str) -> str:
     `\d`, `\s` and `\w` are ASCII's; `.` is any character but a line feed. Anchors may stand at the ends.
 
     Raises:
-        BadRequest: it is no regular expression, too long, or has something that a grammar cannot say.
+        BadRequest: it is no regular expression, too long, or uses something that a grammar cannot express.
     """
     if len(expression) > MAX_REGEX_CHARACTERS:
         raise BadRequest(f"regex may have {MAX_REGEX_CHARACTERS} characters")
@@ -70,7 +70,7 @@ def _without_anchors(parsed: Any) -> list[Any]:
 
 
 def _sequence(items: Iterable[Any]) -> tuple[str, int]:
-    """The grammar of one thing after the other, and its states."""
+    """The grammar of a sequence of elements, and its states."""
     parts = [_item(str(op), value) for op, value in items]
     return "".join([part for part, _ in parts]), sum([states for _, states in parts])
 
@@ -134,7 +134,7 @@ _SINGLES: dict[str, Callable[[Any], str]] = {
     "ANY": lambda _: r"[^\n]",
     "IN": _class,
 }
-"""What stands for one character."""
+"""The pattern of one character."""
 
 
 MAX_CHOICES = 64
@@ -151,5 +151,5 @@ def choice_grammar(choices: tuple[str, ...]) -> str:
         raise BadRequest(f"choice may have {MAX_CHOICES} texts of at most {MAX_CHOICE_CHARACTERS} characters")
     if any("\ud800" <= character <= "\udfff" for choice in choices for character in choice):
         raise BadRequest("choice: a text is not Unicode")
-    # One pattern: of several terminals the longest would be taken, though a shorter one is a choice too.
+    # Use one pattern: of several terminals the longest would win, although a shorter choice is valid.
     return f"start: {write_pattern('|'.join([escape_text(choice) for choice in choices]))}"

@@ -17,7 +17,7 @@ MAX_LEXER_STATES = 50_000
 """States of one grammar, of up to 2 kB each."""
 
 MAX_READINGS = 5000
-"""Places of a grammar at which a text may be at the same time: an object of 1000 optional properties needs 4000."""
+"""The most simultaneous positions in a grammar: an object with 1000 optional properties needs 4000."""
 
 _LIMITS = LLParserLimits(
     max_lexer_states=MAX_LEXER_STATES,
@@ -25,7 +25,7 @@ _LIMITS = LLParserLimits(
     initial_lexer_fuel=3_000_000,
     verbose_errors=False,
 )
-"""Beside this, llguidance's own bounds of the work of compiling (tens of milliseconds) and for each token (some)."""
+"""In addition, llguidance has its own bounds for compiling (tens of milliseconds) and for each token (a few)."""
 
 
 _PLACE = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
@@ -44,7 +44,7 @@ class _Vocabulary:
         self.eos_token_id = end
 
     def __call__(self, _text: str) -> list[int]:
-        """Asked for texts that are to be forced at once, which nobody does here."""
+        """Required by llguidance for forced text, which is not used here."""
         return []
 
 
@@ -76,7 +76,7 @@ class TokenGrammars:
         return self._compile(grammar).deep_copy()
 
     def clear(self) -> None:
-        """Forget the compiled grammars: one that reached a bound would reach it again for the next answer."""
+        """Forget the compiled grammars: a grammar that reached a bound would reach it again for the next answer."""
         self._compile.cache_clear()
 
     def _compile_anew(self, grammar: str) -> Any:
@@ -91,7 +91,7 @@ class TokenGrammars:
 
 def _tokenizer(pieces: Sequence[bytes], end_tokens: Sequence[int]) -> LLTokenizer:
     special = {token for token, piece in enumerate(pieces) if not piece} | set(end_tokens)
-    # Each has a name of its own: llguidance keeps one of several tokens with the same bytes.
+    # Give each a unique name: of several tokens with the same bytes, llguidance keeps only one.
     names = [b"<%d>" % token if token in special else piece for token, piece in enumerate(pieces)]
     end = end_tokens[0] if end_tokens else 0
     wrapped = TokenizerWrapper(_Vocabulary(names, special, end))

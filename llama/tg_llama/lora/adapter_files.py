@@ -28,7 +28,7 @@ class AdapterFile(NamedTuple):
 
     Attributes:
         path: on this machine.
-        root: the same as its operator wrote it.
+        root: the same path as its operator wrote it.
     """
 
     path: Path
@@ -77,11 +77,11 @@ def find_loaded_file(folder: str, name: str, path: str) -> AdapterFile:
         raise BadRequest("lora_name may have 128 letters, digits, dots, dashes, slashes and underscores") from None
     root = Path(folder).expanduser().resolve()
     try:
-        # The call of a client must not tell, by its answer, what there is elsewhere on this machine.
+        # The answer to a client's call must not reveal which files exist elsewhere on this machine.
         file = (root / path).resolve()
         if not file.is_relative_to(root):
             raise BadRequest("lora_path must be a file in the folder from which adapters may be loaded")
-        # It is told as it is written, with each heartbeat; with "./" a short path can be written at any length.
+        # Normalize the path, which travels with each heartbeat: repeated "./" would make it arbitrarily long.
         exists = len(path) <= MAX_PATH_CHARACTERS and file.is_file()
     except (OSError, ValueError, RuntimeError):
         exists = False

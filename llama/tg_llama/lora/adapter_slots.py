@@ -59,7 +59,7 @@ class Lease:
         return type(self)(self._slots, self._resident, self.adapter)
 
     def release(self) -> None:
-        """The context of whoever had it is free of the adapter; may be called more than once."""
+        """Note that the holder's context no longer uses the adapter; may be called more than once."""
         with self._slots.lock:
             if self._released:
                 return
@@ -95,7 +95,7 @@ class AdapterSlots:
 
     A slot is given to the adapter whose first request waits longest. If all slots are taken, the least recently used
     adapter without a request is unloaded; if all have requests, the one that was loaded first takes no more, and is
-    unloaded when its last one has ended. So an adapter waits no longer than the running answers of those before it.
+    unloaded when its last one has ended. So an adapter waits at most for the running answers of the adapters before it.
 
     Args:
         model: must outlive them.
@@ -117,7 +117,7 @@ class AdapterSlots:
         # The least recently used first.
         self._residents: dict[_Source, _Resident] = {}
         self._waiting: deque[_Waiter] = deque()
-        # One thread: llama.cpp keeps a list of a model's adapters without a lock.
+        # A single thread: llama.cpp keeps a list of a model's adapters without a lock.
         self._loader = ThreadPoolExecutor(1, "llama-adapters")
         self._closed = False
 
@@ -207,7 +207,7 @@ class AdapterSlots:
         self._residents.clear()
 
     def arrange(self) -> None:
-        """Give those who wait what they can have now, the first first; under `lock`."""
+        """Give waiting requests the adapters that they can have now, in order; under `lock`."""
         if self._closed:
             return
         promised: set[_Source] = set()
@@ -230,7 +230,7 @@ class AdapterSlots:
             resident.users += 1
 
     def _make_room(self, source: _Source, promised: set[_Source]) -> bool:
-        """Begin to load `source`; if no slot is free, promise it that of another one."""
+        """Begin to load `source`; if no slot is free, reserve the slot of another adapter for it."""
         victim = None
         if len(self._residents) >= self.resident_limit:
             idle = (each for each, it in self._residents.items() if it.adapter is not None and not it.users)
@@ -263,7 +263,8 @@ class AdapterSlots:
         log.info("adapter.loaded", adapter=source.name)
         with self.lock:
             resident.adapter = adapter
-            # All of them at once, although others came before some: a load for each request would take far longer.
+            # Serve all waiting requests of this adapter at once, even before older ones of others: a load for each
+            # would take far longer.
             for waiter in self._waiting_for(source):
                 self._grant(waiter, resident, adapter)
             self.arrange()
@@ -298,7 +299,7 @@ class AdapterSlots:
     def _drop_if_idle(self, source: _Source) -> None:
         resident = self._residents.get(source)
         wanted = bool(self._waiting_for(source))
-        # While the model is closed, `close` frees them all.
+        # If the model is being closed, `close` frees all adapters.
         if resident is not None and resident.adapter and not (resident.users or wanted or self._closed):
             del self._residents[source]
             self._loader.submit(resident.adapter.close)
@@ -313,7 +314,7 @@ class AdapterSlots:
                 waiter.end.release()
             elif waiter in self._waiting:
                 self._waiting.remove(waiter)
-                # Whose slot was promised to it may take requests again.
+                # The adapter whose slot was reserved may take requests again.
                 self.arrange()
 
     def _find(self, name: str) -> _Source:

@@ -8,14 +8,14 @@ TURN_STEPS = 8
 """Steps of one turn at most. To change a context's adapter costs as much as one step of a few streams."""
 
 TURN_SECONDS = 0.1
-"""Duration of a turn, after which it ends with its step: all others wait for its end."""
+"""Seconds after which a turn ends with its current step, since all others wait for it."""
 
 Group = Adapter | None
 """The streams of one adapter, or of the base model."""
 
 
 class AdapterTurns:
-    """The groups that have streams take turns, the one that has waited longest first.
+    """Groups with streams take turns; the one that has waited longest goes first.
 
     Among `n` groups, each waits at most `(n - 1) * TURN_STEPS` steps: a group that comes later has waited less.
     """
@@ -57,7 +57,7 @@ class AdapterTurns:
         if self._current not in self._streams or (spent and self.mixed):
             if self._current in self._since:
                 self._since[self._current] = self._step
-            # The first of equals is the one that came first; the one whose turn has ended is the last.
+            # Ties go to the group that came first; the group whose turn has ended is last.
             waiting = [group for group in self._since if group is not self._current] or [self._current]
             self._current = min(waiting, key=self._since.__getitem__)
             self._begun_step, self._begun = self._step, now

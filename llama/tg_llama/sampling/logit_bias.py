@@ -14,7 +14,7 @@ from tg_schema.errors import BadRequest
 
 MAX_BIAS: Final = 100
 MAX_ID: Final = 2**21
-"""What a higher id is taken as: no vocabulary has it. The largest have 10**6 tokens."""
+"""Stands for all higher ids: no vocabulary has it. The largest have 10**6 tokens."""
 FLOAT_BYTES: Final = 4
 """Size of one number in a mask of floats."""
 _Tokens = np.ndarray[Any, Any]
@@ -114,15 +114,15 @@ class LogitBias:
 
 
 def _check_range(bias: np.ndarray[Any, Any]) -> None:
-    # With NaN both are NaN, which no comparison holds for.
+    # With a NaN, both are NaN, and no comparison holds.
     if not -MAX_BIAS <= bias.min() <= bias.max() <= MAX_BIAS:
         raise BadRequest("sampling.logit_bias: the values are numbers from -100 to 100")
 
 
 def _keep_last(tokens: _Tokens, bias: np.ndarray[Any, Any]) -> tuple[_Tokens, np.ndarray[Any, Any]]:
     """Keep the last bias of a token that comes twice, as a mapping would."""
-    # By a table of all ids, which is much faster than sorting them. Of places that are assigned twice, NumPy keeps the
-    # last value. The last place of the table is that of -1.
+    # By a table of all ids, which is much faster than sorting them. NumPy keeps the last value of a place that is
+    # assigned twice. The last place of the table is that of -1.
     entries = np.full(max(int(tokens.max()), 0) + 2, -1, dtype=np.int32)
     entries[tokens] = np.arange(len(tokens), dtype=np.int32)
     last = entries[entries >= 0]
@@ -140,7 +140,8 @@ def logprobs(
     """Log-softmax of the model's own logits and `bias`, before temperature, penalties and grammar.
 
     Returns:
-        That of `token`, and the `alternatives` likeliest tokens with theirs, best first; plain Python numbers.
+        The log-probability of `token`, and the `alternatives` likeliest tokens with theirs, best first, as plain Python
+        numbers.
     """
     logits = np.ctypeslib.as_array(row).astype(np.float64)
     if bias is not None:

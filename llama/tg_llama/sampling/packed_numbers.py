@@ -38,7 +38,7 @@ def read_numbers(text: str, size: int = SLICE_BYTES) -> Steps[_Pairs]:
 
 
 def _find_comma(text: str, start: int, size: int) -> int:
-    """The place behind some entries."""
+    """The position after some entries."""
     comma = text.find(",", start + size)
     # An id and its bias stay together: within a part, the commas are odd.
     if comma >= 0 and not text.count(",", start, comma) % 2:
@@ -53,7 +53,7 @@ def _read_slice(text: str) -> _Pairs:
         tokens, bias = numbers[::2], numbers[1::2]
         if not numbers or len(tokens) != len(bias):
             raise BadRequest(_NO_PAIRS)
-        # Half the time of NumPy's own way, which would truncate an id that is no whole number.
+        # Twice as fast as NumPy's own conversion, which would also truncate fractional ids.
         packed = struct.pack(f"{len(tokens)}q", *tokens), struct.pack(f"{len(bias)}d", *bias)
     except (msgspec.MsgspecError, OverflowError, struct.error, UnicodeEncodeError):
         raise BadRequest(_NO_PAIRS) from None
@@ -61,7 +61,7 @@ def _read_slice(text: str) -> _Pairs:
 
 
 MAX_RUNS: Final = 24
-"""Entries of other masks change their length all the time, and are read one by one."""
+"""In other masks, the entries' lengths change all the time, and entries are read one by one."""
 MAX_DIGITS: Final = 9
 """The most digits of a number in a packed mask; more would not fit into 32 bits."""
 _FIRST_ROWS: Final = 128
@@ -91,7 +91,7 @@ def read_equal_rows(text: str) -> Steps[tuple[_Numbers, _Numbers] | None]:
         found.append(pairs)
         alike = len(pairs[0])
         start += alike * width
-        # The next run may be short, and is not worth a look at all that follows.
+        # The next run may be short, so do not search all the rest.
         most = min(most * _GROWTH, _MAX_ROWS) if alike == count else _FIRST_ROWS
         yield
     tokens, biases = zip(*found, strict=True)
@@ -108,7 +108,7 @@ def _read_rows(rows: _Bytes, comma: int) -> tuple[_Numbers, _Numbers] | None:
     lowest[[comma, width - 1]] = _COMMA
     if sign:
         lowest[comma + 1] = _MINUS
-    # By columns: NumPy passes over few long lines in a tenth of the time that many short ones take.
+    # Work by columns: NumPy handles few long lines ten times as fast as many short ones.
     digits = np.ascontiguousarray(rows.T) - lowest
     fits = digits <= np.where(lowest == _ZERO, np.uint8(9), np.uint8(0))
     if np.count_nonzero(fits) < fits.size:

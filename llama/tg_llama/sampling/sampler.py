@@ -22,7 +22,7 @@ class Sampler:
     """
 
     def __init__(self, model: Model, settings: SamplerSettings, longest: int, prompt: Sequence[int] = ()) -> None:
-        """For answers of at most `longest` tokens, for which penalties allocate memory at once."""
+        """`longest` is the most tokens of the answer, for which penalties allocate memory at once."""
         self.chain = native.llama_sampler_chain_init(native.llama_sampler_chain_default_params())
         if settings.logit_bias:
             self._add(settings.logit_bias.sampler(model.vocabulary))
@@ -38,7 +38,7 @@ class Sampler:
         if settings.is_greedy:
             self._add(native.llama_sampler_init_greedy())
             return
-        # In llama.cpp's usual order: each chooses among what the one before has left.
+        # Use llama.cpp's usual order: each sampler chooses among the tokens that the one before has left.
         if settings.top_k:
             self._add(native.llama_sampler_init_top_k(settings.top_k))
         if settings.typical_p < 1:
@@ -79,7 +79,7 @@ _Tokens = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
 
 
 class GrammarSampler(Sampler):
-    """Chooses freely first, and only where the grammar forbids that token looks at what it allows.
+    """Chooses freely first, and asks the grammar for its tokens only if it forbids the chosen one.
 
     Asking the grammar about one token costs a microsecond or two, about a whole vocabulary ten times as much, and it
     releases the interpreter lock.
@@ -119,7 +119,7 @@ class GrammarSampler(Sampler):
         )
 
     def _allowed(self, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> _Tokens:
-        """The tokens that may come next, of those that are not barred."""
+        """The tokens that the grammar allows next, except barred ones."""
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
         # After an error the mask has the end tokens, as if the answer were whole.
         if self._matcher.is_error():

@@ -32,7 +32,7 @@ class PythonScanner:
         self._quote = self._pending = ""
 
     def find_end(self, piece: str) -> int:
-        """The position in `piece`, the next one of the text, after the last bracket; -1 if that is not in it."""
+        """The position in `piece`, the text's next piece, after the last bracket; -1 if it is not in this piece."""
         text, at = self._pending + piece, 0
         before = len(self._pending)
         self._pending = ""
@@ -50,7 +50,7 @@ class PythonScanner:
         return -1
 
     def _waits(self, sign: str, rest: str) -> bool:
-        """Whether what comes next decides what the sign is."""
+        """Whether the next character decides what this sign means."""
         return sign == "\\" or (self._quote in {"", sign * 3} and rest == sign * len(rest))
 
     def _follow(self, sign: str) -> int:
@@ -93,7 +93,7 @@ class _Translation:
         self._text = text
         self._at = at
         self._out: list[str] = []
-        # Of each open bracket: its sign, where it stands in the output, and whether it has a comma.
+        # For each open bracket: its sign, its position in the output, and whether it has a comma.
         self._open: list[tuple[str, int, bool]] = []
         self._complete = False
 
@@ -191,7 +191,7 @@ def _escaped(found: re.Match[str]) -> str:
         return chr(int(code[1:], 16))
     if code[0] in "01234567":
         return chr(int(code, 8))
-    # Python keeps the backslash of what it does not know; JSON also knows \/.
+    # Python keeps the backslash of unknown escapes; JSON also has \/.
     return _ESCAPED.get(code, code if code in "\\'\"/" else f"\\{code}")
 
 

@@ -24,7 +24,7 @@ class CallScanner:
         self._escaped = False
 
     def find_end(self, piece: str) -> int:
-        """The position in `piece`, the next one of the text, after the last bracket; -1 if that is not in it."""
+        """The position in `piece`, the text's next piece, after the last bracket; -1 if it is not in this piece."""
         escaped_at = 0 if self._escaped else -1
         for found in _TELLING.finditer(piece):
             at, character = found.start(), found[0]
@@ -65,17 +65,17 @@ CLOSE: Final = "</parameter>"
 MAX_KEY_CHARACTERS: Final = 200
 
 _STRING: Final = frozenset({"string"})
-# Templates write JSON's words as Python does, and models as they were told.
+# Templates may write JSON's words as Python does, and models follow their template.
 _WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 
 
 class TaggedArguments:
     """Reads the arguments of one call.
 
-    The text of the number 5 and of the string "5" is the same: what a value is, the tool's schema says. A value whose
+    The number 5 and the string "5" have the same text, so the tool's schema decides a value's type. A value whose
     schema allows strings alone is passed on while it is written; others are complete first. One line feed after the
-    opening tag, and one before the closing tag, are not part of a value. It ends at the first closing tag.
-    Of a parameter that comes again the first value counts.
+    opening tag, and one before the closing tag, are not part of a value. It ends at the first closing tag. If a
+    parameter is repeated, the first value counts.
 
     Args:
         types: of the tool's arguments.
@@ -109,10 +109,10 @@ class TaggedArguments:
         """Read up to the next value, or to the end; False if neither is there."""
         found = self._next.search(self._held)
         if found is None:
-            # What stands between tags says nothing; a tag may have begun.
+            # Ignore text between tags; a tag may have begun at its end.
             at = self._held.rfind("<")
             begun = self._held[at:] if at >= 0 else ""
-            # It is looked at with each piece: a key without an end is none.
+            # The key is searched with each piece, so a key without an end is rejected.
             begins = len(begun) <= len(OPEN) + MAX_KEY_CHARACTERS and any(
                 tag.startswith(begun) or begun.startswith(tag) for tag in self._tags
             )
@@ -122,7 +122,7 @@ class TaggedArguments:
         if found["key"] is not None:
             self._repeated = found["key"] in self._keys
             self._keys.add(found["key"])
-            # What is not written need not be whole, whatever its type is.
+            # A dropped value need not be complete, whatever its type.
             self._types = _STRING if self._repeated else self._known.of_property(found["key"])
             quote = '"' if self._types == _STRING else ""
             self._write(f"{self._separator}{_json(found['key'])}: {quote}")

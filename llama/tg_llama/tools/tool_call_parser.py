@@ -14,7 +14,7 @@ from tg_schema import ToolCallDelta
 from tg_schema.codec import decode_json
 
 _SPACE = " \t\r\n"
-# Bounded: an answer may begin so and go on without end, and is looked at with each piece.
+# Bounded, since an answer may begin like this and never end, and each piece is searched again.
 _MAX_NAME_CHARACTERS = 200
 _NAME = rf"[\w.\-]{{1,{_MAX_NAME_CHARACTERS}}}\s{{0,20}}"
 _MAX_HEAD_CHARACTERS = 512
@@ -36,7 +36,7 @@ class ToolCallParser:
     """Reads one answer.
 
     Arguments are passed on while the model writes them, if the call has its name first; else the call comes whole, as
-    do all in Python's form. What looks like a call and is none is text. White space around calls belongs to them.
+    do all in Python's form. Text that only resembles a call stays text. White space around calls belongs to them.
 
     Args:
         form: how the model writes calls.
@@ -56,7 +56,7 @@ class ToolCallParser:
         self._types: dict[str, ParameterTypes] = {}
         self._new_id = new_id
         self._header = _header(form)
-        # Without a mark only the very beginning of an answer is a call: JSON that it tells later is text.
+        # Without a mark, only the very beginning of an answer can be a call; later JSON is text.
         self._state: State = self._find if form.begin else self._begin_bare
         self._held = self._raw = self._text = ""
         self._deltas: list[ToolCallDelta] = []
@@ -205,7 +205,7 @@ class ToolCallParser:
         return True
 
     def _rest(self) -> bool:
-        """What a call has after its arguments, such as an id, says nothing."""
+        """Ignore parts of a call after its arguments, such as an id."""
         end = self._scanner.find_end(self._held)
         self._held = "" if end < 0 else self._held[end:]
         return False if end < 0 else self._end_call()
@@ -257,7 +257,7 @@ class ToolCallParser:
         return True
 
     def _no_call(self, text: str) -> bool:
-        """What came since the mark is text."""
+        """Treat everything since the mark as text."""
         self._put(self._raw + text)
         self._raw, self._listing = "", False
         self._state = self._find if self._form.begin else self._show
@@ -270,7 +270,7 @@ def _header(form: ToolFormat) -> re.Pattern[str]:
         return re.compile(rf"(?P<name>(?={_NAME}\()[\w.\-]+)\s*\(")
     if form.split:
         name = rf'(?P<name>[^\s\[\]{{}}"]{{1,{_MAX_NAME_CHARACTERS}}}?)'
-        # A number says which call it is, and is no part of the name; models leave out what is around the name.
+        # A number identifies the call, and is no part of the name; models leave out the parts around the name.
         named = rf"(?:functions\.)?{name}(?::\d+)?" if form.numbered else name
         follows = r"(?=\{)" if form.syntax == "json" else ""
         return re.compile(rf"\s*{named}\s*{re.escape(form.split.strip())}\s*{follows}")

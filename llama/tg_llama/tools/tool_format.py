@@ -55,7 +55,7 @@ class ToolFormat(NamedTuple):
 
     @property
     def sign(self) -> str:
-        """What each call of this form has in it."""
+        """Texts that each call of this form contains."""
         return self.split or ("(" if self.syntax == "python" else f'"{self.arguments_key}"')
 
     def call_id(self, number: int, name: str) -> str:
@@ -128,4 +128,4 @@ TOOL_FORMATS = (
     ToolFormat("python", "", listed=True, syntax="python"),
     ToolFormat("bare", ""),
 )
-"""The formats, those with marks first: a bare one is also found within marks."""
+"""The formats, those with marks first, since a bare call is also found within marks."""

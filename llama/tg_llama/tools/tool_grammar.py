@@ -34,7 +34,7 @@ def tool_grammar(
 ) -> str:
     """The grammar of answers that call one of `tools`, or, with `several`, one after the other.
 
-    Of the schema of a tool that is not strict, what a grammar cannot enforce is left out.
+    For a tool that is not strict, parts of its schema that a grammar cannot enforce are left out.
 
     Args:
         form: how the model writes calls.
@@ -169,7 +169,7 @@ def python_rules(name: str, schema: dict[str, Any]) -> Rules:
     rules: Rules = {}
     types = ParameterTypes(schema)
     properties = _properties(schema)
-    # Backwards: the rest of the arguments, with a comma before each, is a rule that several others share.
+    # Build backwards: the rule for the remaining arguments is shared by several others.
     rest = '""'
     firsts: list[str] = []
     for number, (key, value, required) in reversed(list(enumerate(properties))):
@@ -210,7 +210,7 @@ def _tagged_value(name: str, schema: Any, root: dict[str, Any], types: frozenset
         return {name: f"({' | '.join([_text(_plain(value)) for value in values])}) {_text(close)}"}
     low, high = (schema.get(word) if isinstance(schema, dict) else None for word in ("minLength", "maxLength"))
     repeated = f"{{{low or 0},{'' if high is None else high}}}"
-    # With its suffix a text ends at the first closing tag; else it would take in all that follows.
+    # With its suffix, a text ends at the first closing tag; otherwise it would include everything that follows.
     return {f"{name}[suffix={json.dumps(close)}]": write_pattern(f".{repeated}")}
 
 

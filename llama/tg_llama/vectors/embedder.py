@@ -52,7 +52,7 @@ class VectorContext(Context):
         wanted.n_ctx = tokens + self.rows
         wanted.n_outputs_max = self.rows
         wanted.embeddings = True
-        # Pooled here: llama.cpp can only pool a text that fits into one step.
+        # Pool here, since llama.cpp can only pool a text that fits into one step.
         wanted.pooling_type = native.LLAMA_POOLING_TYPE_NONE
         return wanted
 
@@ -116,7 +116,7 @@ class _Text:
         elif self.embedding.pooling == "cls":
             self._pooled = rows[0] if self._pooled is None else self._pooled
         else:
-            # In double precision: over a long text, the sum of single ones would lose digits.
+            # Sum in double precision: over a long text, single precision would lose digits.
             total = rows.sum(axis=0, dtype=np.float64)
             self._pooled = total if self._pooled is None else self._pooled + total
         if self.done:
@@ -170,7 +170,7 @@ class Embedder:
         return self._pass_on(context, parts, rows)
 
     def _fill(self, context: VectorContext, room: int) -> list[tuple[_Text, int]]:
-        """The texts of the next step, each with how many of its tokens are evaluated; the last one may go on."""
+        """The texts of the next step, each with the number of tokens to evaluate; the last text may continue later."""
         rest, self._rest = self._rest, None
         if rest is not None and _is_dropped(rest.embedding):
             context.forget(rest.sequence)
@@ -181,7 +181,7 @@ class Embedder:
         while text is not None:
             count = min(room, len(text.ids) - text.evaluated)
             if context.whole and count < len(text.ids):
-                # All tokens of a text see each other: it waits for a step of its own.
+                # All tokens of the text attend to each other, so it waits for a step that can hold it whole.
                 self._rest = text
                 break
             parts.append((text, count))
