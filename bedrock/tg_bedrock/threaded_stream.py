@@ -70,7 +70,7 @@ class ThreadedStream(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._left = True
-        self._thread.cancel()  # Has an effect only if the thread has not begun.
+        self._thread.cancel()  # This has an effect only if the thread has not begun.
         self._socket.cut()
         # The thread may wait for room instead of the socket; it then finds `_left`.
         self._room.release()

@@ -12,7 +12,7 @@ from tg_schema.text_completion import SYSTEM_ROLES
 
 
 class Conversation:
-    """The turns so far. A question stands in them only with its answer.
+    """The turns so far. They have a question only together with its answer.
 
     Args:
         turns: how it began; its system turns become `system`.

@@ -34,8 +34,8 @@ def run_call(work: Coroutine[Any, Any, None]) -> None:
 async def _cancel_when_interrupted(work: Coroutine[Any, Any, None]) -> None:
     """Do it in a task that Ctrl-C cancels between two steps of the loop, the second time at once.
 
-    asyncio's own handler cancels within a step. What is about to tell a future its result then finds it cancelled, and
-    ends the command with a traceback.
+    asyncio's own handler cancels within a step of the loop: a callback that sets a future's result would then find it
+    cancelled, and end the command with a traceback.
     """
     task = asyncio.ensure_future(work)
 

@@ -39,7 +39,7 @@ class RecordStream(AbstractAsyncContextManager[AsyncIterator[Resp]], AsyncIterat
     """One answer: enter it with `async with`, once. Leaving it stops what still runs.
 
     Args:
-        door: what is asked.
+        door: the transport that is asked.
         ask: asks it.
         timeout: seconds to the first record, however often it asks, and between two.
         retries: how often it asks again.
@@ -73,7 +73,7 @@ class RecordStream(AbstractAsyncContextManager[AsyncIterator[Resp]], AsyncIterat
 
     @override
     def __anext__(self) -> Awaitable[Resp]:
-        # After the first record, nothing stands between the others and their reader.
+        # After the first record, the reader gets the records without this layer.
         if self._attempted:
             return self._records.__anext__()
         return self._retries.repeat(self._clock, self._attempt, lambda: self._door.lost)

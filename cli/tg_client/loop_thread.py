@@ -86,7 +86,7 @@ class LoopThread:
 
     def _submit(self, work: Coroutine[Any, Any, T], owned: Coroutine[Any, Any, Any]) -> Future[T]:
         try:
-            # No other thread closes it meanwhile.
+            # Hold the lock, so that no other thread closes it meanwhile.
             with self._changing:
                 self.check_open()
                 return asyncio.run_coroutine_threadsafe(work, self._loop)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Record <-> bytes: UTF-8 JSON text of one record. Which of its fields are left out, the record says.
+"""Record <-> bytes: UTF-8 JSON text of one record. The record's type decides which fields are left out.
 
 `"error":null` must stand on the wire: a stock Pulsar `JsonSchema` reader turns a missing nested record into an empty,
 truthy one (trustgraph-wire 1.2).

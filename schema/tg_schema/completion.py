@@ -12,7 +12,7 @@ from tg_schema.deltas import Count, add_count, add_counts
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 """Why an answer ended: by itself or at a stop string, at a limit of tokens, with calls, or by the provider's filter."""
 LATER_WORDS: Final[Mapping[str, str]] = {"finish_reason": "stop"}
-"""What a record of answers reads where a newer peer wrote a word that this version does not know."""
+"""The finish reason that is read for an unknown word of a newer peer."""
 NO_TOKEN_ID = -1
 """The id of a token whose provider tells no ids."""
 
@@ -63,7 +63,7 @@ class Usage(msgspec.Struct, frozen=True):
 
     @classmethod
     def total(cls, pieces: Iterable["Completion"]) -> Self:
-        """What the pieces count together."""
+        """The sum of the pieces' counts."""
         return cls(*map(add_counts, zip(*map(counts_of, pieces), strict=True)))
 
     def __add__(self, other: "Usage") -> "Usage":

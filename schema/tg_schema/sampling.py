@@ -23,7 +23,7 @@ _SAYS_NOTHING: Final[tuple[tuple[str, object], ...]] = (
     ("logit_bias", {}),
     ("length_penalty", 1),
 )
-"""Values that are the same as None."""
+"""Values that mean the same as None."""
 
 
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):

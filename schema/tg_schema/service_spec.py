@@ -28,8 +28,8 @@ def _last(records: Sequence[Resp]) -> Resp:
 class ServiceSpec(msgspec.Struct, Generic[Req, Resp], frozen=True):
     """One kind of service: its name in topics and URLs, and its two record types.
 
-    `features` says which optional features a request needs. A requestor refuses those that no processor announces.
-    `summarize` turns a whole answer into one record, if `Response.join` leaves several.
+    `features` says which optional features a request needs. A requestor refuses requests for features that no processor
+    announces. `summarize` turns a whole answer into one record, if `Response.join` leaves several.
     """
 
     name: str

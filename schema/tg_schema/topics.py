@@ -45,7 +45,7 @@ class Topics:
 
     @property
     def placements(self) -> str:
-        """The topic on which pickers and pools tell each other what they place on model servers."""
+        """The topic on which pickers and pools share their placements on model servers."""
         return f"non-persistent://{self.namespace}/tg-placements"
 
     def request(self, flow: str, service: str) -> str:
@@ -65,7 +65,7 @@ class Topics:
         return f"non-persistent://{self.namespace}/tg-control-{processor}"
 
     def flex_queue(self, request_topic: str) -> str:
-        """The topic of what waits until the processors of a work queue have room."""
+        """The topic of requests that wait until the processors of a work queue have capacity."""
         return f"persistent://{self.namespace}/tg-band-{_flat(request_topic)}"
 
     def kept(self, name: str) -> str:

@@ -148,7 +148,7 @@ async def launch(
 
         readiness = Readiness()
         if order.metrics_port is not None:
-            # First, so that what takes long can be looked at.
+            # Start the metrics page first, so that a slow start can be observed.
             from tg_gateway.metrics_page import metrics_page
 
             page = metrics_page(
@@ -181,7 +181,9 @@ async def launch(
 
 @asynccontextmanager
 async def launch_beside(order: ServeOptions) -> AsyncIterator[str]:
-    """`launch` on the event loop of a command, and yield the gateway's URL. What holds the loop ends the process.
+    """`launch` on the event loop of a command, and yield the gateway's URL.
+
+    A task that blocks the loop ends the process.
 
     Raises:
         TgError: as `launch`.
@@ -250,7 +252,7 @@ def _make_gateway(
     routes = tuple(route for service in order.services for route in config.routes(service))
     plain = tuple(route.response for route in routes if route.plain)
     requestor = Requestor(bus, config.topics, plain=plain, queues=_list_queues(order, config))
-    # Without a file nobody has asked for more than a model.
+    # Without a file, only a model is needed.
     needed = routes if order.file is not None else config.routes(TEXT_COMPLETION.name)
     with _locating(config):
         return requestor, Gateway(config.gateway, requestor, routes, needed=needed, shared=listener)
@@ -289,7 +291,7 @@ async def _gateway(
     stack.enter_context(follow(prepare))
     await stack.enter_async_context(requestor)
     if listener is not None:
-        # What it would refuse in its first second, since it knows no model yet, waits for another worker instead.
+        # In its first second a worker knows no model yet and would refuse requests; another worker takes them instead.
         await requestor.presence.until_served(_list_queues(order, config), KNOWING_SECONDS)
     try:
         await stack.enter_async_context(gateway)
@@ -338,7 +340,7 @@ async def _ping(order: ServeOptions, config: Config, bus: Bus) -> None:
     try:
         async with asyncio.timeout(_PING_SECONDS):
             await bus.ping(config.topics.announce)
-            # The gateway asks there, and the processors announce themselves here.
+            # The gateway sends requests to these queues, and their processors announce themselves.
             topic = config.topics.announce if GATEWAY in order.parts else config.topics.presence
             await bus.ping(topic, produce=True)
     except TimeoutError:

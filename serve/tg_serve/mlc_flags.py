@@ -1,4 +1,4 @@
-"""The flags of `mlc_llm serve` -> options of ours: what they mean here, or a sentence why they mean nothing."""
+"""The flags of `mlc_llm serve` -> our options, or a sentence why a flag has no meaning here."""
 
 import hashlib
 import json
@@ -46,7 +46,7 @@ class MlcFlags:
     allow_credentials: bool | None = None
 
     def check(self) -> None:
-        """Refuse what means nothing here.
+        """Refuse flags without a meaning here.
 
         Raises:
             UsageError: a flag is of MLC's engine alone; the message says what to do.
@@ -56,7 +56,7 @@ class MlcFlags:
                 raise click.UsageError(f"{_spell(name)} is for MLC's own server: {why}; leave it out")
         if self.device is not None and self.device.partition(":")[0] not in {"auto", "cpu"}:
             raise click.UsageError("--device must be auto or cpu: llama-cpp runs here on the CPU")
-        # As of a variable that is not set: without a key, everybody could ask.
+        # An empty key probably comes from an unset variable: without a key, everybody could ask.
         if self.api_key is not None and not self.api_key.strip():
             raise click.UsageError("--api-key is empty: give the key that every request needs, or leave it out")
         if self.speculative_mode not in {None, "disable"}:
@@ -110,7 +110,7 @@ class MlcFlags:
     @property
     def key(self) -> str | None:
         """The SHA-256 of a key that is needed, in hex; None = as configured."""
-        # As the configuration has keys: nothing of ours holds one itself.
+        # Only the digest, as in the configuration: no object of ours holds a key itself.
         return None if self.api_key is None else hashlib.sha256(self.api_key.encode()).hexdigest()
 
 

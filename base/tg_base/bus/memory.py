@@ -135,8 +135,8 @@ class MemoryBus(Bus):
         self._check_open()
         if (log := self._logs.pop(topic, None)) is not None:
             log.close()
-            # A later log of this name reuses no position, and leaves one out: a reader that goes on after the last
-            # entry is told that its log is over.
+            # A later log of this name reuses no position, and skips one, so that a reader of the old log learns that it
+            # was erased.
             self._next_entry = max(self._next_entry, log.end + 1)
 
     @override

@@ -29,7 +29,7 @@ DEFAULT_RETRY_AFTER_SECONDS = 1.0
 """`retry_after` until a processor has announced how long its requests take."""
 
 MODEL_CHANGE_SECONDS = 5.0
-"""An edit of a flow's model reaches its processors one after the other. Requests wait so long until it has."""
+"""Seconds that requests wait while an edit of a flow's model reaches its processors one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Announced:
         capacity: their slots.
         theirs: requests that they run for other requestors.
         seconds: how long their requests take; 0 = not known.
-        served: whether there is any processor.
+        served: whether there is a processor.
         features: those that all of them have, since any of them may take a request.
         request_bytes: size of the largest request that all of them fetch in parts; 0 = there is none.
         models: what different models they have; any of them may take a request.
@@ -92,7 +92,7 @@ class AdmissionControl:
         self._version = -1
 
     def check(self, route: Route[Any, Any], announced: Announced) -> None:
-        """Reject a request that would exceed the queue bound, for a queue of which this is announced.
+        """Reject a request that would exceed the bound of a queue with this announcement.
 
         Raises:
             RateLimited: with `retry_after`.

@@ -12,13 +12,14 @@ class BeginPermit:
     """The permit of one request, in all its attempts.
 
     Args:
-        check: returns whether a processor may begin. Awaited before a processor is told so, and again after a False.
+        check: returns whether a processor may begin. Awaited before a processor gets the permission, and again after a
+            False.
 
     Attributes:
         granted: whether a processor may begin.
         sent: the attempt whose processor was sent the whole body; 0 = none. No other attempt can begin.
         begun: whether a processor may have begun. From then on no other is asked, since both would be billed.
-        works: whether that processor has said since then that it works.
+        works: whether that processor has reported since that it works.
     """
 
     __slots__ = ("_check", "_turn", "begun", "granted", "sent", "works")

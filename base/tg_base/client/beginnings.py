@@ -51,7 +51,7 @@ class Beginnings:
         permit = stream.permit
         if permit is not None and len(stream.body) <= offset + WINDOW_BYTES:
             permit.sent = stream.attempt
-            # Ask while the body is on its way: a processor that had to wait for the permit later might die meanwhile.
+            # Ask for the permit while the body is on its way, so that the processor need not wait for it later.
             self._start(permit.grant())
 
     def _start(self, asking: Coroutine[Any, Any, object]) -> None:

@@ -31,13 +31,13 @@ class BodySender:
         return tuple(self._sending)
 
     def send(self, processor: str, key: StreamKey, body: bytes, offset: int) -> None:
-        """Send `WINDOW_BYTES` of a body from this offset on, in place of what is being sent of this stream."""
+        """Send `WINDOW_BYTES` of a body from this offset on; replaces a transfer of this stream that still runs."""
         self.stop(key.stream)
         task = self._sending[key.stream] = asyncio.create_task(self._send(processor, key, body, offset))
         task.add_done_callback(lambda task: self._forget(key.stream, task))
 
     def stop(self, stream: str) -> None:
-        """Send no more of this stream's body."""
+        """Stop sending this stream's body."""
         task = self._sending.pop(stream, None)
         if task is not None:
             task.cancel()

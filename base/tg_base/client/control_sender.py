@@ -10,15 +10,15 @@ from tg_schema.topics import Topics
 CANCEL_REPEAT_SECONDS = 5.0
 """Seconds for which every heartbeat repeats a cancel, in case it was lost."""
 MAX_TOLD_PROCESSORS = 16
-"""Processors of a queue that are told of a cancel. Where more serve it, the one that takes the request learns of the
-cancel when it asks for confirmation, or by its first frame: a message to each would cost more."""
+"""How many processors of a queue get a cancel. If more serve it, the processor that takes the request learns of the
+cancel when it asks for confirmation, or after its first frame: a message to each would cost more."""
 MAX_WITHDRAWN = 256
 """Cancelled attempts that may still be queued, and are remembered; few enough for one message."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Withdrawn:
-    """An attempt that was cancelled before a processor had it: until when it may be queued, and who was told."""
+    """An attempt cancelled before a processor had it: until when it may be queued, and who was notified."""
 
     until: float
     told: set[str]
@@ -56,8 +56,8 @@ class ControlSender:
         """Stop an attempt that is queued or on any of its queue's processors; they remember it for `ttl` seconds."""
         told = set[str]()
         if not processors:
-            # Processors may read this queue although we have not heard them. Untold, they would ask for a confirmation
-            # of each such request.
+            # Processors may read this queue although we have not heard them. Without the cancel, they would ask for a
+            # confirmation of each such request.
             self._outbox.put(self._topics.announce, Cancel((key,), ttl))
         elif len(processors) <= MAX_TOLD_PROCESSORS:
             told.update(processors)

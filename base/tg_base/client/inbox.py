@@ -236,8 +236,8 @@ class Inbox:
             order = _order(link)
             if end is not None and order < end.order:
                 return None
-            # Also for a link that was dropped and is heard again: its sender learns from the new epoch that everything
-            # unacknowledged must come again.
+            # Also used if a dropped link is heard again: the new epoch makes its sender repeat everything
+            # unacknowledged.
             end = self._ends[processor] = _LinkReceiver(link, order, next(self._epochs))
             self._on_link(processor)
         end.received = True
@@ -248,7 +248,7 @@ class Inbox:
             end.gap_since = None
             return
         now = self._time()
-        # Some resent messages are lost again. As long as others close gaps, the link is alive.
+        # Some resent messages are lost again; while others close gaps, the link is alive.
         if end.gap_since is None or end.gap_at != end.reader.expected:
             end.gap_since, end.gap_at = now, end.reader.expected
         if now - end.asked_at >= NACK_INTERVAL_SECONDS:

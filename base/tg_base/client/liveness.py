@@ -120,7 +120,8 @@ class Liveness:
         while not self.presence.serving(route.request):
             self.presence.seek(route.request)
             if self.presence.is_unserved(route.request):
-                # Nobody may have heard us: the next request then finds those that answer, or another reason.
+                # Our question may have been lost: after asking again, the next request finds the processors that
+                # answer, or another reason.
                 if self._controls.refusal is not None:
                     self.ask()
                 raise self.make_unserved_error(route)
@@ -164,7 +165,7 @@ class Liveness:
     def is_taken(self, queue: str, asked_at: float, dead: Mapping[str, tuple[Presence, ...]]) -> bool:
         """Whether a lost request was taken by a process that has been silent since; the arguments are `is_lost`'s.
 
-        It waited for nobody if a processor had room, and a process that lives has bound what it takes within a second.
+        The request did not wait if a processor had a free slot, and a live process binds a request within a second.
         """
         silent = self.presence.overdue(queue, since=asked_at - self._timing.interval)
         if self._clock() - asked_at >= self._timing.dead_after - self._timing.interval:

@@ -64,11 +64,11 @@ class Requestor:
         queues: request topics that will be used: if there is one, the processors are asked on entering to announce
             themselves; otherwise at the first use of a queue of which none is known.
         timing: the heartbeat interval, and when a silent processor counts as dead.
-        time: that of all requestors on this bus, as far as their processors tell.
+        time: the shared time of all requestors on this bus, from the processors' announcements.
 
     Attributes:
         bus, topics, time: as given.
-        admission: says how much room there is. Set on entering, like `presence`.
+        admission: knows the capacity of each queue. Set on entering, like `presence`.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Requestor:
         # What is announced is looked up once, and handed on.
         announced = self.admission.find(route.request)
         if not route.plain:
-            # Not `check`: each request comes by here, and hardly one has to wait.
+            # Do not call `check`: each request passes here, and hardly any has to wait.
             if not announced.served or len(announced.models) > 1:
                 announced = await self._find_first(route)
             announced.check(route, request)
@@ -326,7 +326,7 @@ class Requestor:
             await self._clock.sleep(self._timing.tick)
             self._controls.sweep()
             dead, lost = self._liveness.find_dead()
-            # Drop a link only after its processor has closed it: if one end alone dropped it, a new epoch would begin.
+            # Drop a link only after its processor has closed it; otherwise a new epoch would begin.
             self._inbox.sweep(IDLE_LINK_SECONDS + self._timing.dead_after)
             self._check_all(dead, lost)
 

@@ -13,7 +13,8 @@ from tg_schema.topics import Topics
 log = structlog.get_logger()
 
 MAX_SILENCED = 2
-"""Processors that may fall silent over a request. One may have been killed or cut off; the second is no chance."""
+"""Processors that may fall silent over a request. One may have been killed or cut off by chance; a second one is no
+coincidence."""
 
 
 class Silencers:

@@ -1,8 +1,8 @@
 """Requestor -> process: requests bypass the queue and go to the process that has their prefix in memory.
 
 Requests with one cache key have a common prefix. The process that began the last one gets the next one, as long as it
-has room. That is a preference: in every other case the request goes to the queue. No request begins twice, because the
-process asks before it begins, and only the current attempt is confirmed.
+has a free slot. That is a preference: in every other case the request goes to the queue. No request begins twice,
+because the process asks before it begins, and only the current attempt is confirmed.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class WarmProcesses:
                 topic = self._topics.control(process)
                 await self._bus.publish(topic, b"" if in_parts else stream.body, call.properties)
         except (TgError, TimeoutError):
-            # The bus may have delivered it all the same: by now it may be taken, or be in the queue.
+            # The bus may have delivered it anyway: by now it may be taken, or be in the queue.
             if stream.direct is not None and stream.processor is None:
                 stream.begin_attempt()
                 return False
@@ -89,7 +89,7 @@ class WarmProcesses:
         stream.place_at(self._presence.find(stream.route.request, process))
 
     def note_returned(self, stream: AskedStream) -> None:
-        """The process that a request was sent to has no room for it."""
+        """Note that the process that a request was sent to has no free slot."""
         WARM.labels(stream.route.spec.name, "returned").inc()
 
     def is_over(self, stream: AskedStream, dead: Container[str], now: float) -> bool:

@@ -64,7 +64,7 @@ class Changes(Generic[Table]):
     ) -> msgspec.Struct:
         merged = {
             name: self._merge(
-                # What the reader sets has names of the file's within: those of doors are beside the fields.
+                # The part that the reader sets contains names of the file too: doors' tables are beside the fields.
                 keys if SET_BY_READER in getattr(kind, "__metadata__", ()) else (*keys, name),
                 getattr(held, name),
                 getattr(edited, name),

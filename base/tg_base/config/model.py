@@ -99,7 +99,7 @@ class GatewayConfig(Section, frozen=True):
     drain: Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)] = 10.0
     """Seconds that running streams get to finish on shutdown."""
     max_wait: Annotated[float, msgspec.Meta(ge=0, le=7 * 86_400)] = 0.0
-    """Seconds that responses of the tier "flex" may wait on the bus until their model has room; 0 = none waits."""
+    """Seconds that responses of the tier "flex" may wait on the bus until their model has capacity; 0 = none waits."""
     default_max_attempts: Annotated[int, msgspec.Meta(ge=1, le=10)] = 3
     """How often a model may be asked for a response that waits, if its request has no `max_attempts`."""
     store: Followed[bool] = True

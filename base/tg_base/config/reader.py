@@ -51,9 +51,9 @@ def parse_config(text: str, file: Path, services: Services = SERVICES, completed
 
 
 def read_services(file: Path) -> Config:
-    """Read only `[services]` of a file, and the names that its flows bind: these tell which services must be known.
+    """Read only `[services]` of a file and the names that its flows bind, which decide which services must be known.
 
-    What is wrong there is left out: reading the whole file tells it.
+    Errors there are ignored: reading the whole file reports them.
 
     Raises:
         BadRequest: it cannot be read, or is not TOML.

@@ -22,7 +22,7 @@ def read_table(file: Path, kind: type[Table], check: Callable[[Table], object]) 
     Args:
         file: what to read.
         kind: its form.
-        check: what no type says; raises BadRequest, whose `option` is the wrong value's place.
+        check: checks what types cannot express; raises BadRequest, whose `option` is the wrong value's place.
 
     Raises:
         BadRequest: it cannot be read, is not TOML, or has a wrong value; the message names file, line and remedy.

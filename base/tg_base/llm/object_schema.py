@@ -1,7 +1,7 @@
 """JSON schema -> validation of a model's answer. References to other documents are never resolved.
 
-Where the work is known to be small it is done here, otherwise in a worker process, which is ended if it takes too long:
-a small schema can mean years of work, and nothing stops it within this process.
+Small checks run here, others in a worker process, which is ended if they take too long: a small schema can mean years
+of work, and nothing stops it within this process.
 """
 
 import resource

@@ -19,7 +19,7 @@ MAX_STOPS = 64
 """Most stop strings, and most stop ids, of a request; a provider may allow fewer."""
 
 MAX_STOP_CHARACTERS = 256
-"""Of a stop string: with each piece of an answer, as many beginnings of it are looked for."""
+"""The most characters of a stop string: each piece of an answer is searched for that many beginnings."""
 
 MAX_TEXTS = 2048
 """Most texts of one request to embed (OpenAI's limit)."""
@@ -184,7 +184,7 @@ def _check_tools(request: TextCompletionRequest) -> None:
         raise BadRequest("allowed_tools: each must be the name of one of the tools")
     names = [name for name in names if not allowed or name in allowed]
     if request.tool_choice not in {*_CHOICES, *(["required", *names] if names else [])}:
-        # Without the words for the choices, which differ from API to API.
+        # Do not name the choices, whose names differ between APIs.
         reason = "no tool that may be called has this name" if names else "there is no tool to call"
         raise BadRequest(f"tool_choice: {reason}; send the tool, or leave the choice to the model")
 

@@ -21,10 +21,10 @@ MAX_QUICK_BYTES: Final = 32 * 1024
 MAX_QUICK_STATES: Final = 500
 """States of all patterns of such a schema, of up to 8 us each."""
 MAX_REFERENCE_CHARACTERS: Final = 1000
-"""Of a `$ref` that is followed here, and again at each level of a value."""
+"""The most characters of a `$ref` that is followed here, and again at each level of a value."""
 UNKNOWN: Final = float("inf")
 _ALL: Final = -1
-"""All levels at once, without what leads back to itself."""
+"""All levels at once, except recursive parts."""
 
 _HERE: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
 """Keywords whose sub-schemas are for the same value."""
@@ -38,19 +38,19 @@ _EACH: Final = frozenset(
 _MAPS: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
 _UNEVALUATED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _UNEVALUATED_TIMES: Final = 4
-"""How often what stands beside such a keyword is checked, at most."""
+"""How often the keywords beside such a keyword are checked, at most."""
 _UNKNOWN_WORDS: Final = frozenset({"$dynamicRef", "$recursiveRef"})
 _LITERALS: Final = ("enum", "const")
 _QUICK_ITEMS: Final = 4
 """Names, or items of a list, that are looked at in the time that a sub-schema takes."""
 _QUICK_LITERAL_BYTES: Final = 16
 _BACKTRACKING: Final = re.compile(r"\\[pPkN0-9]|\(\?(?!:)")
-"""Beginnings of what a pattern needs more than a machine of few states for."""
+"""Beginnings of constructs for which a pattern needs an automaton of many states."""
 _COUNT: Final = re.compile(r"(\)?)\{(\d+)(?:,(\d*))?\}")
 
 
 class _Uncounted(Exception):
-    """The work has no bound that could be counted."""
+    """The work has no known bound."""
 
 
 class SchemaCost:
@@ -85,7 +85,7 @@ class SchemaCost:
         """A bound of the steps for a value's JSON text."""
         depth = depth_of(value)
         try:
-            # Of a schema that leads back to itself, each level of the value may have more ways than the one before.
+            # In a recursive schema, each level of the value may have more ways than the one before.
             while self._recursive and self.quick and len(self._ways) <= depth:
                 self._ways.append(self._count(self._root, len(self._ways)))
         except (_Uncounted, RecursionError):
@@ -104,7 +104,7 @@ class SchemaCost:
                 raise _Uncounted
             if level == _ALL:
                 self._known[place] = 0
-            # At one level, a schema that leads to itself for the same value never comes to an end here.
+            # A schema that refers to itself for the same value would never end here.
             self._known[place] = self._sum(schema, level)
         elif level == _ALL and not self._known[place]:
             self._recursive = True
@@ -130,7 +130,7 @@ class SchemaCost:
         return times * here + below + (0 if level > 0 else self._weigh(schema))
 
     def _weigh(self, schema: dict[str, Any]) -> int:
-        """The steps of what is not in its sub-schemas."""
+        """The steps outside of its sub-schemas."""
         self._repeats |= "uniqueItems" in schema
         patterns = (schema.get("pattern"), *(schema.get("patternProperties") or ()))
         states = sum(_count_states(pattern) for pattern in patterns if isinstance(pattern, str))

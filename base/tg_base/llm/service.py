@@ -250,7 +250,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             plan = GenerationPlan.of(request, self.native_features)
         several = len(plan.requests) > 1
         begin = partial(self._start_merged, plan.requests) if several else partial(self._start, plan.requests[0])
-        # Return that generator: through one of our own each chunk would pass both.
+        # Return that generator itself: with one of our own, each chunk would pass through both.
         return answer_request(request, plan, begin, self.model, self._checkers)
 
     async def _operate(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:

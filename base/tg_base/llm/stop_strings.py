@@ -45,7 +45,7 @@ class StopStrings:
         return longest
 
     def flush(self) -> str:
-        """The answer ended otherwise: return what was held back."""
+        """The answer ended without a stop string: return the text that was held back."""
         text, self._tail = self._tail, ""
         return "" if self._keep else text
 

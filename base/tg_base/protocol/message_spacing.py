@@ -12,7 +12,7 @@ MAX_SPACING_SECONDS: Final = 0.005
 BURST_MESSAGES: Final = 2
 """Messages that leave at once after a pause: few streams never wait for each other."""
 KEPT_UP_MESSAGES: Final = 64
-"""Unacknowledged messages of a reader that keeps up: it acknowledges this many at a time."""
+"""The unacknowledged messages of a reader that keeps up, which acknowledges this many at a time."""
 WINDOW_SECONDS: Final = 0.1
 """How long frames are counted before the rate is divided among the links anew."""
 HALF_LIFE_SECONDS: Final = 2.0

@@ -32,7 +32,7 @@ class Entered(ABC):
 
 
 class Watcher(Entered, Generic[Follower]):
-    """Watches something while it is entered, and has followers that it tells of changes."""
+    """Watches something while it is entered, and notifies followers of changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Watcher(Entered, Generic[Follower]):
 
     @contextmanager
     def follow(self, follower: Follower) -> Iterator[None]:
-        """Tell the follower of every change from now on, until the block is left."""
+        """Notify the follower of every change from now on, until the block is left."""
         self._followers.append(follower)
         try:
             yield

@@ -27,7 +27,7 @@ def find_entry_points(group: str) -> EntryPoints:
 
 
 def find_entry_point(group: str, name: str, what: str, place: str, others: Iterable[str] = ()) -> EntryPoint:
-    """What has this name in the group, or is at this place; `load()` imports it.
+    """The entry point with this name in the group, or for this place; `load()` imports it.
 
     Args:
         group: of entry points, as packages declare them.
@@ -54,8 +54,8 @@ def find_entry_point(group: str, name: str, what: str, place: str, others: Itera
 
 
 def load_object(point: EntryPoint) -> object:
-    """What stands at an entry point's place, also within a class; None = its module has no such name."""
-    # Not by `point.load()`: its AttributeError for a name that is missing may be a defect of the module as well.
+    """The object at an entry point's place, possibly within a class; None = its module has no such name."""
+    # Do not use `point.load()`: an AttributeError may mean a missing name or a defect of the module.
     module: object = import_module(point.module)
     return reduce(lambda found, name: getattr(found, name, None), point.attr.split("."), module)
 
@@ -78,7 +78,7 @@ def load_function(group: str, name: str, what: str) -> Callable[..., Any]:
 
 def find_requirement(point: EntryPoint) -> str:
     """The argument of `pip install` that brings what an entry point needs; "" = nobody knows."""
-    # Not by `point.extras`, which cuts a name at its hyphens.
+    # Do not use `point.extras`, which cuts a name at its hyphens.
     _, bracket, extras = point.value.partition("[")
     return f"{point.dist.name}{bracket}{extras}" if point.dist else ""
 
@@ -94,7 +94,7 @@ def explaining_absence(owner: str, point: EntryPoint, *option: str) -> Iterator[
         yield
     except ModuleNotFoundError as error:
         lacking, requirement = (error.name or "").partition(".")[0], find_requirement(point)
-        # What is always installed with this file, or with the entry point, is missing by a defect.
+        # A missing package that this file or the entry point always needs is a defect.
         if lacking in {"tg_schema", "tg_base"} or (requirement and lacking == point.module.partition(".")[0]):
             raise
         unknown = f'install the distribution that has the module "{error.name}", or put its folder on PYTHONPATH'

@@ -1,4 +1,4 @@
-"""Limit of open files -> whether this process can open a few more; looked at when opening something has failed.
+"""Limit of open files -> whether this process can open a few more; checked when opening something has failed.
 
 A lookup of a host that lacks a descriptor fails as if the name were wrong, so the error alone does not tell.
 """
@@ -47,7 +47,7 @@ class Descriptors:
 
 
 descriptors = Descriptors()
-"""The one of this process: its limit holds for all of it."""
+"""The descriptors of this process, whose limit applies to all its threads."""
 
 
 def _can_open(count: int) -> bool:

@@ -1,4 +1,4 @@
-"""Timers of CPU time -> process: ends it when one piece of work holds the event loop.
+"""Timers of CPU time -> process: ends it if a single task blocks the event loop.
 
 While the loop is held, nobody gets an answer, the peers take the process for dead, and no signal ends it. Only CPU time
 counts, so a process that is suspended, starved, or in a debugger is left alone.
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 HELD_SECONDS = 5.0
 """CPU time of the loop's thread after which the work that holds it ends with the process."""
 _LOOKS = 10
-"""How often the loop is looked at in that time."""
+"""How often the loop is checked in that time."""
 _SHOWN_FRAMES = 4
 _STDERR = 2
 
@@ -55,7 +55,7 @@ def end_if_held() -> Iterator[None]:
             _end(held, frame)
         loop.call_soon_threadsafe(on_turn)
 
-    # Its other handler is what this signal does to any process: it ends it.
+    # The signal's default action ends the process.
     faulthandler.register(signal.SIGVTALRM, file=_STDERR, chain=True)
     signal.signal(signal.SIGPROF, on_look)
     # Libraries in C need not expect that this signal interrupts their calls.
@@ -67,7 +67,7 @@ def end_if_held() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        # Not its default, which ends the process: a last one may be on its way to a thread.
+        # Do not restore the default, which ends the process: a last signal may still be on its way to a thread.
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
         faulthandler.unregister(signal.SIGVTALRM)
 

@@ -54,7 +54,7 @@ log = structlog.get_logger()
 FLUSH_SECONDS = 1.0
 """Seconds that leaving waits for the links, and for the last announcement."""
 MAX_BIRTHS = 10_000
-"""Inboxes of which it is remembered which process was the first to have them."""
+"""How many inboxes keep a record of their first process."""
 _REPORT = {KIND_PROPERTY: "report"}
 _PRESENCE = {KIND_PROPERTY: "presence"}
 _SHADOW = {KIND_PROPERTY: "shadow"}
@@ -199,7 +199,7 @@ class Host:
     async def announce(self) -> None:
         """Announce presence to all requestors, and the state of each link that is in use to its inbox.
 
-        What the bus does not take is logged, and repeated with the next announcement.
+        If the bus does not take it, that is logged, and repeated with the next announcement.
         """
         self._number += 1
         number, before = self._number, self._announced
@@ -293,7 +293,7 @@ class Host:
             returning.add_done_callback(report)
 
     async def hand_back(self, call: RequestHeaders) -> None:
-        """Tell the requestor that its request is not begun here. While the process ends, its silence says so."""
+        """Tell the requestor that its request is not begun here. If the process is ending, its silence is enough."""
         if call.reply is not None and not self._ended:
             stream = LinkStream(await self.links.to(call.reply, call.delay, call.least_delay), call.key, 0.0)
             stream.hand_back()

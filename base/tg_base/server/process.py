@@ -19,12 +19,13 @@ GC_THRESHOLD_OBJECTS = 20_000
 """Threshold of generation 0; Python's default of 700 cost a busy processor 10 % of its CPU time."""
 
 MIN_OPEN_FILES = 64
-"""With fewer descriptors no process is begun: a gateway with a model of its own has about 50 before it is asked."""
+"""With fewer descriptors, a process does not start: a gateway with its own model uses about 50 before its first
+request."""
 
 
 @dataclass(frozen=True)
 class ProcessEvents:
-    """What else a process listens to, beside the signals that end it.
+    """Further events of a process, besides the signals that end it.
 
     Attributes:
         hangup: called on SIGHUP, in place of a drain.

@@ -196,7 +196,8 @@ class Processor:
             elif not descriptors.short and ((doubtful and self._postpone(call, slot)) or await slot.take()):
                 self._start(route, delivery, call, slot)
             else:
-                # Another queue took the last slot, or no descriptor is free. The bus redelivers, here or elsewhere.
+                # Another queue took the last slot, or no descriptor is free: the bus redelivers the request, here or
+                # elsewhere.
                 delivery.nack()
 
     def _take_direct(self, delivery: Delivery, call: RequestHeaders) -> bool:
@@ -219,7 +220,7 @@ class Processor:
         task.add_done_callback(report)
 
     def _postpone(self, call: RequestHeaders, slot: Slot) -> bool:
-        """Whether a doubtful request takes no slot yet. One is reserved if it is soon to be confirmed."""
+        """Whether a doubtful request takes no slot yet. A slot is reserved if its confirmation is expected soon."""
         if self._is_full:
             return False
         # A dead requestor's backlog, which nobody will confirm, must not hold up those that are alive.
@@ -252,7 +253,7 @@ class Processor:
                     raise call
                 if call.span is not None:
                     trace.enter(call.span)
-                # The size is asked first: most requests are small.
+                # Check the size first: most requests are small.
                 if not call.size and len(delivery.body) <= MAX_QUICK_BYTES:
                     request = decode(route.spec.request, delivery.body)
                 else:

@@ -24,7 +24,7 @@ _PROGRAM: Final = "from tg_base.server.worker_entry import main; main()"
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker is told, as a pickle.
+    """A worker's order, sent as a pickle.
 
     Attributes:
         serve: called in the worker with this object and a function `tell`. It calls `tell` with one line once it

@@ -88,7 +88,7 @@ class Workers:
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[str]:
-        """Serve until the block is left, then drain all. Yields what the first worker said.
+        """Serve until the block is left, then drain all. Yields the first worker's ready line.
 
         Raises:
             Unavailable: a worker cannot serve, when it is started or again and again later.

@@ -128,7 +128,7 @@ def name_stream(stream: str) -> None:
 
 
 def name_caller(caller: str | None) -> None:
-    """Let the current task, and all requests that it makes from now on, be of this caller."""
+    """Set the caller of the current task and of all requests that it makes from now on."""
     span = _current.get() or Span.at_door(new_id(), None)
     _current.set(msgspec.structs.replace(span, caller=caller))
 
@@ -149,13 +149,13 @@ def find_request() -> str:
 
 
 def find_caller() -> str | None:
-    """Who asks in the end, of the request that the current task works for; None = that is not known."""
+    """The original caller of the request that the current task works for; None = unknown."""
     span = _current.get()
     return None if span is None else span.caller
 
 
 def own_cache_key(key: str | None) -> str | None:
-    """A cache key of the current task's request, made one that no other caller has."""
+    """A cache key of the current task's request, made unique to its caller."""
     caller = find_caller()
     return key if key is None or caller is None else hashlib.sha256(f"{caller} {key}".encode()).hexdigest()
 

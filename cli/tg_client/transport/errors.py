@@ -44,7 +44,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class WireError(Exception):
-    """The connection broke. Subclasses are other reasons for the lack of an answer."""
+    """The connection broke. Subclasses are more precise reasons for the missing answer."""
 
     kind: type[TgError] = Unavailable
     sentence = "{base} closed the connection without an answer; ask again"
@@ -52,7 +52,7 @@ class WireError(Exception):
 
 
 class InvalidUrl(WireError):
-    """The host of the URL can be nobody's name."""
+    """The host of the URL is no valid name."""
 
     kind = BadRequest
     sentence = WRONG_URL

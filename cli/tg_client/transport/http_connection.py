@@ -36,7 +36,7 @@ _CAUSES: tuple[tuple[type[Exception], type[WireError]], ...] = (
     (socket.gaierror, UnknownHost),
     (Exception, NoGateway),
 )
-"""What made a connection fail -> ours, from the special to the general."""
+"""Causes of a failed connection -> our errors, from the special to the general."""
 
 
 class HttpResponse:
@@ -116,7 +116,7 @@ class HttpConnections:
         Raises:
             WireError: there is none.
         """
-        # Only where it is needed, and not in the loop's thread: it reads all of the system's certificates.
+        # Load them only if needed, and not in the loop's thread: that reads all of the system's certificates.
         tls = await asyncio.to_thread(ssl.create_default_context) if self._secure and self._client is None else False
         if self.closed:
             raise WireError

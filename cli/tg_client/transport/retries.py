@@ -15,7 +15,7 @@ T = TypeVar("T")
 OnRetry = Callable[[TgError, float], None]
 
 MAX_RETRIES = 3
-"""Default of the retries after errors other than RateLimited: what stays broken is told within seconds."""
+"""Default of the retries after errors other than RateLimited: a lasting failure is reported within seconds."""
 SPREAD_SECONDS = 0.5
 """A retry comes later than it was told to, by a random part of this, so that refused clients do not come back at once.
 
@@ -29,7 +29,7 @@ class Retries(msgspec.Struct, frozen=True):
 
     Attributes:
         most: retries of a call; None = after RateLimited until its timeout, and `MAX_RETRIES` after other errors.
-        tell: is told of each wait: the error, and the seconds.
+        tell: called before each wait with the error and the seconds.
     """
 
     most: int | None = None

@@ -95,7 +95,10 @@ class PromptService(Service[PromptRequest, PromptResponse]):
 
 
 def _completion(template: PromptTemplate, rendered: Rendered) -> TextCompletionRequest:
-    """The request for a whole answer. JSON mode is not requested: it gives objects alone, and a template any value."""
+    """The request for a whole answer.
+
+    JSON mode is not requested: it only gives objects, and a template may expect any value.
+    """
     return TextCompletionRequest(
         system=rendered.system,
         prompt=rendered.prompt,

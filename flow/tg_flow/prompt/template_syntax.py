@@ -1,7 +1,8 @@
 """Parsed template -> the allowed part of Jinja, rewritten so that every operation charges its meter.
 
-Not allowed is what makes text grow without an operation of its own (macros, captured blocks, recursive loops) or reads
-other files (include, import, extends). List and table literals hold only constants, so that no value contains itself.
+Constructs are refused that make text grow without an operation of their own (macros, captured blocks, recursive loops)
+or read other files (include, import, extends). List and table literals hold only constants, so that no value contains
+itself.
 """
 
 from math import isfinite

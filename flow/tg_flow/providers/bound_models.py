@@ -84,7 +84,7 @@ async def open_for_request(
 
     Raises:
         TgError: it cannot be opened. The position in the file is for the log alone.
-        Unavailable: the fault is in its options, which who asks has not written and may not see.
+        Unavailable: the error is in the model's options, which the asking client did not write and may not see.
     """
     try:
         return await _open_table(config, model, opener)

@@ -28,10 +28,10 @@ from tg_schema.topics import Topics
 
 @runtime_checkable
 class SharedProvider(Protocol):
-    """A provider that tells its copies in other processes what it does. Requests do not depend on it."""
+    """A provider that shares its state with its copies in other processes. Requests do not depend on it."""
 
     async def share(self, bus: Bus, topics: Topics) -> None:
-        """Tell and listen from now on, until the provider is closed. Called once at most, before the first request.
+        """Publish and listen from now on, until the provider is closed. Called once at most, before the first request.
 
         Does not wait for the bus, and raises nothing if that is away.
         """
@@ -134,7 +134,7 @@ class ModelProcessors:
                     await open_model(config, model, rehearse_provider)
 
         def commit() -> None:
-            # What is being opened may hang, or fail: an edit that corrects it must not wait for that.
+            # A model that is being opened may hang or fail: an edit that corrects it must not wait.
             if self._opening is not None and self._find_changed(config) != self._find_changed(self._config):
                 self._opening.cancel()
             self._config = config
@@ -164,7 +164,7 @@ class ModelProcessors:
         # A model that was already failing in the same way must not block the reload of the others.
         refused = [error for model, error in errors.items() if self._failed.get(model) != bound[model]]
         if refused:
-            # What failed at the start has nothing to do with the edit.
+            # A failure at the start has nothing to do with the edit.
             recovered = {model: each for model, each in begun.items() if self._failed.get(model) == bound[model]}
             _replace_all(each for model, each in begun.items() if model not in recovered)
             self._served |= recovered
@@ -250,7 +250,7 @@ class ModelProcessors:
     async def _open_service(self, config: Config, model: str, binding: ModelBinding) -> Service[Any, Any]:
         if not binding.on_demand:
             return await self._share(config, await open_model(config, model, open_provider))
-        # What takes memory is checked as far as that is possible. What is lazy is to cost nothing, not even an import.
+        # A model that takes memory is checked as far as possible. A lazy model must cost nothing, not even an import.
         if binding.unload_after is not None:
             await open_model(config, model, rehearse_provider)
         outline = await open_model(config, model, outline_provider)

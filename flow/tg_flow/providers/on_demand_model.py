@@ -31,7 +31,10 @@ class ServiceOutline(NamedTuple):
 
 
 class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
-    """One model. It announces what its provider has with these options; what the model itself lacks it refuses later.
+    """One model.
+
+    It announces the features of its provider with these options; requests for features that the model lacks are refused
+    later.
 
     Args:
         model: its name, for the log.
@@ -72,7 +75,7 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
             put, asked = None, cast("AsyncGenerator[TextCompletionResponse, Any]", responses)
             with suppress(StopAsyncIteration):
                 while True:
-                    # What takes records without waking a task goes to the service that has them.
+                    # Pass a function that takes records without waking a task on to the service.
                     put = yield await asked.asend(put)
 
     @override
@@ -90,7 +93,8 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
         self._users += 1
         try:
             if self._unloading is not None:
-                # Two copies might not fit in memory; and one that only waits to be unloaded stays.
+                # Wait for an unloading: two copies might not fit in memory. A model that only waits to be unloaded
+                # stays.
                 await self._stop_unloading(self._unloading)
             yield self._service or await self._wait_loaded()
         finally:
@@ -160,6 +164,6 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
 
 
 def _note_failure(loading: "asyncio.Task[LlmService]") -> None:
-    """Read a failed load's error, which the requests that wait for it are told; there may be none left."""
+    """Retrieve a failed load's error: the waiting requests get it, but none may be left."""
     if not loading.cancelled():
         loading.exception()

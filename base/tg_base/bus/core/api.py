@@ -167,7 +167,7 @@ class Bus(Protocol):
         """
 
     async def read(self, topic: str) -> tuple[Entry, ...]:
-        """All entries of the log, in their order; none where there is no log.
+        """All entries of the log, in order; empty if there is no log.
 
         Raises:
             BadRequest: as `append`.

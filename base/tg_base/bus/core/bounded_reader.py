@@ -73,7 +73,7 @@ class BoundedReader(AsyncIterator[Delivery], Generic[Raw]):
             self._wanted += 1
             try:
                 self._ask()
-                # A message that the client had buffered has arrived by now.
+                # If the client had buffered a message, it has arrived by now.
                 if not items:
                     await self._waiting.wait()
             finally:
@@ -103,7 +103,7 @@ class BoundedReader(AsyncIterator[Delivery], Generic[Raw]):
         self._under_way.acquire(timeout=LAST_RECEIVE_SECONDS)
 
     def _ask(self) -> None:
-        """Receive until there is enough, or the next message has to be waited for. Any thread may call it."""
+        """Receive until enough messages are buffered, or none is available at once. Any thread may call it."""
         # If a receive is under way, the thread that takes its answer calls this again.
         if self._enough or self._under_way.locked():
             return

@@ -25,7 +25,7 @@ class WaitQueue:
                 with contextlib.suppress(ValueError):
                     self._waiters.remove(waiter)
             else:
-                # Woken and cancelled at the same moment: somebody else must look at what this task was woken for.
+                # Woken and cancelled at the same moment: wake another task in its place.
                 self.wake()
             raise
 

@@ -1,4 +1,4 @@
-"""Commands of Pulsar's own protocol <-> bytes: those that find out why the client library could not open something.
+"""Commands of Pulsar's own protocol <-> bytes, used to find out why the client library could not open something.
 
 The numbers are those of PulsarApi.proto: a command is in the field of `BaseCommand` that has the number of its type.
 """
@@ -57,7 +57,7 @@ def receive_reply(connection: socket.socket) -> bytes:
 
 
 def read_error(reply: bytes) -> ServerError | None:
-    """The error in a reply; None for any other reply."""
+    """The error in a reply; None = the reply has none."""
     try:
         found = dict(_fields(reply[8:])).get(_ERROR)
         fields = dict(_fields(found)) if isinstance(found, bytes) else {}

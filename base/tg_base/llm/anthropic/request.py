@@ -136,7 +136,7 @@ def add_foreign_fields(own: dict[str, Any], request: TextCompletionRequest) -> d
     for outer, known in _PARTLY_KNOWN.items():
         given = foreign.get(outer)
         inner = {name: value for name, value in given.items() if name not in known} if isinstance(given, dict) else {}
-        # Without thinking there is nothing to say how it is shown.
+        # Without thinking, leave out how it is shown.
         if inner and (outer in own or outer != "thinking"):
             body[outer] = own.get(outer, {}) | inner
     if "tool_choice" in foreign:

@@ -142,7 +142,7 @@ _OVERFLOWS = tuple(
         r"greater than the context length",
     )
 )
-"""What servers say of a prompt that is longer than their model's context."""
+"""Servers' messages about a prompt that is longer than their model's context."""
 
 
 def find_overflow(text: str) -> ContextLengthExceeded | None:
@@ -152,7 +152,7 @@ def find_overflow(text: str) -> ContextLengthExceeded | None:
         return None
     counts = {name: int(count) for name, count in found.groupdict().items()}
     tokens, maximum = counts.get("tokens"), counts.get("maximum")
-    # Where the prompt fits and only the answer has no room, its length would explain nothing.
+    # If the prompt fits and only the answer does not, the prompt's length would explain nothing.
     return ContextLengthExceeded.of_counts(None if maximum and (tokens or 0) <= maximum else tokens, maximum)
 
 

@@ -34,7 +34,7 @@ def connect_client(
         failures: the SDK's exceptions for missing credentials.
     """
     models = client.aio.models
-    # All connections let the SDK prepare, and it has one list for what it prepared.
+    # All connections share the SDK's one list of prepared requests, so prepare one at a time.
     preparing = asyncio.Lock()
 
     async def prepare(method: Method) -> SdkRequest:

@@ -47,7 +47,7 @@ _ENDLESS = f"the provider sent {MAX_HEAD_BYTES} bytes of headers or interim resp
 
 
 class BrokenHeadError(OSError):
-    """What came in place of an answer's head is none, or the connection ended."""
+    """The connection ended, or sent something else than the head of an answer."""
 
 
 class PoolAnswer:
@@ -150,12 +150,13 @@ class HttpConnection(asyncio.BufferedProtocol):
     Args:
         room: where reads go: an event loop would otherwise read up to 256 KiB, which are all parsed in one turn. All
             connections share it, since its bytes are copied before the next one reads.
-        keep: called when it may be asked again; None = it never is, and who asked closes it or hands its socket over.
-        open_ones: it is one of them while it is open.
+        keep: called when the connection may be reused; None = it is never reused, and its user closes it or hands its
+            socket over.
+        open_ones: contains it while it is open.
 
     Attributes:
         transport: set once it is connected.
-        idle: closes it when it was not asked for long; None before it was first kept.
+        idle: the timer that closes it if it stays unused; None before it was first kept.
     """
 
     transport: asyncio.Transport
@@ -218,20 +219,20 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._sent = True
 
     def is_usable(self) -> bool:
-        """Whether an idle connection may be asked: nothing has come, and the system takes what is sent.
+        """Whether an idle connection may be used: no bytes have come, and the system accepts writes.
 
-        TLS does not tell what it holds back, and what the system has received is read only in the loop's next turn.
+        TLS does not show its buffered bytes, and the loop reads received bytes only in its next turn.
         """
         if self.transport.is_closing():
             return False
         if self._poll is None:
-            # Kept: the connection is asked only while its socket is open.
+            # Cached: the connection is used only while its socket is open.
             self._poll = select.poll()
             self._poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN | select.POLLOUT)
         return [event for _, event in self._poll.poll(0)] == [select.POLLOUT]
 
     def hand_over(self) -> None:
-        """Let go of its socket, of whose end another protocol is told from here on."""
+        """Give up its socket; another protocol handles its end from now on."""
         self._parser = None
         self._open.discard(self)
 
@@ -247,7 +248,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     @override
     def buffer_updated(self, nbytes: int) -> None:
         if self._parser is None or (self._head is None and self._answer is None):
-            # Nobody has asked for it.
+            # Nobody has requested these bytes.
             self.transport.abort()
             return
         try:
@@ -258,7 +259,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         if self._answer is not None and self._answer.ended:
             self._parts.clear()
-            # Who asked may not have had its turn yet: it would end or abort what the next one asks.
+            # The last user's task may not have run yet: it could end or abort the next request.
             if self._head is None:
                 self._release()
             return
@@ -273,7 +274,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     # What the parser calls, for each message: a message is an answer, or an interim response.
 
     def on_message_begin(self) -> None:
-        """Something comes behind the answer, or its head begins."""
+        """Bytes follow the answer, or the next head begins."""
         if self._answer is None:
             self._headers = CIMultiDict()
         else:
@@ -312,7 +313,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._answer = None
         if self._keep is None:
             return
-        # Before the first request uvloop counts the end of TLS's handshake, so this is asked after one alone.
+        # Ask only after a request: before that, uvloop counts the end of TLS's handshake.
         if self._reusable and self._sent and not self.transport.get_write_buffer_size():
             self._keep(self)
         else:

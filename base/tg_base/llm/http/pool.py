@@ -65,7 +65,7 @@ class HttpTarget(msgspec.Struct, frozen=True, eq=False):
     """Where requests go: everything of a request but its method and body.
 
     Attributes:
-        place: by which a connection is found.
+        place: the key by which a connection is found.
         path: what follows the method.
         head: the headers of every request.
     """
@@ -241,7 +241,7 @@ class Connections:
             host = proxy.hostname or ""
             if not place.secure:
                 return await self._open_socket(place, host, port, secure=secure)
-            # What a proxy has refused to lead on must never be asked what is for the server.
+            # A connection that a proxy refused to forward must never get the server's request.
             return await self._tunnel(await self._open_socket(None, host, port, secure=secure), place, proxy)
 
     async def close(self) -> None:
@@ -257,7 +257,7 @@ class Connections:
             look_up = self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             looking = self._addresses[host, port] = asyncio.ensure_future(look_up)
             looking.add_done_callback(partial(self._keep_addresses, host, port))
-        # Others wait for it too, and this one may be cancelled.
+        # Other requests wait for it too, and this one may be cancelled.
         addresses = await asyncio.shield(looking)
         sock = await start_connection(addresses, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, interleave=1)
         tls, name = (self._tls, host) if secure else (None, None)
@@ -284,7 +284,7 @@ class Connections:
         return inside
 
     def _make(self, place: Place | None) -> HttpConnection:
-        """A connection that is kept for this place; None = it is not."""
+        """An idle connection for this place; None = there is none."""
         keep = None if place is None else partial(self._keep, place)
         return HttpConnection(self._room, keep, self._open)
 
@@ -312,4 +312,5 @@ def _make_credentials(header: str, url: SplitResult) -> dict[str, str]:
 _SHARED: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ssl.SSLContext | Literal[True], Connections]]] = (
     WeakKeyDictionary()
 )
-"""The open ones, by their certificates, of each event loop: connections belong to one, and tests have many."""
+"""The open connections of each event loop, by certificates: a connection belongs to one loop, and tests have many
+loops."""

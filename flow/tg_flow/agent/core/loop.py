@@ -39,7 +39,7 @@ class AgentLoop:
         dialog: the dialog of this loop.
         goal: the question to answer.
         turns: the previous turns.
-        speaks: the kind of message for its answer. The answer of a part of a dialog is a thought.
+        speaks: the kind of message for its answer. The answer of a step within a dialog is a thought.
 
     Attributes:
         answer: the answer, once all records were yielded. An answer's message is left open.

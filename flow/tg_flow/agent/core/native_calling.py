@@ -40,7 +40,7 @@ class NativeCalling(Calling):
 
 
 def _messages(turn: Turn, number: int) -> list[Message]:
-    """A turn as messages. An unreadable call is told as text, since the provider would reject it as a call."""
+    """A turn as messages. An unreadable call is sent as text, since the provider would reject it as a call."""
     # A client's history and some providers have no ids, but a call and its result must have the same one.
     ids = [result.id or f"call_{number}_{index}" for index, result in enumerate(turn.results)]
     results = [

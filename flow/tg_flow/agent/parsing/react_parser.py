@@ -82,7 +82,7 @@ class ReactParser:
         while self._state():
             pass
         if self._at:
-            # What is consumed goes: a long answer would be copied whole with every piece.
+            # Drop consumed text: otherwise a long answer would be copied with every piece.
             self._text, self._at = self._text[self._at :], 0
 
     def _take(self) -> list[Event]:

@@ -77,7 +77,7 @@ class HttpTool(AgentTool):
         url, rest = _fill_url(self._options.url, arguments)
         in_query = self._options.method in {"GET", "DELETE"}
         query = [(name, _word(one)) for name, value in rest.items() for one in _each(value)] if in_query else []
-        # Quoted already: yarl must not normalize what an argument has become, a dot or a slash for instance.
+        # The path is quoted already: yarl must not normalize a dot or slash from an argument.
         address = URL(url, encoded=True)
         try:
             async with self._session.request(

@@ -46,7 +46,7 @@ class McpSession:
     async def use(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         """Call `work` with the session, which is opened first if there is none.
 
-        After one that was cancelled, the server must answer again within `start`, or a new session replaces this one.
+        After a cancelled call, the server must answer again within `start`, or a new session replaces this one.
 
         Raises:
             Unavailable: the server cannot be reached, or was lost; the next use opens a new session.
@@ -80,7 +80,7 @@ class McpSession:
             self._probe = asyncio.create_task(self._test(client, session), name="mcp probe")
 
     async def _test(self, client: Client, session: asyncio.Task[None]) -> None:
-        # Not by a ping, which MCP has no more since 2026-07-28.
+        # Do not use a ping, which MCP has dropped since 2026-07-28.
         asking = asyncio.ensure_future(client.list_tools())
         await asyncio.wait({asking, session}, timeout=self._options.start, return_when=asyncio.FIRST_COMPLETED)
         if asking.done():
@@ -164,7 +164,7 @@ async def _enter(options: McpOptions, stack: AsyncExitStack) -> Client:
         headers=options.headers | secrets,
         timeout=timeout,
         event_hooks={"response": [_check_session]},
-        # No tool uses the environment's proxies, nor its .netrc; but its certificates count for all (SSL_CERT_FILE).
+        # No tool uses the environment's proxies or .netrc, but all use its certificates (SSL_CERT_FILE).
         trust_env=False,
         verify=httpx2.create_ssl_context(),
     )

@@ -41,7 +41,7 @@ class McpTool(AgentTool):
     async def open(cls, name: str, table: ToolConfig, options: McpOptions, context: ToolContext) -> tuple[Self, ...]:
         check(options)
         session = McpSession(options)
-        # Nothing has to be asked: the server is started, or reached, by the first call.
+        # No request is needed now: the first call starts or reaches the server.
         if options.tool is not None and table.arguments is not None:
             return (cls(declare(name, table, "", {}), table, session, options.tool),)
         async with AsyncExitStack() as failed:
@@ -111,7 +111,7 @@ async def _list_tools(client: Client) -> list[types.Tool]:
 
 
 def _choose(listed: list[types.Tool], name: str, table: ToolConfig, wanted: str | None) -> list[tuple[Tool, str]]:
-    """What the model is told of each tool, and the tool's own name: all that are listed, or the wanted one."""
+    """Each tool's declaration for the model and its own name: of all listed tools, or of the wanted one."""
     if wanted is None:
         return [(_declare(f"{name}_{tool.name}", table, tool), tool.name) for tool in listed]
     for tool in listed:
@@ -139,7 +139,7 @@ def _text(result: types.CallToolResult) -> str:
 
 
 def _show(block: types.ContentBlock) -> str:
-    """Text as it is, and the address of what is linked; of other content only its kind."""
+    """Text unchanged, the address of a link, and only the kind of other content."""
     match block:
         case types.TextContent(text=text) | types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
             return text

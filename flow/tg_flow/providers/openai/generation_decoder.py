@@ -1,4 +1,4 @@
-"""Events of TGI's `/generate_stream` -> LlmChunks, and its whole answers that tell tokens -> Tokens."""
+"""Events of TGI's `/generate_stream` -> LlmChunks, and its whole answers with tokens -> Tokens."""
 
 import msgspec
 
@@ -110,7 +110,7 @@ class GenerationDecoder:
     def _end(self, last: LlmChunk, event: _Event, *, at_end: bool) -> LlmChunk:
         self.done = True
         stopped_by = self._answer.stopped_by
-        # A stop string within a token ends the answer here, although the server goes on: it tells no counts then.
+        # A stop string within a token ends the answer here, although the server goes on; then there are no counts.
         details = event.details or _Details("stop_sequence" if stopped_by else "eos_token", self._events)
         if stopped_by is None and details.finish_reason == "stop_sequence" and event.token is not None:
             # A control token can be a stop string, and is no part of the text.

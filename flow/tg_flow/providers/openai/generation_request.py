@@ -53,7 +53,7 @@ def generation_parameters(
         raise BadRequest("seed: this server takes none below 0; send another one")
     chosen = (sampling.temperature, sampling.top_p, sampling.top_k, sampling.typical_p)
     greedy = sampling.temperature == 0
-    # The server refuses values that change nothing, and a temperature of 0: it samples only where it is told to.
+    # The server refuses values without effect, and a temperature of 0: by default it does not sample.
     return GenerationParameters(
         do_sample=not greedy and any(value is not None for value in chosen),
         temperature=sampling.temperature or None,
@@ -74,7 +74,7 @@ def generation_parameters(
 
 
 def scoring_parameters(request: TextCompletionRequest, adapter: str | None) -> GenerationParameters:
-    """The parameters of an answer of one token that is told with the tokens of its prompt."""
+    """The parameters for an answer of one token that also returns the tokens of its prompt."""
     return GenerationParameters(
         max_new_tokens=1,
         truncate=request.max_prompt_tokens,

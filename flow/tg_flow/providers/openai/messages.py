@@ -45,7 +45,7 @@ class _CalledFunction(msgspec.Struct, frozen=True):
 class _Call(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     function: _CalledFunction
-    # From a factory: such a default is written although it is one.
+    # Use a factory: msgspec writes such a default although it is one.
     type: str = msgspec.field(default_factory=lambda: "function")
     extra_content: dict[str, dict[str, str]] | None = None
 
@@ -69,7 +69,7 @@ _NO_REST: Final = _rest(WireMessage(""))
 
 def have_text_alone(messages: Sequence[WireMessage]) -> bool:
     """Whether the content of each message is a text, and there is nothing beside it."""
-    # In few steps, however long the conversation is.
+    # Check in few steps, however long the conversation is.
     return set(map(type, map(_content, messages))) <= {str} and list(map(_rest, messages)) == [_NO_REST] * len(messages)
 
 
@@ -140,7 +140,7 @@ def _call(call: ToolCall, *, signed: bool) -> _Call:
 
 
 def _thinking(turn: Message, field: ThinkingField) -> dict[str, Any]:
-    """The field with the thinking of an earlier turn that came in it; none if there is no such thinking."""
+    """The field for an earlier turn's thinking; none if there is none."""
     parts = [part for part in turn.parts if isinstance(part, ReasoningPart)]
     signed = [(part, value) for part in parts if (value := read_signature(part.signature, field)) is not None]
     if not signed:

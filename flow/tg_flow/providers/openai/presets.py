@@ -8,7 +8,7 @@ from tg_flow.providers.openai.vllm import Vllm
 from tg_schema.features import Feature
 
 UNCERTAIN: frozenset[Feature] = frozenset({"n", "allowed_tools", "strict_tools", "parallel_tool_calls"})
-"""What many compatible servers ignore in silence."""
+"""Features that many compatible servers silently ignore."""
 
 
 def _compatible(
@@ -27,7 +27,7 @@ def _compatible(
 OPENAI = Preset(
     OpenAi,
     {
-        # What OpenAI's current API has, and copies of it may not.
+        # Features of OpenAI's current API that copies of it may lack.
         "developer_role": True,
         "hint_fields": {"user": "safety_identifier", "cache_key": "prompt_cache_key"},
     },

@@ -33,7 +33,7 @@ MAX_SAMPLING_BYTES = 1024
 OPENAI_FEATURES: frozenset[Feature] = frozenset(
     {"n", "logit_bias", "reasoning", "parallel_tool_calls", "allowed_tools", "strict_tools", "openai_fields"}
 )
-"""What OpenAI's API has a field for besides the common features."""
+"""Features of OpenAI's API besides the common ones."""
 
 
 class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -101,7 +101,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         super().__init__(model, options, connection)
         self.usage_patience = options.usage_patience
         self._extra = _members(options.extra_body)
-        # No client sets what the configuration sets, or whose cache its prompt may share.
+        # A client may set neither the fields of the configuration nor the cache that its prompt may share.
         ours = (*options.extra_body, *options.hint_fields.values(), options.salt_field)
         self._own_names = frozenset((*ChatRequest.__struct_fields__, *ours))
         self._around: dict[bytes, tuple[bytes, bytes]] = {}
@@ -131,7 +131,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         return b"".join((body[:-1], more, b"}")) if more else body
 
     def messages(self, request: TextCompletionRequest) -> tuple[WireMessage, ...]:
-        """The conversation as the server is sent it. Raises as `body`."""
+        """The conversation in the form for the server. Raises as `body`."""
         options = self.options
         return wire_messages(request, developer=options.developer_role, thinking_field=options.thinking_field)
 
@@ -145,7 +145,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
             if len(self._around) >= MAX_SAMPLINGS:
                 self._around.clear()
             asked = _encode(msgspec.structs.replace(self.make_chat(request), messages=()))
-            # Quotes within a name are escaped, so this is the field.
+            # Quotes within a value are escaped, so this match is the field.
             before, field, after = asked.partition(_MESSAGES)
             around = self._around[sampling] = (before + field[:-2], after)
         return b"".join((around[0], _encode(messages), around[1]))

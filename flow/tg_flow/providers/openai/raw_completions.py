@@ -28,7 +28,7 @@ class RawCompletions(ChatCompletions[AnyOptions], Generic[AnyOptions]):
         if request.echo and not is_plain(request):
             raise BadRequest("echo needs raw or prompt_ids: this server cannot repeat a conversation; leave it out")
         wanted = None if request.sampling is None else request.sampling.prompt_logprobs
-        # Asked for before: these servers tell them only in answers that are not streamed.
+        # Fetched first: these servers send them only in answers that are not streamed.
         scored = () if wanted is None else await self.score_prompt(request, wanted)
         echo = (await self.prompt_text(request)) if request.echo else ""
         if echo or scored:

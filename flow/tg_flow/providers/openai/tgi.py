@@ -31,7 +31,7 @@ from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
 
 BASE_MODEL = "tgi"
-"""What the Messages API calls the server's model without an adapter."""
+"""The Messages API's name for the server's model without an adapter."""
 
 Api = Literal["messages", "generate", "both"]
 
@@ -50,7 +50,7 @@ API_FEATURES: Mapping[Api, frozenset[Feature]] = {
     "generate": _OF_BOTH | _OF_RAW | _OF_TOKENS,
     "both": _OF_CHATS | _OF_RAW | _OF_TOKENS,
 }
-"""What a model announces by the API that its option `api` chooses."""
+"""The features of a model, by the API that its option `api` chooses."""
 
 _encode = msgspec.json.Encoder().encode
 

@@ -14,7 +14,7 @@ class OpenThinking:
     """The thinking of one answer that has no signature yet.
 
     Args:
-        field: where the server tells it, and wants it back.
+        field: the field in which the server sends it and wants it back.
     """
 
     def __init__(self, field: ThinkingField) -> None:
@@ -23,7 +23,7 @@ class OpenThinking:
         self._details: list[dict[str, Any]] = []
 
     def add(self, *, shown: bool, details: tuple[dict[str, Any], ...]) -> None:
-        """Add a piece: whether its text was told, and the server's own items, which are merged by their index."""
+        """Add a piece: whether the stream has its text, and the server's own items, which are merged by index."""
         if self._field != "reasoning_details":
             self._open = self._open or shown
             return

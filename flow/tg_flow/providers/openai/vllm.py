@@ -73,7 +73,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
             return body
         fields = {name: value for name, value in msgspec.json.decode(body).items() if name not in _OF_CHATS}
         sampling = self.options.sampling(request)
-        # Said even if there is none: the server's own limit of a completion is 16 tokens.
+        # Send the limit even if there is none: the server's default for a completion is 16 tokens.
         fields |= {"prompt": request.prompt_ids or request.prompt or "", "max_tokens": sampling.max_tokens}
         if sampling.logprobs is not None:
             fields |= {"logprobs": sampling.logprobs, "return_token_ids": True}
