@@ -40,7 +40,7 @@ class ChatSession:
     """One chat.
 
     Args:
-        client: of the gateway.
+        client: the client of the gateway.
         chat_model: the model; /model changes it.
         conversation: the turns so far.
         reader: where messages come from.

@@ -51,7 +51,7 @@ async def _cancel_when_interrupted(work: Coroutine[Any, Any, None]) -> None:
 
 
 def sentence_of(error: TgError) -> str:
-    """What to tell the user of an error, whose message names an option of the commands from now on."""
+    """The sentence about an error for the user. The error's message then names an option of the commands."""
     error.message = error.message.replace(WAIT_LONGER, "a longer timeout (-t) waits longer")
     return error.message + (f" (try again in {error.retry_after:g} s)" if error.retry_after else "")
 

@@ -46,7 +46,7 @@ class AgentDialog(AbstractAsyncContextManager[AgentStream]):
         return await self._records.__aexit__(kind, error, tb)
 
     def __aiter__(self) -> AsyncGenerator[AgentEvent, None]:
-        """The events, in a stream that is closed at their end, or with the iterator."""
+        """The events; their stream is closed at its end, or when the iterator is."""
         return self._events()
 
     async def _events(self) -> AsyncGenerator[AgentEvent, None]:

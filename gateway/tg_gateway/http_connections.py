@@ -40,9 +40,9 @@ class ConnectionRunner(web.AppRunner):
 
     Args:
         application: what is served.
-        events: of its connections.
+        events: the events of its connections.
         handler_cancellation, shutdown_timeout: as `web.AppRunner`.
-        options: of each connection, as `web.RequestHandler`.
+        options: the options of each connection, as `web.RequestHandler`.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ async def notice_leaving(runner: ConnectionRunner) -> None:
     answered. Other systems than Linux have no such call here; there the connection waits.
 
     Args:
-        runner: of a server that was set up.
+        runner: the runner of a server that was set up.
     """
     while True:
         await asyncio.sleep(LOOK_SECONDS)

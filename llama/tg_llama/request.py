@@ -28,7 +28,7 @@ def check_sampling(sampling: Sampling, vocabulary: int) -> None:
     """Check what the engine relies on.
 
     Args:
-        sampling: of the request.
+        sampling: the sampling of the request.
         vocabulary: the number of the model's tokens.
 
     Raises:
@@ -49,7 +49,7 @@ def check_ids(what: str, ids: tuple[int, ...], vocabulary: int) -> None:
 
     Args:
         what: the holder of the ids, in words for the clients of every door, since doors name the field differently.
-        ids: of the tokens.
+        ids: the ids of the tokens.
         vocabulary: how many the model has.
 
     Raises:

@@ -137,7 +137,7 @@ def group_completions(pieces: Sequence[Joined], has_text: Callable[[Joined], boo
     of all is in the last group.
 
     Args:
-        pieces: of any number of answers, in the order in which they came.
+        pieces: pieces of any number of answers, in the order in which they came.
         has_text: whether a piece has answer text.
     """
     indexes = {piece.index for piece in pieces}

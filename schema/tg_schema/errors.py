@@ -115,8 +115,8 @@ class ContextLengthExceeded(BadRequest):
     """The prompt, or the prompt with the most tokens that the answer may have, is longer than the model's context.
 
     Attributes:
-        tokens: of the prompt; None = not known.
-        maximum: of the model's context; None = not known.
+        tokens: tokens of the prompt; None = not known.
+        maximum: the maximum of the model's context; None = not known.
     """
 
     type = "context-length-exceeded"

@@ -16,7 +16,7 @@ CommonFeature = Literal[
     "penalties",
     "logprobs",
 ]
-"""What nearly every API for chats has a field for; all that processors of version 0.1.0 can announce.
+"""Features with a field in nearly every chat API; processors of version 0.1.0 can announce no others.
 
 history: earlier turns in `messages`; json and schema: the answer's form; the others are fields of the request.
 """

@@ -241,7 +241,7 @@ class AskedStream(ResponseStream[Any]):
     """A stream that was asked for, with its encoded request.
 
     Attributes:
-        span: of the request, in its trace.
+        span: the span of the request, in its trace.
         route: the service.
         body: the encoded request, kept for further attempts: until the first record.
         attempt: number of the current one, from 1.
@@ -251,7 +251,7 @@ class AskedStream(ResponseStream[Any]):
         processor: the processor that answers the current attempt; None = none so far.
         link: number of the link that carries its answer.
         fetched: whether a processor has asked for the body in parts.
-        cache_key: of the request; None = it has none.
+        cache_key: the cache key of the request; None = it has none.
         direct: the process that the current attempt was sent to; None = it was queued.
         place: the processor whose free slots it is counted against, if it has a cache key.
         permit: asked before a processor may begin; None = processors begin at once.

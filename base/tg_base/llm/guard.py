@@ -249,8 +249,8 @@ class _Watch:
         if not self._fired or task is None:
             return
         self._fired = False
-        # Only our own cancellation becomes a Timeout. One from elsewhere, before or at the same moment, must go on, or
-        # a client that disconnects just then would leave a task that runs for nobody.
+        # Only our own cancellation becomes a Timeout. Let a cancellation from elsewhere, before or at the same moment,
+        # pass, or the task of a client that disconnects just then would run on for nobody.
         if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise self._make_timeout() from error
 

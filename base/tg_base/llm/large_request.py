@@ -62,7 +62,7 @@ class RequestParts(NamedTuple):
     Attributes:
         head: the request without its long fields.
         parts: the items of the long fields: in each part a field's name and some of its items, pickled.
-        lengths: of `id_lists`, whose ids stand one after the other.
+        lengths: the lengths of the `id_lists`, whose ids stand one after the other.
     """
 
     head: CheckedRequest

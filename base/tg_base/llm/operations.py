@@ -38,7 +38,7 @@ class Detokenized(msgspec.Struct, frozen=True):
     """The text of some token ids.
 
     Attributes:
-        text: of all of them; a control token is its name.
+        text: the text of all tokens; a control token is its name.
         tokens: each of them, if `token_texts` asked for that.
     """
 

@@ -133,4 +133,4 @@ _KEPT: Final = (
     "adapter",
     "user",
 )
-"""Fields that matter beyond what the provider is sent, so that the outline keeps them."""
+"""Fields that are needed besides the provider's request, so the outline keeps them."""

@@ -151,7 +151,7 @@ class LinkReport(msgspec.Struct, frozen=True):
 
     Attributes:
         processor: the id of the process.
-        number: of the announcement that it came with; its counts are of the same moment.
+        number: the number of its announcement; its counts are of the same moment.
         over_below: the lowest valid link number. Links with a lower number are closed, and their streams over.
         link: the open link; None = there is none.
         running: requests of this inbox in progress, by the id of the processor as presence has it; without zeros.

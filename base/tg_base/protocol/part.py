@@ -21,7 +21,7 @@ class Part:
 
     Attributes:
         key: the attempt that asked for it; an older one's parts are ignored.
-        offset: of its first byte in the request's body.
+        offset: the offset of its first byte in the request's body.
     """
 
     key: StreamKey

@@ -30,8 +30,8 @@ def find_entry_point(group: str, name: str, what: str, place: str, others: Itera
     """The entry point with this name in the group, or for this place; `load()` imports it.
 
     Args:
-        group: of entry points, as packages declare them.
-        name: of an entry point, or a place that needs none: "module:name".
+        group: the group of entry points, as packages declare them.
+        name: the name of an entry point, or a place that needs none: "module:name".
         what: what it is, for the error.
         place: how its place is written, for the error: "module:Class"; "" = only packages offer it.
         others: names that are known, and that no installed package offers.

@@ -83,7 +83,7 @@ class Host:
     Attributes, once it is entered:
         links: to the requestors.
         publishers: the requestors' clocks.
-        bodies: of large requests.
+        bodies: the bodies of large requests.
         cancelled: attempts that no processor may begin.
         ended: attempts that no processor may begin again.
     """

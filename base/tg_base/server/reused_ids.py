@@ -10,12 +10,12 @@ from tg_base.server.responder import PlainResponder, send_failure
 from tg_schema.errors import BadRequest
 
 MAX_TOLD_AT_ONCE: Final = 64
-"""Plain peers that are told concurrently; any more are not told."""
+"""How many plain peers get the error concurrently; any more get none."""
 _REUSED: Final = BadRequest("a request with this id has just ended; give each request an id of its own").record
 
 
 class ReusedIds:
-    """Tells each plain peer in a task of its own, so that a topic that is full does not hold up the work queue.
+    """Sends each error in a task of its own, so that a full topic does not delay the work queue.
 
     Args:
         bus: carries the errors.
@@ -35,6 +35,6 @@ class ReusedIds:
             task.add_done_callback(report)
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Stop sending errors."""
         for task in self._telling:
             task.cancel()

@@ -35,7 +35,7 @@ class Crew:
     """What workers have in common.
 
     Attributes:
-        work: of each of them; number and sockets are filled in.
+        work: the order for each worker; number and sockets are filled in.
         count: the number of workers.
         host: where they listen.
         port: there; 0 = any free one.

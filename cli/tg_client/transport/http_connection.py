@@ -78,7 +78,7 @@ class HttpConnections:
 
     Args:
         base: the gateway's URL.
-        headers: of each request.
+        headers: headers of each request.
     """
 
     def __init__(self, base: str, headers: Mapping[str, str]) -> None:

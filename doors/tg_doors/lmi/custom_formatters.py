@@ -29,12 +29,12 @@ class OutputStep:
 
     Attributes:
         inputs: the text of the request.
-        parameters: of the request, as they came.
+        parameters: the parameters of the request, as they came.
         first: whether it is the first call for this answer.
         last: whether it is the last one; its token has the id -1 and no text.
-        id: of the token; -1 = the provider tells none.
-        text: of the token.
-        log_prob: of the token; None = unknown.
+        id: the id of the token; -1 = unknown.
+        text: the text of the token.
+        log_prob: the log-probability of the token; None = unknown.
         generated_text: all of it, in the last call; "" before.
         finish_reason: in the last call: "length", "eos_token", "stop_sequence" or, if the answer failed, "error".
         generated_tokens: how many, in the last call.
@@ -67,7 +67,7 @@ def load_formatter(name: str, group: str, *place: str) -> Callable[..., Any]:
     Args:
         name: as the configuration has it.
         group: the group of entry points.
-        place: of the name, within the table `[gateway]`.
+        place: the place of the name, within the table `[gateway]`.
 
     Raises:
         BadRequest: there is none, or it cannot be called so.

@@ -45,7 +45,7 @@ class Lmi(Dialect):
     """The API of an LMI container, and of SageMaker's endpoints with one.
 
     Args:
-        settings: of each model, as an operator has configured them.
+        settings: the settings of each model, as an operator has configured them.
     """
 
     descriptions = LMI_DESCRIPTIONS

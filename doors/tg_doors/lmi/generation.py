@@ -75,7 +75,7 @@ def list_ignored(parameters: LmiParameters, found: FoundModel, *, alternatives: 
     """The parameters that have no effect on the answer, although they ask for something.
 
     Args:
-        parameters: of the request.
+        parameters: the parameters of the request.
         found: the model.
         alternatives: whether the answer has the most probable tokens at each place.
     """

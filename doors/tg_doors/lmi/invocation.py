@@ -34,7 +34,7 @@ class Invocation:
     """A request.
 
     Attributes:
-        texts: of `inputs`; at least one of them is not empty.
+        texts: the texts of `inputs`; at least one of them is not empty.
         listed: whether they came as a list.
         parameters: how to generate.
         given: all parameters, as they came.

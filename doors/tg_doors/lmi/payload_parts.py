@@ -24,7 +24,7 @@ class PayloadPartsWriter(Writer[Any]):
     """Wraps another writer; each output becomes a part.
 
     Args:
-        writer: of the answer.
+        writer: the writer of the answer.
     """
 
     content_type = EVENT_STREAM

@@ -48,7 +48,7 @@ class Buffers:
         """Replace a buffer by a stream's prompt and answer. Returns and raises as `append`.
 
         Args:
-            name: of the buffer.
+            name: the name of the buffer.
             content: the prompt of the stream and its answer.
             root: the key of that prompt: prompts that continue one another share it.
         """

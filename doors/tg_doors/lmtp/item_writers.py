@@ -30,7 +30,7 @@ class TokenWriter(StreamWriter):
     Args:
         stream: the id of the stream.
         batch: takes its items.
-        max_tokens: of the answer.
+        max_tokens: the most tokens of the answer.
         typed: whether errors say what kind they are.
         tops: alternatives of a token, at most.
     """

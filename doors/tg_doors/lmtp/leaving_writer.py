@@ -17,7 +17,7 @@ class LeavingWriter(Writer[TextCompletionResponse]):
     """Wraps another writer, and passes the whole answer to `leave` at the end.
 
     Args:
-        writer: of the stream.
+        writer: the writer of the stream.
         ids: whether the answer is token ids; otherwise it is text.
         leave: called once, before the last item is sent. The model's own end token is no part of the answer.
 

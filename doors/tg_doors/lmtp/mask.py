@@ -92,7 +92,7 @@ def pack_mask(
 
     Args:
         mask: JSON of an object, or of the Base64 of little-endian 32-bit floats, one for each token of the vocabulary.
-        features: of the model; processors of older versions read only mappings, or only whole numbers.
+        features: the features of the model; processors of older versions read only mappings, or only whole numbers.
         size: bytes of an object that are read in one step.
         least: size from which an object is packed.
 

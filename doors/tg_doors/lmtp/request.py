@@ -42,7 +42,7 @@ class StreamBody(msgspec.Struct, frozen=True):
     """The common fields of GENERATE and SCORE; unknown fields are ignored.
 
     Attributes:
-        stream_id: of the client; no other running stream of its socket has it.
+        stream_id: the client's id of the stream; no other running stream of its socket has it.
         prompt: what `read_prompt` reads.
         deadline_ms: milliseconds until the answer must be complete.
         request_key: with it, the answer goes on without its socket, and can be resumed by this key.

@@ -22,7 +22,7 @@ class LateTextWriter(Writer[TextCompletionResponse]):
     """Wraps another writer, and adds `late_text` at the end of each choice.
 
     Args:
-        writer: of the answer in OpenAI's shape.
+        writer: the writer of the answer in OpenAI's shape.
         choices: how many it has.
     """
 

@@ -48,7 +48,7 @@ class ParsedCallsWriter(Writer[TextCompletionResponse]):
     """The body of a whole chat with objects in place of the texts of arguments.
 
     Args:
-        writer: of the same body in OpenAI's shape.
+        writer: the writer of the same body in OpenAI's shape.
     """
 
     keep_alive = b""

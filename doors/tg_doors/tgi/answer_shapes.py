@@ -86,7 +86,7 @@ def name_ending(reason: FinishReason | None, stopped_by: str | int | None, text:
     Args:
         reason: the record's `finish_reason`.
         stopped_by: the stop string or id in the record that ended the answer; None = its own end, or unknown.
-        text: of the answer; the stop string that has ended it is its end.
+        text: the text of the answer, which ends with the stop string that ended it.
         stops: the stop strings that were asked for.
 
     Raises:

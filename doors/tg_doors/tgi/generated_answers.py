@@ -16,9 +16,9 @@ class GeneratedAnswer:
     """One answer.
 
     Attributes:
-        text: of it, with the stop string that ended it.
+        text: its text, with the stop string that ended it.
         finish_reason: in TGI's words.
-        tokens: of it; empty = the provider tells none, or nobody has asked.
+        tokens: its tokens; empty = unknown, or not requested.
         prompt_tokens: those of the prompt, if they were asked for.
         seed: the one that was used; None = none, or unknown.
         out_token: tokens that were generated; None = unknown.

@@ -45,7 +45,7 @@ class Timings:
 
         Args:
             in_token: tokens of the prompt; None = unknown.
-            generated_tokens: of the answer; None = unknown.
+            generated_tokens: tokens of the answer; None = unknown.
         """
         now = time.perf_counter()
         begun = self._validated if self._begun is None else self._begun

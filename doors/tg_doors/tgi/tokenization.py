@@ -70,7 +70,7 @@ class PlacedTokensWriter(WholeWriter[TextCompletionResponse]):
     """The list of the tokens of a text.
 
     Args:
-        text: in which they are.
+        text: the text that the tokens are in.
     """
 
     def __init__(self, text: str) -> None:

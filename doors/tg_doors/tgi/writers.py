@@ -34,7 +34,7 @@ class TokenEventWriter(Writer[TextCompletionResponse]):
 
     Args:
         body: what was asked.
-        headers: of the answer, besides those of every stream.
+        headers: the headers of the answer, besides those of every stream.
     """
 
     def __init__(self, body: GenerateBody, headers: Mapping[str, str]) -> None:

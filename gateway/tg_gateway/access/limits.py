@@ -27,8 +27,8 @@ class Limits:
         flex_pause: longest pause after a refusal before another waiting request of that model is taken.
         attempt_pause: longest pause before a waiting answer is asked for again after its first lost attempt; it doubles
             with each further one.
-        paused_bytes: of messages of one model that wait in this process after lost attempts. Beyond it no more messages
-            are taken until one of them proceeds.
+        paused_bytes: bytes of messages of one model that wait in this process after lost attempts. Beyond it no more
+            messages are taken until one of them proceeds.
         part_bytes: of the events of one answer that are kept for who follows it; without them it can only be retrieved.
         followers: clients of one key that follow answers in the background side by side.
         all_followers: the same, of all keys.

@@ -54,7 +54,7 @@ class KeptAnswers(Protocol):
         A part may begin and end anywhere in the writer's bytes. An empty part says that more is coming.
 
         Args:
-            name: of the answer.
+            name: the name of the answer.
             head: the head of the answer that is meant, if another answer may take its name; None = any.
 
         Raises:

@@ -44,9 +44,9 @@ class QueuedJob(msgspec.Struct, frozen=True):
     """What travels: enough for any gateway to ask the same again.
 
     Attributes:
-        name: of the answer's log.
+        name: the name of the answer's log.
         until: when it expires, by the time of all requestors.
-        dialect: of its `Waiting`; so is `body`.
+        dialect: the dialect and body of its `Waiting`.
         key: the name of the API key that asked.
         request: the id of the request.
     """

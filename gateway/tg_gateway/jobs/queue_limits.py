@@ -23,7 +23,7 @@ MAX_KEY_SHARE: Final = 0.5
 """One key's share of the held messages, and of the paused bytes. Beyond it, that key's next messages return to the flex
 queue for a while, so that other keys get their turn."""
 MAX_AWAY_BYTES: Final = 256 * 1024 * 1024
-"""Messages of one model that are returned in this way. The broker sends each of them again."""
+"""The most bytes of one model's messages that are returned in this way. The broker sends each of them again."""
 PAUSED_TASK_BYTES: Final = 16 * 1024
 """Bytes counted for each paused or returned message, besides its body."""
 
@@ -34,7 +34,7 @@ class ModelQueue:
 
     Attributes:
         route: the service.
-        topic: of the flex queue.
+        topic: the topic of the flex queue.
         longest_pause: seconds until the next is taken after a refusal, at most.
         most_paused: bytes from which on nothing more is taken, as `paused` counts them.
         starting: names of messages in hand for which no model has been asked yet.
@@ -50,7 +50,7 @@ class ModelQueue:
         refused_at: when the latest came (loop time).
         resume_at: after a refusal: when to take the next (loop time).
         freed: something has ended, so there may be room.
-        turn: of the one behind its pause that looks for room.
+        turn: the turn of the paused task that checks for capacity.
     """
 
     route: Route[Any, Any]

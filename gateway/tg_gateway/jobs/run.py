@@ -30,7 +30,7 @@ class JobRun:
         opening: opens its log for writing.
         claim: this gateway's claim, if its head was stored earlier, while it waited for capacity; it may wait again.
         permit: the permit of a response with a claim.
-        writer: of its log, while that is open.
+        writer: the writer of its log, while that is open.
         live: gets the parts as they are made.
         cancelled: a client cancelled it.
         over: another gateway or client has ended or erased it, so this process writes no end.

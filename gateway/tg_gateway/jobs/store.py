@@ -25,8 +25,8 @@ class FollowerCount:
     """Limits the clients that read a kept response at the same time.
 
     Args:
-        most: of one key.
-        most_in_all: of all keys.
+        most: the most clients of one key.
+        most_in_all: the most clients of all keys.
     """
 
     def __init__(self, most: int, most_in_all: int) -> None:
@@ -66,7 +66,7 @@ class JobStore:
 
     Attributes:
         logs: as given.
-        waiting: the answers among them that wait for room.
+        waiting: the answers among them that wait for capacity.
     """
 
     def __init__(self, logs: JobLogs, *, max_followers: int = 64, max_all_followers: int = 256) -> None:

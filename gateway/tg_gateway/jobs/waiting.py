@@ -15,7 +15,7 @@ class WaitingJobs:
     """The waiting answers of one store.
 
     Args:
-        logs: of the store.
+        logs: the logs of the store.
     """
 
     def __init__(self, logs: JobLogs) -> None:
@@ -74,8 +74,8 @@ class WaitingJobs:
         """Let a taken response wait again. Raises BusError as `claim`.
 
         Args:
-            name: of the answer.
-            claim: of the gateway that had taken it.
+            name: the name of the answer.
+            claim: the claim of the gateway that had taken it.
             spent: whether a model may have been asked, so that one attempt is used and a pause follows.
         """
         self._logs.written.mark(name, waits=True)

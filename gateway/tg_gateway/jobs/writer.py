@@ -35,13 +35,13 @@ class JobWriter(Sink):
         limit: the most bytes of an end.
         part_bytes: the most bytes of stored parts; a larger answer has none for late followers.
         live: gets the parts too, as they are sent.
-        claim: of the log's head, if its name is chosen.
+        claim: the claim of the log's head, if its name is chosen.
         parts: how many the log has.
         by: the claim of the gateway that makes an answer that has waited.
 
     Attributes:
         size: bytes that were appended.
-        claim: of the log's head.
+        claim: the claim of the log's head.
         freed: whether its end lets the next head restart the log.
     """
 

@@ -20,7 +20,7 @@ class Written:
         size: bytes of its log.
         expires: until when it is kept, by the wall clock.
         waits: whether it waits for capacity.
-        claim: of its head, if the client chose its name: an end may free the name for another gateway.
+        claim: the claim of its head, if the client chose its name: an end may free the name for another gateway.
     """
 
     key: str

@@ -18,7 +18,7 @@ class NameGuard:
     """Keeps a request from writing control tokens.
 
     Args:
-        names: of the control tokens.
+        names: the names of the control tokens.
     """
 
     def __init__(self, names: Collection[str]) -> None:

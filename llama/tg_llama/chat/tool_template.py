@@ -59,7 +59,7 @@ class ToolTemplate:
         Args:
             source: a model's own template; None = it has none.
             names: what it knows besides the conversation, such as `bos_token`.
-            guard: of the model's control tokens.
+            guard: the guard of the model's control tokens.
         """
         if source is None:
             return None

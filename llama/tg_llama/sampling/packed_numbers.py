@@ -61,7 +61,7 @@ def _read_slice(text: str) -> _Pairs:
 
 
 MAX_RUNS: Final = 24
-"""In other masks, the entries' lengths change all the time, and entries are read one by one."""
+"""The most runs of entries with equal lengths; a mask with more is read entry by entry."""
 MAX_DIGITS: Final = 9
 """The most digits of a number in a packed mask; more would not fit into 32 bits."""
 _FIRST_ROWS: Final = 128

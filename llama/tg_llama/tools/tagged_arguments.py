@@ -78,7 +78,7 @@ class TaggedArguments:
     parameter is repeated, the first value counts.
 
     Args:
-        types: of the tool's arguments.
+        types: the types of the tool's arguments.
         ends: the tags of which the first ends the arguments. They are not read.
     """
 

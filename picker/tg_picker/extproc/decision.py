@@ -84,7 +84,7 @@ class Refused(Struct, frozen=True):
     """Why no server gets the request.
 
     Attributes:
-        status: of the answer: 400, 404, 413, 429 or 503.
+        status: the status of the answer: 400, 404, 413, 429 or 503.
         reason: the published word for it, for the header and for metrics.
         message: a sentence that says what to do.
         retry_after: seconds; None = the same request would fail again, or nobody knows when.

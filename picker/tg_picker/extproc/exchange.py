@@ -35,7 +35,7 @@ class RequestPhase:
     """Collects the body, asks the picker once, and says where the request goes.
 
     Attributes:
-        course: of the directed request; None = not decided, or refused.
+        course: the course of the directed request; None = not decided, or refused.
         refused: whether the client got a refusal, which ends the exchange.
     """
 

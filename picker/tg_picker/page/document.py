@@ -26,7 +26,7 @@ def element(name: str, *children: str, **attributes: str) -> Html:
     """An element with its end tag. Children that are no `Html`, and all values of attributes, are escaped.
 
     Args:
-        name: of the element.
+        name: the name of the element.
         children: texts and elements.
         attributes: by name; `_` stands for `-`, and a trailing `_` is dropped.
     """

@@ -70,7 +70,7 @@ class AdapterLoader:
 
         Args:
             endpoint: the server.
-            adapter: of a route.
+            adapter: the adapter of a route.
             post: asks the server.
         """
         if not self._source or self.has(endpoint, adapter):

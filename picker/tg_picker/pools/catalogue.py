@@ -60,7 +60,7 @@ class Pool(Struct, frozen=True):
     Attributes:
         name: "NAME", or "NAMESPACE/NAME" outside the namespace "default".
         labels: a host belongs to the pool if it has all of them.
-        ports: of each host whose source tells none.
+        ports: the ports of each host whose source names none.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Destination(Struct, frozen=True):
         priority: higher goes first; below 0 may be shed.
         slos: the latency objectives of the route.
         route: the name of the route; "" = none is for this model.
-        failure: of the route.
+        failure: the failure of the route.
     """
 
     pool: str

@@ -32,7 +32,7 @@ class DnsName(Struct, frozen=True):
     Attributes:
         name: for instance that of a headless service.
         ports: () = those of the pool that selects its hosts.
-        labels: of each host.
+        labels: the labels of each host.
         models: base models that each host serves; () = not known.
     """
 

@@ -12,7 +12,7 @@ def find_goal(
     """The objective of a request, each latency with its own share. None = there is none.
 
     Args:
-        slos: of the route; one of a kind.
+        slos: the slos of the route; one of a kind.
         first_token: seconds, in place of the route's.
         output_token: seconds, in place of the route's.
     """

@@ -15,9 +15,9 @@ class BlocksStored(Struct, tag="BlockStored"):
     servers there may have any type. Fields that are not known are ignored.
 
     Attributes:
-        block_hashes: of the blocks.
-        parent_block_hash: of the block before them; None = they begin a prompt.
-        token_ids: of all of them.
+        block_hashes: the hashes of the blocks.
+        parent_block_hash: the hash of the block before them; None = they begin a prompt.
+        token_ids: the token ids of all blocks.
         block_size: tokens in each.
         lora_id: tells that an adapter counts, where it is not named.
         medium: the memory that they are in; None = the GPU's.

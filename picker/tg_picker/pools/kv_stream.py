@@ -23,7 +23,7 @@ class KvStream:
     """The events of one server, and how complete they are.
 
     Args:
-        state: of the server.
+        state: the state of the server.
         restarted: called when another process answers at its address.
 
     Attributes:

@@ -58,7 +58,7 @@ class KvEventOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     The labels `kv-events-port` and `kv-replay-port` of a server come first.
 
     Attributes:
-        port: of the messages.
+        port: the port of the messages.
         replay_port: where the last ones are sent again; None = nowhere, so that a restart of either side loses all.
     """
 
@@ -189,7 +189,7 @@ class KvSubscriber(Entered):
         """Fetch missed messages, as far as the server still has them.
 
         Args:
-            place: of the server.
+            place: the place of the server.
             stream: the state of its events.
             is_new: whether another process may publish there now.
         """

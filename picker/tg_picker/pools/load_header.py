@@ -43,7 +43,7 @@ def read_load_header(value: str, now: float) -> LoadReport | None:
     """The report of a header. Missing values are None; see `merge_reports`.
 
     Args:
-        value: of `tg_base.telemetry.LOAD_RESPONSE_HEADER`; any text.
+        value: the value of `tg_base.telemetry.LOAD_RESPONSE_HEADER`; any text.
         now: the report's `read_at`.
 
     Returns:

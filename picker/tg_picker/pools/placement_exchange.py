@@ -37,7 +37,7 @@ class PlacementExchange(Entered):
         topic: non-persistent; that of all schedulers whose pools have servers in common.
         scheduler: ours.
         pools: those of the scheduler; entered before this.
-        timing: of heartbeats and questions.
+        timing: the timing of heartbeats and questions.
         retry: seconds until a subscription that ended is tried again.
 
     Attributes:

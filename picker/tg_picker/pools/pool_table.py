@@ -50,12 +50,12 @@ class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):
     """A pool, its servers and the models that lead to it.
 
     Attributes:
-        name: of the pool, and of the route of its requests.
+        name: the name of the pool, and of the route of its requests.
         endpoints: servers, as "HOST:PORT".
         names: names in DNS, as "NAME:PORT"; each of their addresses is a server.
         models: base models, as clients name them.
         adapters: LoRA adapters, as clients name them.
-        priority: of the requests; below 0 they may be shed.
+        priority: the priority of the requests; below 0 they may be shed.
         objective: their latency objectives.
         failure: how requests without an answer in time are retried.
     """

@@ -103,9 +103,9 @@ class Prompt(Struct, frozen=True):
 
     Attributes:
         text: its first MAX_PREFIX_CHARACTERS.
-        characters: of all of it; of what `text` leaves out, bytes of its JSON are counted.
+        characters: the number of its characters; for parts missing in `text`, bytes of their JSON are counted.
         ids: its first MAX_PREFIX_TOKENS, if it is given in token ids; then `text` is empty.
-        salt: by which its server keeps it apart from those of other callers; "" = it does not.
+        salt: separates its cache from those of other callers; "" = it does not.
     """
 
     text: str

@@ -54,7 +54,7 @@ class ScrapeOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     Attributes:
         kind: a key of `SERVER_KINDS`, or "auto".
-        path: of the page; "" = where servers of this kind have it.
+        path: the path of the page; "" = the default of this kind of server.
         tls: whether the page is behind https.
         interval: seconds between two scrapes of a server.
         timeout: seconds that one scrape may take.

@@ -15,8 +15,8 @@ class Attempt:
     """One attempt at one server. It sees each chunk, whether a task waits for it or not.
 
     Args:
-        placement: of the request on the server.
-        record: of the same.
+        placement: the placement of the request on the server.
+        record: the record of the same request.
         now: the clock of both, in seconds.
         model: the server was asked for.
 

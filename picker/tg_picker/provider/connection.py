@@ -19,8 +19,8 @@ class PoolConnection:
 
     Args:
         scheme: "http" or "https".
-        path: of the API.
-        key: sent to each server; None = none is.
+        path: the path of the API.
+        key: sent to each server; None = no key.
     """
 
     def __init__(self, scheme: str, path: str, key: str | None) -> None:

@@ -23,7 +23,7 @@ def choose_failure(before: TgError | None, error: TgError, pick: Pick | None) ->
 
     Args:
         before: the same, of the servers that were asked before.
-        error: of the last one.
+        error: the error of the last one.
         pick: that server; None = something of its answer was shown.
 
     Raises:

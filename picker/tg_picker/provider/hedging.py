@@ -36,7 +36,7 @@ class Hedging:
     """When a request gets a second attempt: after its route's QUANTILE of times to a first token, within a budget.
 
     Args:
-        share: of the requests that may get one.
+        share: the share of the requests that may get one.
     """
 
     def __init__(self, share: float) -> None:

@@ -33,10 +33,10 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         pools: pools with their servers and models, in place of the four before.
         adapter_source: where the adapters of routes are for the servers, with {adapter} for the name; a server that a
             request for one is sent to is told to load it first. "" = it is not.
-        labels: of `endpoints` and `names`, for the pools of `resources` to select by.
+        labels: the labels of `endpoints` and `names`, for the pools of `resources` to select by.
         policy: how a server is picked.
         admission: which requests of a priority below 0 are refused when the servers are busy.
-        api_path: of OpenAI's API on each server.
+        api_path: the path of OpenAI's API on each server.
         https: whether the servers speak TLS.
         scrape: how the load of the servers is read.
         scraped: false = by our own count alone.

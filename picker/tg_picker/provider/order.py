@@ -39,7 +39,7 @@ class Order(Struct, eq=False):
         is_second_round: whether servers that lost its adapter are asked again.
         left: the servers that were not asked yet, when it was looked last; the one picked then is among them.
         unreachable: servers that were left out, since nobody can reach them.
-        records: of each attempt, in order.
+        records: the records of each attempt, in order.
     """
 
     request: TextCompletionRequest

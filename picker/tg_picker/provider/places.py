@@ -19,7 +19,7 @@ class Place(Struct, frozen=True):
 
     Attributes:
         destination: by the catalogue.
-        objective: of its promises.
+        objective: the objective of its requests.
         base: the model that the servers have for it.
     """
 

@@ -9,7 +9,7 @@ class AdapterStatus(Struct, frozen=True):
     """An adapter of a server.
 
     Attributes:
-        name: of the adapter.
+        name: the name of the adapter.
         requests: placed there for it and not ended.
         loaded: where it is, as the server tells; "believed" = by our own placements.
         idle_seconds: since its last request was placed, or told of; 0 = the server tells that it is in use.
@@ -68,7 +68,7 @@ class PoolStatus(Struct, frozen=True):
     """A pool of servers.
 
     Attributes:
-        name: of the pool.
+        name: the name of the pool.
         saturation: 1 = full, as admission counts it; None = it has no server.
         servers: its members.
     """
@@ -89,7 +89,7 @@ class RouteStatus(Struct, frozen=True):
         requests: requests answered since the process began.
         kept_share: the share of these that took no longer; None = there were none.
         recent_requests: of the last minute, those that were refused or left too late among them; 0 = nobody watches.
-        recent_share: of these that took no longer; None = there were none.
+        recent_share: the share of these that took no longer; None = there were none.
     """
 
     route: str
@@ -107,10 +107,10 @@ class QueueStatus(Struct, frozen=True):
 
     Attributes:
         pool: where they want to go.
-        priority: of them all.
+        priority: the priority of all of them.
         requests: how many.
         oldest_seconds: how long the first of them has waited.
-        bytes: of their bodies.
+        bytes: bytes of their bodies.
     """
 
     pool: str

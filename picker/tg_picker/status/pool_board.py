@@ -38,7 +38,7 @@ class PoolBoard:
     """Told each decision and its end; read by the page and by the metrics. It belongs to one event loop.
 
     Args:
-        name: of the picker, for the page.
+        name: the name of the picker, for the page.
         policy: the name of the rule that picks.
         scheduler: whose servers are shown.
         pools: as they are now.

@@ -16,7 +16,7 @@ class RequestFacts(Struct, frozen=True):
         request: its id; "" = none.
         model: as the client named it.
         destination: where the catalogue sent it; None = nothing is known of its model.
-        body_bytes: of its body.
+        body_bytes: bytes of its body.
         eligible: servers that it could go to.
         unreachable: servers of its pool that were left out, since nobody can reach them.
     """
@@ -46,7 +46,7 @@ class RequestRecord(Struct, eq=False):
         endpoint: the server that was picked; None = none.
         server: the name of the server that answers; "" = none.
         reasons: the policy's, or that of a refusal.
-        cached_tokens: of the prompt, that the server probably has in its cache.
+        cached_tokens: tokens of the prompt that the server probably has in its cache.
         loads: whether the server has to load the adapter first.
         lost: whether it was one of two attempts, and the other one answered.
         moved: whether another server than the picked one answers.

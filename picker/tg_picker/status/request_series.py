@@ -48,7 +48,7 @@ class RequestSeries:
     Attributes:
         requests: by priority.
         errors: by published word.
-        violations: of objectives, by `ttft` and `tpot`.
+        violations: the violations of objectives, by `ttft` and `tpot`.
         running: picked and not ended.
         cells: distributions, by the ends of their names; one that nothing was counted in is not there.
     """

@@ -125,9 +125,9 @@ class Broker:
         Blocks.
 
         Args:
-            error: of a call that failed.
-            topic: what was to be opened.
-            group: as which subscription.
+            error: the error of a call that failed.
+            topic: the topic that could not be opened.
+            group: the subscription, if there is one.
         """
         failure = self.connect_failure(EXPLAIN_TIMEOUT_SECONDS)
         if failure is not None:

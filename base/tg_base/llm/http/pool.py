@@ -50,7 +50,7 @@ class Place(msgspec.Struct, frozen=True):
     """Where connections go.
 
     Attributes:
-        host, port: of the server.
+        host, port: the host and port of the server.
         secure: whether the server speaks TLS.
         proxy: on the way to it.
     """
@@ -144,7 +144,7 @@ class HttpPool:
 
         Args:
             method: the HTTP method.
-            target: of this pool.
+            target: the target of this pool.
             body: None = no body.
 
         Raises:

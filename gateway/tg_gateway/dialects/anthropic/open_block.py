@@ -99,7 +99,7 @@ class OpenToolUse(OpenBlock):
 
     Args:
         call: its id.
-        name: of the tool.
+        name: the name of the tool.
 
     Attributes:
         over: whether its end was sent to the client.

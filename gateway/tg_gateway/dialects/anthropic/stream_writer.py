@@ -28,8 +28,8 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     Args:
         model: the model's name, until a record has it.
-        request_id: of the request, for the event of a failure.
-        headers: of the answer, besides those of every stream.
+        request_id: the id of the request, for the event of a failure.
+        headers: the headers of the answer, besides those of every stream.
     """
 
     keep_alive = PING

@@ -30,7 +30,7 @@ class MessageWriter(WholeWriter[TextCompletionResponse]):
 
     Args:
         model: the model's name, if no record has it.
-        headers: of the answer.
+        headers: the headers of the answer.
     """
 
     def __init__(self, model: str, headers: Mapping[str, str]) -> None:
@@ -61,7 +61,7 @@ class CountWriter(WholeWriter[TextCompletionResponse]):
     """The number of tokens.
 
     Args:
-        headers: of the answer.
+        headers: the headers of the answer.
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:

@@ -67,7 +67,8 @@ def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
 
     Args:
         error: why.
-        status: of the answer. Where it is not the error's own, HTTP has refused the request, and no code fits.
+        status: the status of the answer. Where it is not the error's own, HTTP has refused the request, and no code
+            fits.
         known_path: whether a mount has the request's path and method; if not, the error is not about a field.
     """
     detail = describe_error(error)

@@ -64,7 +64,7 @@ def read_form(body: SamplingBody) -> dict[str, Any]:
     """The record's fields for the form of the answer: `response_format`, `schema`, its labels, `regex` and `choice`.
 
     Raises:
-        InvalidParameter: the form is none that a record can carry, or there are two.
+        InvalidParameter: a record cannot express the form, or there are two forms.
     """
     outputs = body.structured_outputs or StructuredOutputs()
     if outputs.grammar is not None or outputs.structural_tag is not None:

@@ -12,7 +12,7 @@ class EncodedVectors:
     """Encodes each vector when it comes, so that the end of a long list does not take long.
 
     Args:
-        count: of the inputs.
+        count: the count of the inputs.
     """
 
     def __init__(self, count: int) -> None:

@@ -110,7 +110,7 @@ class AnswerBodyWriter(WholeWriter[TextCompletionResponse]):
     """The whole answer in one body.
 
     Args:
-        shape: of the body.
+        shape: the shape of the body.
         watch: runs since the request came.
         ignored: headers that list what was ignored.
     """
@@ -146,7 +146,7 @@ class LoadedWriter(WholeWriter[TextCompletionResponse]):
     """Says that a model is loaded, once its provider has answered.
 
     Args:
-        shape: of the body.
+        shape: the shape of the body.
         ignored: headers that list what was ignored.
     """
 

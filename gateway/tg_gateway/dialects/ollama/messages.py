@@ -64,7 +64,7 @@ def read_images(place: str, images: Sequence[str] | None) -> tuple[Part, ...]:
     """The images of a message, or of a prompt.
 
     Args:
-        place: of the list in the body.
+        place: the place of the list in the body.
         images: each in base64.
 
     Raises:

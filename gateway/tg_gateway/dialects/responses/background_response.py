@@ -63,7 +63,7 @@ class WaitingRequest(msgspec.Struct, frozen=True):
     """The request of a response that waits for room, as it travels.
 
     Attributes:
-        body: of its request, with every item.
+        body: the body of its request, with every item.
         earlier: how many items come from an earlier response.
         born: gives the restarted response the same ids.
     """
@@ -102,7 +102,7 @@ def make_background(
     """How the gateway keeps a response while it is made.
 
     Args:
-        draft: of the response.
+        draft: the draft of the response.
         items: the whole conversation before its output.
         begin: its first events.
         start: makes the event that says a model works on it.

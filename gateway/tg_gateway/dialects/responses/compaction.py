@@ -52,7 +52,7 @@ def make_compaction(
 
     Args:
         body: as `read_compaction` has read it.
-        items: of the whole conversation.
+        items: the items of the whole conversation.
         found: what its model means.
         kept: how many of the items come from an earlier response.
 

@@ -27,7 +27,7 @@ def read_items(items: Sequence[InputItem], kept: int = 0) -> tuple[tuple[Message
     """The turns that the items make up, and the places of items that no provider here can read.
 
     Args:
-        items: of the whole conversation.
+        items: the items of the whole conversation.
         kept: how many of them come from kept responses; errors count the request's own items from 0.
 
     Raises:

@@ -44,7 +44,7 @@ class KeptResponse(msgspec.Struct, frozen=True):
     Attributes:
         response: as it ended.
         items: the whole conversation before its output.
-        events: of a response that was streamed; the number of each is its place.
+        events: the events of a response that was streamed; the number of each is its place.
     """
 
     response: msgspec.Raw
@@ -66,10 +66,10 @@ class FoundResponse(NamedTuple):
     Attributes:
         response: as it stands.
         items: the whole conversation before its output.
-        events: of one that was kept when it had ended.
+        events: the events of one that was kept when it had ended.
         background: whether it is one in the background.
-        streamed: of one in the background: whether its events are kept.
-        cut: of one in the background: whether some of them are missing.
+        streamed: for a response in the background: whether its events are kept.
+        cut: for a response in the background: whether some of its events are missing.
     """
 
     response: bytes
@@ -112,7 +112,7 @@ def make_keep(draft: ResponseDraft, items: bytes, events: Sequence[bytes], *, op
     """How the gateway keeps a response.
 
     Args:
-        draft: of the response.
+        draft: the draft of the response.
         items: the whole conversation before its output, as `check_items` has passed it.
         events: filled until it has ended: the JSON of its events; none where they are not kept.
         optional: whether the response is sent also if it cannot be kept.

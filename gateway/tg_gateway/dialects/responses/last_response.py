@@ -53,7 +53,7 @@ class LastResponse:
         Args:
             response_id: its id.
             items: all input of it, that of the conversation before included.
-            size: of these items.
+            size: the size of these items.
             output: its own items.
         """
         # As JSON, since it comes back as items of an input, which are of other types.

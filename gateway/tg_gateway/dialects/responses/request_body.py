@@ -13,9 +13,9 @@ from tg_schema.text_completion import Effort
 MAX_TOP_LOGPROBS = 20
 """The highest `top_logprobs` (OpenAI's limit)."""
 FLEX = "flex"
-"""The service tier of what may wait (OpenAI's word)."""
+"""The service tier of requests that may wait (OpenAI's word)."""
 MAX_ATTEMPTS = 10
-"""The highest `max_attempts`, a field of ours: how often a model may be asked for what waits."""
+"""The highest `max_attempts`, a field of ours: how often a model may be asked for a waiting response."""
 _SAID_OF_ATTEMPTS = (
     "how often a model may be asked for a response that waits; "
     "without it 3 times, or as often as default_max_attempts of the gateway says"

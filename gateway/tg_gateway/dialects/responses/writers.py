@@ -34,8 +34,8 @@ class EventWriter(Writer[TextCompletionResponse]):
     """Named and numbered events. A failure is the last event, after which the connection is cut.
 
     Args:
-        draft: of the response.
-        headers: further ones of the answer.
+        draft: the draft of the response.
+        headers: further headers of the answer.
     """
 
     cut_after_failure = True
@@ -144,7 +144,7 @@ class FrameWriter(EventWriter):
     """The same events as messages of a WebSocket.
 
     Args:
-        draft: of the response.
+        draft: the draft of the response.
         stream_id: the lane of the socket, which every event of it names; None = that without a name.
         keep: called with the ended response.
         forget: called if it failed by itself, not by a cancel.

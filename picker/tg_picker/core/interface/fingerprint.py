@@ -59,7 +59,7 @@ def salt_tokens(adapter: str | None, salt: str) -> str:
 
     Args:
         adapter: None = none. For a text without one, the model.
-        salt: by which a caller's prompts are kept apart from those of others; "" = they are not.
+        salt: separates a caller's prompts from those of others; "" = they are not separated.
     """
     return f"{adapter or ''}\0{salt}" if salt else adapter or ""
 
@@ -103,7 +103,7 @@ def fingerprint_prompt(text: str, model: str, adapter: str | None, salt: str = "
     Args:
         text: the prompt.
         model: the base model; "" = it is not known.
-        adapter: by which its cached values differ from the model's; None = none.
+        adapter: the adapter, which changes the cached values; None = none.
         salt: as that of `salt_tokens`.
     """
     return fingerprint_text(text, salt_tokens(adapter or model, salt))

@@ -38,7 +38,7 @@ class InstanceRequest(Struct, frozen=True):
         model: the base model; "" = any: it is not known, or the request names none.
         adapter: the LoRA adapter; None = the base model itself.
         prompt_tokens: tokens of the prompt, counted or estimated.
-        prefix: of the prompt, salted with model and adapter.
+        prefix: the prefix of the prompt, salted with model and adapter.
         priority: higher is served first; below 0 may be refused to protect the others.
         objective: the latency objective of its route; None = it has none.
         expected_tokens: tokens of the answer, if something is known of them.
@@ -68,9 +68,9 @@ class InstanceUsage(Struct, frozen=True):
     """What a server counted of a finished request. None = not told.
 
     Attributes:
-        prompt_tokens: of the prompt.
-        cached_tokens: of the prompt, taken from the server's prefix cache.
-        output_tokens: of the answer.
+        prompt_tokens: tokens of the prompt.
+        cached_tokens: tokens of the prompt, taken from the server's prefix cache.
+        output_tokens: tokens of the answer.
     """
 
     prompt_tokens: int | None = None

@@ -39,12 +39,12 @@ class Placed(Struct, frozen=True, array_like=True, gc=False):
     """A request on a server.
 
     Attributes:
-        number: of its scheduler's.
-        server: index of its address among the message's names.
+        number: the request's number at its scheduler.
+        server: the index of its address among the message's names.
         adapter: index of its name; None = it has none.
-        prompt_tokens: of the prompt.
-        uncached_tokens: of the prompt, that the server has to compute.
-        expected_tokens: of the answer.
+        prompt_tokens: tokens of the prompt.
+        uncached_tokens: tokens of the prompt that the server has to compute.
+        expected_tokens: tokens of the answer.
         started: whether its answer has begun.
         last: the last of the prompt's blocks that the server had; None = none. In a snapshot: one near its end.
         behind: the blocks after `last`, packed.
@@ -72,8 +72,8 @@ class Batch(Struct, frozen=True, array_like=True, tag=0):
 
     Attributes:
         origin: the scheduler.
-        seq: of the batch, from 0 on without a gap.
-        names: of servers and adapters.
+        seq: the seq of the batch, from 0 on without a gap.
+        names: the names of servers and adapters.
         placed: requests.
         started: requests whose answer has begun.
         ended: requests.

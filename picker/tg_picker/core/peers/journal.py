@@ -33,7 +33,7 @@ class Journal:
         wake: called when there is something to publish again.
 
     Attributes:
-        seq: of the next batch.
+        seq: the seq of the next batch.
         is_heard: whether somebody listens; otherwise only running requests are kept, and no entries are collected.
     """
 

@@ -71,7 +71,7 @@ class SharedState:
         find: the server at an address; None = we have none there. Reports of such a server are dropped.
         origin: a random number of this process: a process that restarts is another scheduler.
         wake: called when there is something to publish again.
-        timing: of heartbeats and questions.
+        timing: the timing of heartbeats and questions.
 
     Attributes:
         dropped: messages and parts of them that were not taken, by reason: `poison` (no message of a scheduler, or one

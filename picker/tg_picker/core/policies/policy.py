@@ -16,7 +16,7 @@ class SchedulingContext(Struct, frozen=True, eq=False):
     Attributes:
         request: what is to be placed.
         servers: the eligible ones, at least one.
-        expected_tokens: of the answer.
+        expected_tokens: tokens of the answer.
         now: seconds on the scheduler's clock.
         random: for ties.
     """

@@ -48,7 +48,7 @@ class Capacity:
         """Where the request goes; None = it should wait.
 
         Args:
-            choice: of the policy, with the next best.
+            choice: the policy's choice, with the next best.
             servers: the eligible ones.
         """
         if self._behind and not self._suits_behind(choice.server):

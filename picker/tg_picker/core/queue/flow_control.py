@@ -20,7 +20,7 @@ class FlowControl:
 
     Args:
         scheduler: picks among the servers with room.
-        limits: of each pool's queue.
+        limits: the limits of each pool's queue.
 
     Attributes:
         attainment: how the routes meet their objectives.

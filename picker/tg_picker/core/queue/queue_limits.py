@@ -14,7 +14,7 @@ class BandLimits(Struct, frozen=True, forbid_unknown_fields=True):
     """The bounds of the requests of one priority.
 
     Attributes:
-        priority: of these requests.
+        priority: the priority of these requests.
         max_waiting: requests that may wait; 0 = none. None = as many as in all.
         max_bytes: of their bodies; None = as many as in all.
     """

@@ -69,7 +69,7 @@ class RouteSlo(NamedTuple):
 
     Attributes:
         objective: as the last request had it.
-        priority: of that request.
+        priority: the priority of that request.
         first_token: requests whose first token came in time.
         output_token: requests whose tokens followed each other in time, on average.
     """
@@ -164,7 +164,7 @@ class SloAttainment:
         """Follow a request with an objective from its placement on. An answer that comes whole has no times to measure.
 
         Args:
-            placement: of the request.
+            placement: the placement of the request.
             request: with an objective.
             arrived_at: when it came, before it waited.
             first: the predicted seconds from the placement to the first token.

@@ -67,7 +67,7 @@ class ActivePrefixes:
         """Estimates how many blocks of an ended request's prompt other requests still use.
 
         Args:
-            marks: of the prompt.
+            marks: the marks of the prompt.
             matched: blocks of it that were cached when it came: probably those that it has in common with others.
         """
         users = self.users

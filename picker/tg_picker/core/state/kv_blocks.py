@@ -66,9 +66,9 @@ class KvBlocks:
         """Note blocks that follow each other. A server may report the same blocks again when they are used.
 
         Args:
-            hashes: of the blocks.
-            parent: of the block before them; None = they begin a prompt.
-            tokens: of all blocks; empty = the blocks are known, and moved to another memory.
+            hashes: the hashes of the blocks.
+            parent: the parent of the block before them; None = they begin a prompt.
+            tokens: tokens of all blocks; empty = the blocks are known, and moved to another memory.
             salt: that of `fingerprint_tokens`; it counts where a prompt begins.
             elsewhere: whether they are in a memory from which the server has to load them before it uses them.
 

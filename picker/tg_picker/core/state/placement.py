@@ -53,14 +53,14 @@ class Placement:
     The caller of `pick` must call `finish`, however the request ends.
 
     Attributes:
-        address: of the server.
+        address: the address of the server.
         adapter: the request's adapter.
         uncached_tokens: tokens of the prompt that the server has to compute.
-        expected_tokens: of the answer.
+        expected_tokens: tokens of the answer.
         room: tokens of the prompt that were not in use on the server when it was placed.
         picked_at: on the scheduler's clock.
         first_at: when the answer began; None = not yet.
-        number: by which the listener knows it.
+        number: the number by which the listener knows it.
         listener: is told; None = nobody.
         follower: is told as well; None = nobody.
         missing: is told that the server has the adapter, once it answers; None = nobody.

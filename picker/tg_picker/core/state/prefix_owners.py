@@ -28,8 +28,8 @@ class PrefixOwners:
         blocks: the assumed blocks (read only), each with the block before it; None = it is the first.
         told: the reported blocks, in the same form. No block is in both.
         capacity: the most assumed blocks.
-        source: of this knowledge: `exact` = the server reported everything since it began, `partial` = some reports
-            were missed.
+        source: the source of this knowledge: `exact` = the server reported everything since it began, `partial` = some
+            reports were missed.
     """
 
     __slots__ = ("blocks", "capacity", "source", "told")

@@ -131,7 +131,7 @@ class ServerSpeed:
         """Seconds until the first token.
 
         Args:
-            tokens: of prompts, that have to be computed until then.
+            tokens: tokens of prompts that have to be computed until then.
             is_behind: whether some of the tokens are of other requests; those take one step, and this request the next.
         """
         return self.fixed_seconds * (2 if is_behind else 1) + tokens * self.prompt_token_seconds

@@ -185,7 +185,7 @@ class ServerState:
 
         Args:
             prompt_tokens: of the prompt.
-            prefix: of the prompt.
+            prefix: the prefix of the prompt.
             matched: blocks of it that are cached, in use or idle.
         """
         return max(prompt_tokens - BLOCK_TOKENS * self.active.shared_blocks(prefix, matched)[0], 0)
@@ -210,7 +210,7 @@ class ServerState:
             expected: tokens of its answer.
             now: on the scheduler's clock.
             room: tokens of its prompt that are not in use already; None = those to compute.
-            marks: of its prompt.
+            marks: the marks of its prompt.
         """
         room = uncached if room is None else room
         capacity = self.cache_tokens
@@ -257,7 +257,7 @@ class ServerState:
         return max(ends[min(ahead, len(ends) - 1)], 0.0) if ends else residence
 
     def start(self, adapter: str | None, uncached: int, now: float, room: int | None = None) -> None:
-        """Count a request's first token, with what it was placed with."""
+        """Count a request's first token; the arguments are those of its placement, and the time."""
         if adapter is not None:
             self.ready_at.pop(adapter, None)
             if not self.ready_at:
@@ -290,7 +290,7 @@ class ServerState:
         *,
         answered: int = 0,
     ) -> None:
-        """Count the end of a request that has started, with what it was placed with, and the tokens of its answer."""
+        """Count the end of a started request, by the values of its placement and the tokens of its answer."""
         self.requests -= 1
         self.kv_tokens -= uncached + expected
         self.active.end(marks)
