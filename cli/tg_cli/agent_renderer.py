@@ -77,7 +77,7 @@ class AgentRenderer:
                 for shown in order.take(event) if event is not None else ():
                     await screen.show(shown)
         except TgError:
-            # What has come is shown before the error's sentence.
+            # Show the received part before the error.
             await _finish(screen, order)
             raise
         await _finish(screen, order)

@@ -34,7 +34,7 @@ def chat(
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
-    # What only a call needs is imported when the arguments are known to be right: --help stays quick.
+    # Import the parts for a call only after the arguments were checked: --help stays quick.
     from tg_cli.attachments import make_sampling, read_history
     from tg_cli.chat_model import ChatModel
     from tg_cli.chat_session import run_chat

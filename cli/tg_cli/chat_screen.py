@@ -14,7 +14,7 @@ class ChatScreen(Protocol):
     """Shows one answer after the other."""
 
     async def show(self, records: AsyncIterator[TextCompletionResponse]) -> None:
-        """Show an answer as it comes. What was shown stays when it fails or is stopped."""
+        """Show an answer as it comes. The shown part stays when the answer fails or is stopped."""
 
     def tell(self, sentence: str) -> None:
         """Tell the user something while an answer is waited for."""

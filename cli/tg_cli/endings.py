@@ -1,4 +1,4 @@
-"""Command -> entry: how a command ends early, and the sentence that tells it on stderr."""
+"""Command -> entry: how a command ends early, and the sentence about it on stderr."""
 
 import os
 import sys

@@ -82,10 +82,10 @@ def _outcome(command: click.Command, answer: str | None) -> int:
 
 def _run(command: click.Command, answer: str | None) -> int:
     try:
-        # Not standalone: click would print its errors in its own words, and exit by itself.
+        # Do not run standalone: click would print its errors in its own words, and exit by itself.
         return int(command.main(prog_name=command.name, standalone_mode=False) or 0)
     except (click.ClickException, Interrupted, click.Abort, KeyboardInterrupt) as error:
-        # Of wrong usage click tells no options.
+        # After wrong usage, click does not report the options.
         if answer is not None and "--json" in sys.argv:
             # With stdout closed, the exit code and the sentence on stderr still tell the error.
             with suppress(Failure, ReaderLeft):
@@ -99,7 +99,7 @@ def _run(command: click.Command, answer: str | None) -> int:
 
 def _print_error(error: BaseException, answer: str) -> None:
     """Print the error as the last record of an answer; unless the output has failed, or nobody reads after Ctrl-C."""
-    # What only a failure needs is imported here: --help stays quick.
+    # Import the parts for failures only here: --help stays quick.
     import asyncio
 
     import tg_schema
@@ -129,7 +129,7 @@ def _suggest_listed(error: click.UsageError) -> click.UsageError:
 
 
 def describe_usage(error: click.UsageError) -> str:
-    """What the user is told after a usage error."""
+    """The message for the user after a usage error."""
     error = _suggest_listed(error)
     hint = f"\nTry '{error.ctx.command_path} --help' for help." if error.ctx is not None else ""
     usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""

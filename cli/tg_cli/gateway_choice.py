@@ -19,7 +19,7 @@ _TO_DO = 'name one with -u, or install one that runs here: pip install "tokengri
 
 
 class _Embedded(Protocol):
-    """What such an entry point names."""
+    """The function that such an entry point names."""
 
     DEMO_MODEL_NOTICE: str
 

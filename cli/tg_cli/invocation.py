@@ -57,7 +57,7 @@ def sentence_of(error: TgError) -> str:
 
 
 def tell_wait(error: TgError, seconds: float, tell: Callable[[str], None] = notify) -> None:
-    """Tell a user, who sees a terminal, for what and how long a command waits."""
+    """Tell a user at a terminal why and how long a command waits."""
     if sys.stderr is not None and sys.stderr.isatty():
         tell(f"asking again in {seconds:.1f} s: {error.message}")
 

@@ -44,7 +44,7 @@ def invoke_agent(
     question, groups = _question(words, asked, group)
     if not question:
         raise click.UsageError("QUESTION is empty: give it as an argument, or pipe it in")
-    # What only a call needs is imported when the arguments are known to be right: --help stays quick.
+    # Import the parts for a call only after the arguments were checked: --help stays quick.
     from tg_cli.agent_renderer import AgentRenderer
     from tg_cli.invocation import invoke
     from tg_schema import AGENT, AgentRequest

@@ -42,7 +42,7 @@ def invoke_llm(
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
     system, prompt = _texts(system, prompt)
-    # What only a call needs is imported when the arguments are known to be right: --help stays quick.
+    # Import the parts for a call only after the arguments were checked: --help stays quick.
     from tg_cli.answer_renderer import AnswerRenderer
     from tg_cli.attachments import make_sampling, read_history, read_image, read_schema, user_turn
     from tg_cli.invocation import invoke

@@ -36,7 +36,7 @@ def invoke_prompt(
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
     values = _values(variables)
-    # What only a call needs is imported when the arguments are known to be right: --help stays quick.
+    # Import the parts for a call only after the arguments were checked: --help stays quick.
     from tg_cli.answer_renderer import AnswerRenderer
     from tg_cli.invocation import invoke
     from tg_client.flow import prompt_request

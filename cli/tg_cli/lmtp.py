@@ -20,7 +20,7 @@ def talk_lmtp(*, model: str, url: str | None, timeout: float) -> None:
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
-    # What only a call needs is imported when the arguments are known to be right: --help stays quick.
+    # Import the parts for a call only after the arguments were checked: --help stays quick.
     from tg_cli.invocation import run_call
     from tg_cli.lmtp_session import run_lmtp
 

@@ -57,7 +57,7 @@ _SAID: Final = MappingProxyType(
 
 
 async def run_lmtp(url: str | None, timeout: float, model: str) -> None:
-    """Answer each line until the input ends or a line is `QUIT`. A connection lost between two lines is made anew.
+    """Answer each line until the input ends or a line is `QUIT`. A connection lost between two lines is reopened.
 
     Raises:
         Failure: an answer failed, in a pipe.

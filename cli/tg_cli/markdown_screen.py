@@ -24,8 +24,8 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 def split_blocks(text: str) -> tuple[list[str], str]:
     """The complete blocks, and the rest; all together are the text.
 
-    A block is complete when a blank line and the beginning of another block have followed. What is indented belongs to
-    the block before, such as the second paragraph of a list's item.
+    A block is complete when a blank line and the beginning of another block have followed. Indented text belongs to the
+    block before, such as the second paragraph of a list's item.
     """
     complete: list[str] = []
     fence, blank, begins, place = "", False, 0, 0
@@ -92,7 +92,7 @@ class MarkdownScreen:
 
 
 class _Page:
-    """One answer: complete blocks are printed for good, and the growing one below them is drawn anew."""
+    """One answer: complete blocks are printed for good, and the growing one below them is redrawn."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -21,7 +21,7 @@ def list_models(*, url: str | None, timeout: float, as_json: bool) -> None:
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
-    # What only a call needs is imported when the arguments are known to be right: --help stays quick.
+    # Import the parts for a call only after the arguments were checked: --help stays quick.
     from tg_cli.invocation import run_call
 
     run_call(_list(find_url(url), timeout, as_json=as_json))

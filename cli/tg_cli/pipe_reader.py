@@ -40,7 +40,7 @@ class PipeReader:
     async def _line(self) -> str | None:
         while b"\n" not in self._unread and not self._ended:
             await self._readable()
-            # Not by `sys.stdin`: what its buffer has read ahead, `select` does not see.
+            # Do not use `sys.stdin`: `select` does not see what its buffer has read ahead.
             try:
                 received = os.read(self._descriptor, _READ_BYTES)
             except OSError as error:

@@ -14,7 +14,7 @@ class TextCompletionResult(msgspec.Struct, frozen=True):
     """A whole completion. Token counts are None if the provider reported none.
 
     Attributes:
-        text: the answer; of several, the first, like all that is not a count.
+        text: the answer; of several answers, this and all other fields except counts are of the first.
         in_token: tokens of the prompt.
         out_token: tokens of all answers.
         model: the name of the model that answered.

@@ -20,7 +20,8 @@ class LmiConfig(msgspec.Struct, frozen=True, kw_only=True):
     rolling_batch: bool = True
     """false = dynamic batches: one text too is answered in a list, as several always are."""
     output_formatter: str = ""
-    """Of requests that name none: "jsonlines" and others, an entry point's name, "module:function"; "" = by `stream`"""
+    """For requests that name none: "jsonlines" and others, an entry point's name, "module:function"; "" = by
+    `stream`"""
     input_formatter: str = ""
     """Reads the bodies of `/invocations` in a form of your own: an entry point's name, or "module:function"."""
     models: dict[str, LmiModelConfig] = {}

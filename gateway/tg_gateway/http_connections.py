@@ -22,7 +22,7 @@ OnTransport = Callable[[asyncio.Transport], None]
 
 
 class ConnectionEvents(NamedTuple):
-    """What happens to a server's connections.
+    """Callbacks for the events of a server's connections.
 
     Attributes:
         opened: may write to the connection and close it; nothing was read from it.

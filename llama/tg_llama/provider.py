@@ -86,7 +86,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
     def __init__(self, model: str, options: LlamaCppOptions, engine: EnginePool, tokenizer: PromptTokenizer) -> None:
         super().__init__(model, options)
         self.engine = engine
-        # Without a chat template for several turns a model cannot tell earlier answers from the prompt.
+        # Without a chat template for several turns, a model cannot distinguish earlier answers from the prompt.
         if not tokenizer.knows_history:
             self.features -= {"history"}
         if tokenizer.tools is None:

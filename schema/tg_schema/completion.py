@@ -14,7 +14,7 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 LATER_WORDS: Final[Mapping[str, str]] = {"finish_reason": "stop"}
 """The finish reason that is read for an unknown word of a newer peer."""
 NO_TOKEN_ID = -1
-"""The id of a token whose provider tells no ids."""
+"""The id of a token whose provider sends no ids."""
 
 
 def _no_alternatives() -> tuple[tuple[int, float], ...]:
@@ -121,7 +121,8 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 COUNTS: Final = Usage.__struct_fields__
 """The fields of a piece that are counts of tokens."""
 counts_of: Final[Callable[[Completion], tuple[int | None, ...]]] = attrgetter(*COUNTS)
-"""The counts of a piece. To compare them with `UNCOUNTED` costs less than to make a `Usage`: nearly no piece counts."""
+"""The counts of a piece. Comparing them with `UNCOUNTED` costs less than making a `Usage`: nearly no piece has
+counts."""
 UNCOUNTED: Final[tuple[int | None, ...]] = (None,) * len(COUNTS)
 
 _BESIDES_TEXT: Final = tuple(name for name in Completion.__struct_fields__ if name not in {"model", "index"})

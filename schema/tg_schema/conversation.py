@@ -38,7 +38,7 @@ class ReasoningPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="
     """The model's thinking in an earlier turn of the assistant.
 
     `signature` is the provider's proof that the text is its own, as a `Completion` brought it. The provider of that
-    signature gets the part back unchanged; any other is not told of it.
+    signature gets the part back unchanged; other providers do not get it.
     """
 
     text: str = ""
@@ -86,7 +86,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         role: the speaker. A "tool" message is the result of the call `tool_call_id`; `error` says that the tool failed.
-            A "developer" message is a system message for the providers that do not tell the two apart.
+            A "developer" message is a system message for the providers that do not distinguish the two.
         content: text, or parts.
         tool_calls: the calls that the assistant made in this turn.
         cache: a cache mark on the whole of a tool's result.
@@ -109,7 +109,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def content_parts(self) -> tuple[TextPart | ImagePart, ...]:
-        """The parts that every provider can be told: text and images."""
+        """The parts that every provider accepts: text and images."""
         return tuple(part for part in self.parts if isinstance(part, TextPart | ImagePart))
 
     @property

@@ -33,8 +33,8 @@ import msgspec
 class Error(msgspec.Struct, frozen=True):
     """An error on the wire. `type` is one of the table above; `retry_after` is in seconds.
 
-    `clock` is that of a `Timeout`, `tokens` and `maximum` those of a `ContextLengthExceeded`. What is not known is not
-    there, as older peers never send it.
+    `clock` is that of a `Timeout`, `tokens` and `maximum` those of a `ContextLengthExceeded`. Unknown values are left
+    out, as older peers never send these fields.
     """
 
     type: str | None = None

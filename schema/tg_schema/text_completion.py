@@ -104,9 +104,9 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     prompt_ids: tuple[TokenId, ...] = ()
     """The prompt as token ids, in place of `prompt`."""
     scored: tuple[TokenId, ...] = ()
-    """What "score" scores: these tokens, after the prompt."""
+    """The tokens that "score" scores after the prompt."""
     suffix: str | None = None
-    """What follows the answer: the model fills in what is between."""
+    """The text after the answer: the model fills the gap before it."""
     echo: bool = False
     """Whether the answer begins with the prompt."""
     adapter: str | None = None
@@ -118,10 +118,10 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_key: str | None = None
     """Requests of the same key share a prefix that the provider may have cached."""
     texts: Many[str] = ()
-    """What to embed or to tokenize."""
+    """The texts to embed or to tokenize."""
     foreign: Foreign | None = None
     id_lists: tuple[tuple[TokenId, ...], ...] = ()
-    """What to embed, as token ids, in place of `texts`."""
+    """The texts to embed, as token ids, in place of `texts`."""
     token_texts: bool = False
     """Whether the answer to "tokenize" and "detokenize" has each token with its text too, as `tokens`."""
     pooling: Pooling | None = None
@@ -131,7 +131,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     truncate: bool = False
     """Whether "embed" cuts off the end of what is longer than the model's context; else it is refused."""
     purpose: Purpose | None = None
-    """What the vectors are for, for models that tell queries from documents. A hint."""
+    """The purpose of the vectors, for models that distinguish queries from documents. A hint."""
     max_prompt_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
     """Tokens of a `raw` prompt, or of `prompt_ids`, that the model gets: the last ones, after its begin token."""
     sheddable: bool = False
@@ -139,7 +139,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     adapter_path: str | None = None
     """The file of "load-adapter", where its processor runs."""
     schema_name: str | None = None
-    """What `schema` is called. A hint, like the next one, for providers that tell it to the model."""
+    """The name of `schema`. A hint, like the next one, for providers that pass it to the model."""
     schema_description: str | None = None
     schema_strict: bool = False
     """Whether the provider should refuse a `schema` that it cannot enforce while the model writes."""
@@ -249,7 +249,7 @@ class TextCompletionResponse(StreamRecord, Completion, frozen=True, omit_default
     def summarize(cls, records: Sequence[Self]) -> Self:
         """A whole answer as one record: the text of the first of its answers, and the usage of all.
 
-        Of several pieces of thinking it has the text alone, since a signature belongs to one of them.
+        For several pieces of thinking it only has the text, since a signature belongs to one of them.
         """
         lowest = min(record.index for record in records)
         first = [record for record in records if record.index == lowest]

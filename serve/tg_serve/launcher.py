@@ -217,7 +217,7 @@ def _load_kinds(order: ServeOptions) -> dict[str, ServiceKind]:
 
 
 def _import(place: str) -> Any:
-    """What "module:NAME" names."""
+    """The object that "module:NAME" names."""
     return EntryPoint(place, place, "").load()
 
 

@@ -1,4 +1,4 @@
-"""Running services -> one line for who started them: what is served, where, and how to try it; or why it is refused."""
+"""Running services -> one line for the user: what is served, where, and how to try it; or why it is refused."""
 
 import shlex
 from collections.abc import Sequence

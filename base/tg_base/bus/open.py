@@ -18,7 +18,7 @@ BUSES: Final = "tokengrid.buses"
 
 
 def find_bus(url: str, *option: str) -> EntryPoint:
-    """The driver of a URL, not imported yet. What follows a `+` in the scheme, as in `pulsar+ssl`, is the driver's.
+    """The driver of a URL, not imported yet. The driver interprets a suffix of the scheme, as in `pulsar+ssl`.
 
     Raises:
         BadRequest: at `option`; no installed package has such a bus. The message has all that are installed.

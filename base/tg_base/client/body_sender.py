@@ -49,8 +49,8 @@ class BodySender:
 
     async def _send(self, processor: str, key: StreamKey, body: bytes, offset: int) -> None:
         topic = self._topics.control(processor)
-        # As few messages as the bus allows, one after the other: on a topic that is not persistent, a broker drops what
-        # comes while it still writes the message before to the reader.
+        # Send as few messages as the bus allows, one after the other: on a non-persistent topic, a broker drops
+        # messages that come while it still writes the one before to the reader.
         size = min(WINDOW_BYTES, self._bus.max_message)
         try:
             for at in range(offset, min(offset + WINDOW_BYTES, len(body)), size):

@@ -143,7 +143,7 @@ class Membership:
         return self._members[processor]
 
     def note(self, report: LinkReport) -> None:
-        """A process has told the state of its link to us."""
+        """A process has reported the state of its link to us."""
         member = self.notice(report.processor)
         member.over_below = max(member.over_below, report.over_below)
         if report.number >= member.reported:
@@ -249,7 +249,7 @@ class Membership:
     def _could_take(self, member: _Member, service: Service, waited: float, long: float) -> bool:
         now = self._time()
         # A processor that was idle when last heard may have died since. If this process is the late one, it has heard
-        # nobody lately, and publishes nothing again.
+        # no other lately, and publishes nothing again.
         heard_lately = member.at > now - self._timing.overdue_after
         if heard_lately and service.idle_since is not None and service.idle_since <= now - long:
             return True

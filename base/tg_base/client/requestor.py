@@ -187,7 +187,7 @@ class Requestor:
     async def _open(
         self, route: Route[Any, Any], request: object, terms: tuple[Any, ...], *, bounded: bool
     ) -> AskedStream:
-        # What is announced is looked up once, and handed on.
+        # Look up the announcements once, and hand them on.
         announced = self.admission.find(route.request)
         if not route.plain:
             # Do not call `check`: each request passes here, and hardly any has to wait.
@@ -282,7 +282,7 @@ class Requestor:
 
     def _on_frame(self, processor: str, link: int, frame: Frame) -> None:
         stream = self._streams.get(frame.stream)
-        # The first processor whose frame of the current attempt arrives owns the stream. Any other is told to stop, so
+        # The first processor whose frame of the current attempt arrives owns the stream. Cancel any other processor, so
         # that no answer is ever stitched from two; after a last frame there is nothing to stop.
         if stream is None or stream.attempt != frame.attempt or stream.processor not in (None, processor):
             if not frame.last:
@@ -331,13 +331,14 @@ class Requestor:
             self._check_all(dead, lost)
 
     def _check_all(self, dead: dict[str, tuple[Presence, ...]], lost: set[str]) -> None:
-        # Not in the task itself: while it sleeps, its frame would keep the last stream and its request in memory.
+        # Do this outside the task itself: while it sleeps, its frame would keep the last stream and its request in
+        # memory.
         for stream in [stream for stream in self._streams.values() if not stream.failed]:
             self._check(stream, dead, lost)
 
     async def _send_heartbeats(self) -> None:
         while True:
-            # Not on the awake clock: only one task may sleep on that.
+            # Do not sleep on the awake clock, on which only one task may sleep.
             await asyncio.sleep(self._timing.interval)
             self._liveness.send_heartbeats(self._streams.values())
 

@@ -344,7 +344,9 @@ class AskedStream(ResponseStream[Any]):
 
 
 class EnteredStream(AbstractAsyncContextManager[AskedStream]):
-    """What `Requestor.stream` returns: asks when it is entered. Not a generator, which would take 0.7 KiB per answer.
+    """The result of `Requestor.stream`, which asks when it is entered.
+
+    Not a generator, which would take 0.7 KiB per answer.
 
     Args:
         open_: publishes the request, and returns its stream.

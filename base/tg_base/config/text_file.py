@@ -20,7 +20,7 @@ def read_text(file: Path, noun: str = "configuration") -> str:
     """
     try:
         with file.open("rb") as opened:
-            # Not read_bytes: the path may name an endless device.
+            # Do not use read_bytes: the path may name an endless device.
             data = opened.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise BadRequest(f"{file} is not there; name an existing {noun} file") from None

@@ -28,7 +28,7 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
     except RecursionError:
         raise BadRequest(f"{file}: tables or lists are nested too deep") from None
     except ValueError:
-        # What Python itself refuses to make of well-formed TOML: an integer of thousands of digits.
+        # Python refuses an integer of thousands of digits, even in well-formed TOML.
         raise BadRequest(f"{file}: a number has too many digits; shorten it") from None
 
 

@@ -24,7 +24,7 @@ TOML_WORDS = {
 }
 """msgspec's names of types -> how they are called in a TOML file."""
 _FRACTION = ("int", "float")
-"""What msgspec expects and gets where a whole number has a fraction."""
+"""The types in msgspec's message about a whole number with a fraction."""
 
 
 def list_fields(table: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:

@@ -93,7 +93,7 @@ async def answer_request(
         finally:
             await rest.aclose()
     finally:
-        # Also for a cancelled or failed stream: the provider bills the tokens up to there.
+        # Count a cancelled or failed stream too: the provider bills the tokens up to there.
         totals.report(model)
     for record in await answer.last_records():
         yield record

@@ -66,8 +66,8 @@ async def guard_stream(
     try:
         while True:
             try:
-                # Not around the `yield` below: there the consumer works, at its own pace. `anext` with a default
-                # would be one more step of each wait.
+                # Keep the clock off during the `yield` below, where the consumer works at its own pace. `anext` with a
+                # default would be one more step of each wait.
                 with watch:
                     chunk = await source.asend(None if guard.on_chunk is None else guard.pass_on)
             except StopAsyncIteration:
@@ -83,7 +83,7 @@ async def guard_stream(
             del chunk
     finally:
         watch.close()
-        # Not `aclosing`, which would take 150 bytes of each stream.
+        # Do not use `aclosing`, which would take 150 bytes of each stream.
         await source.aclose()
     if not guard.finished:
         raise IncompleteStream("the provider's stream ended without its terminal marker; ask again")

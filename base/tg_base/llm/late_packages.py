@@ -47,11 +47,11 @@ class _LatePackage(ModuleType):
 
 
 class _LateLoader(Loader):
-    """Runs a package's `__init__` once, when it is told to."""
+    """Runs a package's `__init__` once, on request."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
-        # What `__init__` imports may ask its package for names again, in the same thread.
+        # Modules imported by `__init__` may ask its package for names again, in the same thread.
         self._lock = RLock()
         self._begun = False
 

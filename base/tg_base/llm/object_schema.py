@@ -98,10 +98,10 @@ class ObjectSchema:
 def close_objects(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema whose objects have no other properties than the declared ones, unless it says so itself.
 
-    For providers that enforce only such schemas. What satisfies the result satisfies the schema too.
+    For providers that enforce only such schemas. Any value that satisfies the result satisfies the schema too.
     """
     closed: dict[str, Any] = decode_json(msgspec.json.encode(schema))
-    # Not recursive: a schema may be nested as deep as its JSON can be read.
+    # Do not recurse: a schema may be nested as deeply as its JSON can be read.
     parts: list[Any] = [closed]
     while parts:
         part = parts.pop()
@@ -130,7 +130,7 @@ def _compile(schema: dict[str, Any]) -> jsonschema_rs.Validator:
 
 def _find_fault(validator: jsonschema_rs.Validator, value: Any) -> str | None:
     try:
-        # Unlike `iter_errors`, which finds all errors before it tells the first.
+        # Do not use `iter_errors`, which finds all errors before it yields the first.
         validator.validate(value)
     except jsonschema_rs.ValidationError as error:
         path = "/".join(map(str, error.instance_path))[:_MAX_PATH_CHARACTERS]

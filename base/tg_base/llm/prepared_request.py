@@ -75,7 +75,7 @@ def _record_all(
     options: Any,
     requests: Sequence[TextCompletionRequest],
 ) -> list[Any]:
-    """What is sent for these requests; `make` turns each into an argument of `post`."""
+    """The provider's requests for these; `make` turns each into an argument of `post`."""
     sent = [make(each) for each in requests]
     # Encoded already, alone or as the body of a call: no SDK encodes it.
     if all(isinstance(getattr(each, "body", each), bytes) for each in sent):

@@ -181,7 +181,7 @@ class PublisherClocks:
         known = self._publishers.get(publisher)
         if known is None:
             return None, 0.0
-        # So long a delay may be a clock that was set instead. `lowest` is never above `least`.
+        # A delay this long may instead be a clock that was set. `lowest` is never above `least`.
         trusted = JUMP_SECONDS if self._time() - known.received_at > TRUSTED_SECONDS else math.inf
         delay, least = max(age - known.least, 0.0), max(age - known.lowest, 0.0)
         unknown = known.least == math.inf or delay > trusted

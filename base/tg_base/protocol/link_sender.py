@@ -149,7 +149,7 @@ class LinkSender:
 
     def _heeds(self, ack: Ack) -> bool:
         """Whether this comes from the receiver's current epoch. A newer epoch renews the link first."""
-        # The first acknowledgement tells which epoch the receiver is in; until then there is nothing to compare with.
+        # The first acknowledgement shows the receiver's epoch; until then there is nothing to compare with.
         self._epoch = self._epoch or ack.epoch
         if ack.epoch > self._epoch:
             self._renew()
@@ -379,7 +379,7 @@ class LinkStream:
 
 
 def _join(key: StreamKey, records: Sequence[Response], largest: int) -> list[_KindFrame]:
-    """As few frames as possible, each within the bus's limit; a single record over it ends its stream."""
+    """Make as few frames as possible, each within the bus's limit; a single record over it ends its stream."""
     if not records:
         return []
     kind, frames = type(records[0]), list[_KindFrame]()

@@ -40,7 +40,7 @@ class Outbox:
         self._closed = False
 
     def put(self, topic: str, message: object, properties: Mapping[str, str] | None = None) -> None:
-        """Send a record. What is put first is sent first, as long as the bus keeps up."""
+        """Send a record. Messages are sent in the order of `put`, as long as the bus keeps up."""
         if self._closed:
             return
         if len(self._sending) < MAX_CONCURRENT_MESSAGES:

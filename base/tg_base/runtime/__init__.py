@@ -1,4 +1,4 @@
-"""Lowest layer: tasks that end with their owner, threads nobody waits for, worker processes, sockets, defects."""
+"""Lowest layer: tasks that end with their owner, detached threads, worker processes, sockets, defects."""
 
 from tg_base.runtime.daemon_thread import start_daemon_thread
 from tg_base.runtime.defects import translate_defects

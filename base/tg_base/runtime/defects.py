@@ -10,7 +10,10 @@ from tg_schema import TgError
 
 
 class DefectTranslation(AbstractContextManager[object]):
-    """What `translate_defects` returns. It keeps nothing of a block, so one may be entered again and again."""
+    """The context manager that `translate_defects` returns.
+
+    It keeps nothing of a block, so one may be entered again and again.
+    """
 
     # No generator: each request passes several of these, and a generator costs three times as much.
     __slots__ = ("_event", "_kind", "_log", "_message", "_passing")

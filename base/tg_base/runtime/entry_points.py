@@ -77,7 +77,7 @@ def load_function(group: str, name: str, what: str) -> Callable[..., Any]:
 
 
 def find_requirement(point: EntryPoint) -> str:
-    """The argument of `pip install` that brings what an entry point needs; "" = nobody knows."""
+    """The argument of `pip install` for the packages that an entry point needs; "" = unknown."""
     # Do not use `point.extras`, which cuts a name at its hyphens.
     _, bracket, extras = point.value.partition("[")
     return f"{point.dist.name}{bracket}{extras}" if point.dist else ""

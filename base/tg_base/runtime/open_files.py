@@ -1,6 +1,6 @@
 """Limit of open files -> whether this process can open a few more; checked when opening something has failed.
 
-A lookup of a host that lacks a descriptor fails as if the name were wrong, so the error alone does not tell.
+A host lookup without a free descriptor fails as if the name were wrong, so the error alone does not show the cause.
 """
 
 import asyncio

@@ -21,7 +21,7 @@ class BodyReceiver:
         self._bodies: dict[StreamKey, _Body] = {}
 
     def take(self, delivery: Delivery) -> bool:
-        """Whether a message is a part of a body. A part that nobody waits for is dropped.
+        """Whether a message is a part of a body. A part without a waiting request is dropped.
 
         Raises:
             BadRequest: the message is a part with malformed properties.
@@ -53,7 +53,7 @@ class BodyReceiver:
 
 
 class _Body:
-    """What has arrived of a body: parts without a gap, and parts beyond a gap, since the topic may reorder."""
+    """The received parts of a body: those without a gap, and those beyond a gap, since the topic may reorder."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []

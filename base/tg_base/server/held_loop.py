@@ -1,7 +1,7 @@
 """Timers of CPU time -> process: ends it if a single task blocks the event loop.
 
-While the loop is held, nobody gets an answer, the peers take the process for dead, and no signal ends it. Only CPU time
-counts, so a process that is suspended, starved, or in a debugger is left alone.
+While the loop is blocked, no client gets an answer, peers consider the process dead, and no signal ends it. Only CPU
+time counts, so a process that is suspended, starved, or in a debugger is left alone.
 """
 
 import asyncio

@@ -151,7 +151,7 @@ async def _close(posting: asyncio.Task[HttpResponse], opened: list[HttpResponse]
     posting.cancel()
     await asyncio.wait([posting])
     if not posting.cancelled():
-        # Looked at, or asyncio would log the error of a request that nobody awaits any more.
+        # Retrieve the exception, or asyncio would log the error of a request that is no longer awaited.
         posting.exception()
     for response in opened:
         await response.close()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_SECONDS = 10.0
 """Timeout of opening a connection."""
 IDLE_CONNECTION_SECONDS = 5.0
-"""Seconds that a connection is kept for the next request: less than a gateway keeps it, so that none is half closed."""
+"""Seconds that an idle connection is kept: less than a gateway keeps it, so that it is never half closed."""
 _CAUSES: tuple[tuple[type[Exception], type[WireError]], ...] = (
     (ssl.SSLCertVerificationError, UntrustedGateway),
     (ssl.SSLError, NoTls),

@@ -17,7 +17,7 @@ OnRetry = Callable[[TgError, float], None]
 MAX_RETRIES = 3
 """Default of the retries after errors other than RateLimited: a lasting failure is reported within seconds."""
 SPREAD_SECONDS = 0.5
-"""A retry comes later than it was told to, by a random part of this, so that refused clients do not come back at once.
+"""A retry waits longer than `retry_after` by a random part of this, so that refused clients do not return all at once.
 
 It doubles with each retry, `_MAX_DOUBLINGS` times at most.
 """

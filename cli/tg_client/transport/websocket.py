@@ -168,7 +168,7 @@ async def open_socket(address: Address, token: str | None) -> AsyncIterator[WebS
         socket = await clock.within(stack.enter_async_context(opening))
         door = WebSocketTransport(address, socket)
         await clock.within(door.greet(token))
-        # Only now: the greeting reads the socket itself, and two readers at a time are an error.
+        # Start it only now: the greeting reads the socket itself, and two readers at a time are an error.
         reader = asyncio.create_task(door.read(), name="socket")
         try:
             yield door

@@ -95,7 +95,7 @@ async def open_websocket(
 
 
 async def _refuse_redirect(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """End the handshake at a redirect: aiohttp would follow it, and the greeting tell the token to another host."""
+    """End the handshake at a redirect: aiohttp would follow it, and the greeting send the token elsewhere."""
     response = await send(request)
     if 300 <= response.status < 400:
         response.close()

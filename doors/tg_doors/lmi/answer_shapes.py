@@ -9,7 +9,7 @@ from tg_doors import tgi
 
 
 class Token(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A token. The id is -1, and the log-probability null, where the provider tells none."""
+    """A token. The id is -1 and the log-probability null if unknown."""
 
     id: int
     text: str

@@ -25,8 +25,8 @@ _COMPATIBLE_LINE: Final = b'%b{"token":{"id":%d,"text":%b,"logprob":%b,"special"
 class LineWriter(Writer[TextCompletionResponse]):
     """A line for each token; the last one has the whole text, and the details if asked for.
 
-    Which token is the last is known where the answer has its full length, or where the provider tells its end token.
-    Where it ends otherwise, a further line has the text: its token has the id -1 and no text.
+    The last token is known if the answer has its full length, or the provider sends its end token. Where it ends
+    otherwise, a further line has the text: its token has the id -1 and no text.
 
     Args:
         order: what was asked.
@@ -100,7 +100,7 @@ class GenerationBody(msgspec.Struct, frozen=True):
 
 
 class Metering(msgspec.Struct, frozen=True, rename="camel"):
-    """What is paid for."""
+    """The counts that are billed."""
 
     input_token_count: int | None
     output_token_count: int | None

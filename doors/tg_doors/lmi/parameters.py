@@ -90,7 +90,7 @@ class LmiParameters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def details_name(self) -> str | None:
-        """The parameter that asks for details; None = none does."""
+        """The parameter that asks for details; None = there is none."""
         prompt = self.prompt_logprobs is not None
         asked = {
             "details": self.details,

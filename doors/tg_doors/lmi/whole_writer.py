@@ -41,7 +41,7 @@ class GeneratedTextWriter(OrderWriter):
 
 
 def read_answers(records: Sequence[TextCompletionResponse], order: Order) -> GeneratedAnswers:
-    """What was generated, the best first.
+    """The generated answers, the best first.
 
     Raises:
         ProtocolError: more answers came than were asked for.

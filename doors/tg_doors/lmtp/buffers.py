@@ -113,7 +113,7 @@ def join_contents(first: Content, more: Content) -> Content:
 
 def hash_content(content: Content) -> str:
     """A key of the content, which is equal on every socket and gateway."""
-    # Not `hash`, which differs from process to process: providers find a cached beginning by this key.
+    # Do not use `hash`, which differs between processes: providers find a cached prefix by this key.
     return hashlib.sha256(encode(content)).hexdigest()[:32]
 
 

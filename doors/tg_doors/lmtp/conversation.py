@@ -257,7 +257,7 @@ class LmtpConversation(Conversation):
             self._send_system(None, "draining")
 
     def _check_new(self, stream: int) -> None:
-        # Two streams of one id could not be told apart in the messages.
+        # Two streams with one id could not be distinguished in the messages.
         if self._socket.is_running(stream):
             raise BadRequest("stream_id: a stream with this id is running on this socket; take another id")
 

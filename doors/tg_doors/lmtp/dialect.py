@@ -65,7 +65,7 @@ LMTP: Final = Lmtp()
 MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("GET", "/lmtp", LMTP, "converse", socket=True, large=True),
     # LMQL's client opens its socket at the bare address; without a handshake that path is another protocol's. The
-    # header tells it from an upgrade to HTTP/2, which some clients offer everywhere.
+    # header distinguishes it from an upgrade to HTTP/2, which some clients offer everywhere.
     Mount("GET", "/", LMTP, "converse", header="Sec-WebSocket-Key", socket=True, large=True),
 )
 """Where LMTP's clients find us."""

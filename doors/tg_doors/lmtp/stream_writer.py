@@ -60,7 +60,7 @@ Seq = int | msgspec.UnsetType
 
 
 class StreamItem(Protocol):
-    """What every item has."""
+    """The fields of every item."""
 
     @property
     def seq(self) -> Seq:

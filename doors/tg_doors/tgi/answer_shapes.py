@@ -10,7 +10,7 @@ from tg_schema.errors import ContentFilter
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A token. The id is -1, and the log-probability null, where the provider tells none."""
+    """A token. The id is -1 and the log-probability null if unknown."""
 
     id: int
     text: str

@@ -28,7 +28,7 @@ EVENTS: Final = "text/event-stream; charset=utf-8"
 
 
 class _Kind(NamedTuple):
-    """What TGI calls an error, and its status."""
+    """TGI's name of an error, and its status."""
 
     error_type: str
     status: int

@@ -39,7 +39,7 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
 
 class ServerInfoWriter(WholeWriter[TextCompletionResponse]):
-    """The model and its limits, as its provider tells them.
+    """The model and its limits, as its provider reports them.
 
     Args:
         model: its name.
@@ -72,7 +72,7 @@ def describe_server(call: Call) -> Ask | Answer:
 
 
 def describe_limitless(call: Call) -> Answer:
-    """`GET /info` where no processor tells the model's limits."""
+    """`GET /info` if no processor reports the model's limits."""
     return Answer(_encode(call.catalogue.find_model(None).model or "", 0))
 
 

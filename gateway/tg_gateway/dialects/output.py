@@ -6,7 +6,7 @@ from typing import Final
 Output = bytes | tuple[bytes, ...]
 """What a writer gives: bytes, or the pieces that they are made of."""
 MAX_WRITE_BYTES: Final = 256 * 1024
-"""Bytes that are handed to a connection within one turn of the event loop. To copy them into the system takes about a
+"""Bytes that are handed to a connection within one turn of the event loop. Copying them into the system takes about a
 tenth of a millisecond."""
 
 

@@ -41,7 +41,7 @@ END_OF_BODY = b"0\r\n\r\n"
 
 
 class BodyHead(Protocol):
-    """What determines a body's head: a writer, or a streamed answer."""
+    """The source of a body's head: a writer, or a streamed answer."""
 
     @property
     def content_type(self) -> str:

@@ -40,7 +40,7 @@ class Claim:
 
     @property
     def log(self) -> JobLog:
-        """What its log says, as far as it was read, without bodies."""
+        """The state of its log, as far as it was read, without bodies."""
         return self._log
 
     @property

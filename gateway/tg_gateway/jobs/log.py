@@ -163,7 +163,7 @@ class JobLog:
         owner: whose answer it is; None if there is none, or a stranger wrote to the log.
         expires: when it ends, by the wall clock; long ago if that cannot be read.
         claim: the claim of its first entry.
-        waits: until when it may wait for room, by the wall clock; None = it never waited.
+        waits: until when it may wait for capacity, by the wall clock; None = it never waited.
         taker: for an answer that has waited, the claim of the gateway that took it; "" = none.
         asked: whether the taker has logged that it asks a model.
         attempts: how many were begun, without those in which no model was asked.

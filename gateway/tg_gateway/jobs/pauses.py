@@ -1,7 +1,7 @@
 """Lost attempt -> when the next one may begin, so that immediate failures do not use up all attempts in seconds.
 
 A library for retries sleeps in the process that failed. Here another gateway may make the next attempt, so the time is
-written into the answer's log, and each gateway finds there what is left of it.
+written into the answer's log, where each gateway finds the rest of the pause.
 """
 
 import random

@@ -41,7 +41,7 @@ clock counts."""
 
 
 class QueuedJob(msgspec.Struct, frozen=True):
-    """What travels: enough for any gateway to ask the same again.
+    """The message of a waiting response: enough for any gateway to send the same request.
 
     Attributes:
         name: the name of the answer's log.
@@ -271,7 +271,7 @@ class FlexQueue:
         return await self._make(queue, message, claim)
 
     async def _pause(self, queue: ModelQueue, message: QueuedJob, seconds: float) -> None:
-        """Let others start meanwhile; then wait for room again."""
+        """Let others start meanwhile; then wait for capacity again."""
         queue.starting.discard(message.name)
         queue.freed.set()
         with queue.count_paused(message.key, len(message.body)), self._waiting():

@@ -57,7 +57,7 @@ _Steps = AsyncGenerator[bytes | KeptAnswer, None]
 
 
 class JobStore:
-    """What all keys keep.
+    """The kept answers of all keys.
 
     Args:
         logs: the answers' logs.
@@ -220,7 +220,7 @@ class JobStore:
 
 @dataclass(frozen=True, slots=True)
 class _KeyAnswers(KeptAnswers):
-    """What one key keeps."""
+    """The kept answers of one key."""
 
     store: JobStore
     owner: str

@@ -50,8 +50,8 @@ class Exchange:
         noted: called with the responses, and whether they run, when they begin and end; None = they never began.
 
     Attributes:
-        responses: what comes; once it is entered.
-        usage: what it has used so far; None where nobody counts it.
+        responses: the answer's records, once it is entered.
+        usage: what it has used so far; None = not counted.
         metrics: as given.
         entry: as given.
     """

@@ -28,6 +28,6 @@ class FreshAnswer(Generic[T]):
         async with self._asking:
             if time() - self._asked_at > self._seconds:
                 self._answer = await self._ask()
-                # Read the clock anew: the answer may have taken long.
+                # Read the clock again: the answer may have taken long.
                 self._asked_at = time()
             return self._answer

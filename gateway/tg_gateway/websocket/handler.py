@@ -33,7 +33,7 @@ _NO_HANDSHAKE = "this path is a WebSocket: open it with the handshake of RFC 645
 
 
 class _Socket(web.WebSocketResponse[Literal[False]]):
-    """A WebSocket that tells every running request of its end before it closes."""
+    """A WebSocket that ends every running request with an error before it closes."""
 
     # Kept outside aiohttp's own attributes: two more would make its dict take 1.5 KiB more.
     __slots__ = ("conversation", "session")

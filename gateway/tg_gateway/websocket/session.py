@@ -43,7 +43,7 @@ _DEFECTS: Final = translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What all sockets share of the gateway."""
+    """The parts of the gateway that all sockets share."""
 
     authenticator: Authenticator
     catalogue: Catalogue
@@ -89,7 +89,7 @@ class _Running:
             self.begun.set_result(None)
 
     def stop(self) -> None:
-        """End the request to make room, because the client does not read."""
+        """End the request to free memory, because the client does not read."""
         self.entry.end(SlowConsumer.status, SlowConsumer.type)
         self.task.cancel()
 

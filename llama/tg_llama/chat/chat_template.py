@@ -40,8 +40,8 @@ class ChatTemplate:
         alone: the layout of a prompt without system text.
         with_system: the layout of one with it. Where the template knows no system role, the system's text stands
             before the user's, in the user's turn.
-        between: the layout from a user's text to the next one's, with the answer's hole in it. None where the template
-            does not treat all turns alike, so that conversations cannot be laid out from parts.
+        between: the layout from a user's text to the next one's, with the answer's hole in it. None if the template
+            does not treat all turns alike, so conversations cannot be composed from parts.
     """
 
     def __init__(

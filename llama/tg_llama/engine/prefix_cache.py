@@ -18,7 +18,7 @@ of cached tokens would reveal others' prompts word by word."""
 
 
 class _Remembered(NamedTuple):
-    """What a sequence holds that no stream has: tokens, and who may use them.
+    """The tokens that a free sequence still holds, and who may use them.
 
     The number of the `end` of their stream says how old they are.
     """

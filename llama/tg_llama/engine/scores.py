@@ -21,7 +21,7 @@ class Scores:
         self._prompt: list[Token] = []
         self._of_prompt = len(job.prompt) if job.prompt_logprobs is not None else 0
         if self._of_prompt:
-            # Nothing comes before the first token, so no logits tell how probable it was.
+            # Nothing comes before the first token, so there are no logits for it.
             self._prompt.append(token_data(model, job.prompt[0]))
         self.first = 0 if self._of_prompt else len(job.prompt) - 1
         self._next = self.first + 1

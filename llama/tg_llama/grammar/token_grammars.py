@@ -1,4 +1,4 @@
-"""Grammar of an answer -> matcher, which tells the tokens of one model that may come next."""
+"""Grammar of an answer -> matcher, which yields the tokens of one model that may come next."""
 
 import re
 import threading

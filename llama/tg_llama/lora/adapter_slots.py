@@ -16,7 +16,7 @@ from tg_schema import TgError
 from tg_schema.errors import BadRequest, Internal, NotFound, RateLimited, Unavailable
 
 MAX_KNOWN = 1_000
-"""Adapters of one model beyond which none is loaded at run time: each heartbeat names all of them."""
+"""The most adapters of one model; no more are loaded at run time, since each heartbeat names all of them."""
 
 MAX_NAMED = 20
 """Adapters that an error names."""
@@ -78,7 +78,7 @@ class _Waiter:
         self._done = asyncio.Event()
 
     def finish(self, end: Lease | TgError) -> bool:
-        """Wake the request; any thread may call it. False if its loop is closed, so that nobody waits any more."""
+        """Wake the request; any thread may call it. False if its loop is closed, so it waits no more."""
         self.end = end
         try:
             self._loop.call_soon_threadsafe(self._done.set)

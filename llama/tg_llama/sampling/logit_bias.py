@@ -22,7 +22,7 @@ _ROW = np.dtype([("token", np.int32), ("bias", np.float32)])
 
 
 class LogitBias:
-    """What is added to the logits of some tokens.
+    """Numbers that are added to the logits of some tokens.
 
     Args:
         tokens: their ids, each once.

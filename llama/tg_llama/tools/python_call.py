@@ -38,7 +38,7 @@ class PythonScanner:
         self._pending = ""
         while found := _TELLING.search(text, at):
             sign, start = found[0], found.start()
-            # Quotes may become three, and a backslash is told by what follows it.
+            # Quotes may become three, and a backslash depends on the next character.
             if len(text) - start < (3 if sign in "\"'" else 2 if sign == "\\" else 0) and self._waits(
                 sign, text[start:]
             ):

@@ -97,7 +97,7 @@ def _answer(form: ToolFormat, tokens: dict[str, int], *, several: bool) -> str:
     if form.item and not form.alone:
         return f"{begin} call {'(nl call)*' if several else ''} {end}"
     one = f"{begin} nl call nl {end}" if form.end else f"{begin} call"
-    # Without a mark, a second call could not be told from text.
+    # Without a mark, a second call could not be distinguished from text.
     return f"{one} (nl {one})*" if several and form.begin else one
 
 

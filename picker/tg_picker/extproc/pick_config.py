@@ -35,11 +35,11 @@ class PickConfig(Struct, frozen=True):
         names: servers by DNS, as "name:port".
         pools: pools with their servers and models, in place of the four before.
         models: base models that `endpoints` and `names` serve; empty = any.
-        adapter_source: where the adapters of routes are for the servers, with {adapter} for the name; a server that a
-            request for one is sent to is told to load it first. "" = it is not.
+        adapter_source: where the adapters of routes are for the servers, with {adapter} for the name; a server that
+            gets a request for one is asked to load it first. "" = it is not.
         scrape: how their load is read.
-        kv_events: where they tell what they have cached; None = nobody listens.
-        bus: over which pickers and pools tell each other what they place; None = this one stands alone.
+        kv_events: where they report their caches; None = nobody listens.
+        bus: over which pickers and pools share their placements; None = this one stands alone.
         waiting: how many requests wait while all servers are busy, and how long.
     """
 

@@ -1,4 +1,4 @@
-"""What Envoy saw of a request -> scheduler: one placement, begun, moved to a fallback and released."""
+"""Envoy's view of a request -> scheduler: one placement, begun, moved to a fallback and released."""
 
 from collections.abc import Callable
 

@@ -129,7 +129,7 @@ _NO_CASE = UseCase("", ())
 
 
 def _has_none(_pool: str, _adapter: str) -> bool:
-    """No server tells its adapters."""
+    """No server reports its adapters."""
     return False
 
 

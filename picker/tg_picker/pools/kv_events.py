@@ -11,15 +11,15 @@ Hash = int | bytes
 class BlocksStored(Struct, tag="BlockStored"):
     """Blocks that follow each other are in the cache.
 
-    The fields are in vLLM's order, since older servers tell them without names. Those that differ between kinds of
-    servers there may have any type. Fields that are not known are ignored.
+    The fields are in vLLM's order, since older servers send them without names. Fields that differ between kinds of
+    servers accept any type. Fields that are not known are ignored.
 
     Attributes:
         block_hashes: the hashes of the blocks.
         parent_block_hash: the hash of the block before them; None = they begin a prompt.
         token_ids: the token ids of all blocks.
         block_size: tokens in each.
-        lora_id: tells that an adapter counts, where it is not named.
+        lora_id: shows that an adapter counts if it is not named.
         medium: the memory that they are in; None = the GPU's.
         lora_name: the adapter; None = the base model.
         extra_keys: what each block depends on beside its tokens; None = nothing.

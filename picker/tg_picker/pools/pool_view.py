@@ -16,7 +16,7 @@ class PoolView(Struct, frozen=True):
     Attributes:
         catalogue: what leads to the pools.
         members: the endpoints of each pool, by its name. An address is there once.
-        served: the base models of each pool, as far as the sources tell them.
+        served: the base models of each pool, as far as the sources name them.
         hedges: whether a route's requests may be asked of a second server.
     """
 

@@ -44,7 +44,7 @@ class PoolSources(Struct, frozen=True, kw_only=True):
         default: the name of the pool without resources.
         ip_only: whether Envoy asks the servers. Envoy resolves no name of an endpoint file, and hedges by a policy of
             its own, so both are refused.
-        http1_only: whether a pool of another `appProtocol` is refused, since who asks its servers does not speak it.
+        http1_only: whether a pool of another `appProtocol` is refused, since our client does not speak it.
     """
 
     resources: tuple[Path, ...] = ()
@@ -193,7 +193,7 @@ def _read(sources: PoolSources) -> _Files:
     if sources.http1_only:
         check_protocols(resources)
     if sources.resources and not catalogue.pools:
-        # A file that is empty for a moment, since it is written anew, must not take all pools away.
+        # A file that is empty for a moment while it is rewritten must not remove all pools.
         named = ", ".join(map(str, sources.resources))
         raise BadRequest(f"{named}, line 1: there is no InferencePool in the resources; add one")
     expected = (*hosts, *(name.host for name in sources.all_names))

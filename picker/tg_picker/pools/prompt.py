@@ -77,7 +77,7 @@ class PromptFields(Struct):
 
 
 class Turn(Protocol):
-    """Who speaks, and the text. It has nothing else."""
+    """The speaker and the text. It has nothing else."""
 
     @property
     def role(self) -> str:

@@ -50,7 +50,7 @@ class Resource(Struct, Generic[AnySpec_co], frozen=True):
 
 
 class _Form(Node, frozen=True):
-    """What all kinds have around their `spec`."""
+    """The fields around `spec` that all kinds have."""
 
     api_version: str
     kind: str

@@ -40,8 +40,8 @@ REFUSED_BACKOFF_SECONDS = 0.25
 """Longest pause if the server takes no connection: a scrape costs next to nothing, and requests may wait for it."""
 
 Returned = Callable[[Endpoint, LoadReport | None, bool], None]
-"""Told, on the loop, that a server can be reached again: its report, if its page can be read, and whether nobody took
-connections before. It must not fail and must not wait."""
+"""Called on the loop when a server can be reached again: with its report, if its page can be read, and whether
+connections were refused before. It must not fail and must not wait."""
 
 Observer = Callable[[Endpoint, LoadReport], None]
 """Called with each report, on the loop; for instance `Scheduler.observe`. It must not fail and must not wait."""
@@ -162,7 +162,7 @@ class Scraper(Entered):
 
     @property
     def unreachable(self) -> frozenset[str]:
-        """The addresses at which nobody took the last connection, or nobody answered on it."""
+        """The addresses that refused the last connection, or did not answer on it."""
         return self._unreachable
 
     @property

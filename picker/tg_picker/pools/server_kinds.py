@@ -15,7 +15,7 @@ class Metric(Struct, frozen=True):
             the total, for instance one series for each priority.
         ranks: labels that number the processes of an engine. These repeat what the engine has, so that the series with
             the lowest numbers counts for it.
-        engine: the label that tells engines apart; "" = there is one.
+        engine: the label that distinguishes engines; "" = there is one.
     """
 
     name: str

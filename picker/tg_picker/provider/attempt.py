@@ -75,7 +75,7 @@ class Attempt:
         return self.on_chunk is not None and self.on_chunk(chunk)
 
     def complete(self) -> None:
-        """Note that nothing more comes. Without a terminal marker that is a failure, which the client is told later."""
+        """Note that nothing more comes. Without a terminal marker that is a failure, which the client gets later."""
         if self._is_whole:
             self.outcome = ANSWERED
         else:

@@ -1,4 +1,4 @@
-"""Provider -> a server of the pool: requests over shared connections, and the load that each answer tells."""
+"""Provider -> a server of the pool: requests over shared connections, and the load in each answer."""
 
 from collections.abc import Awaitable
 from functools import lru_cache

@@ -31,8 +31,8 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         endpoints: servers, as "HOST:PORT".
         names: names in DNS, as "NAME:PORT"; each of their addresses is a server.
         pools: pools with their servers and models, in place of the four before.
-        adapter_source: where the adapters of routes are for the servers, with {adapter} for the name; a server that a
-            request for one is sent to is told to load it first. "" = it is not.
+        adapter_source: where the adapters of routes are for the servers, with {adapter} for the name; a server that
+            gets a request for one is asked to load it first. "" = it is not.
         labels: the labels of `endpoints` and `names`, for the pools of `resources` to select by.
         policy: how a server is picked.
         admission: which requests of a priority below 0 are refused when the servers are busy.
@@ -40,7 +40,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         https: whether the servers speak TLS.
         scrape: how the load of the servers is read.
         scraped: false = by our own count alone.
-        kv_events: where the servers tell what they have cached; None = nobody listens.
+        kv_events: where the servers report their caches; None = nobody listens.
         hedge: the share of requests that may be asked of a second server, if the first one is slow to begin; 0 = none.
         explain: whether each request is a line of the log, with its server and the reasons.
         waiting: how many requests wait while all servers are busy, and how long.
@@ -93,7 +93,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         return Endpoint(None, model)
 
     def sources(self, model: str) -> PoolSources:
-        """What to read.
+        """The sources to read.
 
         Args:
             model: the name of the pool without `resources`.

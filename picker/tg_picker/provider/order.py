@@ -35,10 +35,10 @@ class Order(Struct, eq=False):
         arrived_at: on the scheduler's clock.
         tried: the addresses of the servers that were asked, and are not asked again.
         loaded: addresses of the servers that were believed to have the adapter when they were asked.
-        lost: addresses of those among them that answered 404. If no other server is left, they load it anew, once.
+        lost: addresses of those among them that answered 404. If no other server is left, they reload it, once.
         is_second_round: whether servers that lost its adapter are asked again.
-        left: the servers that were not asked yet, when it was looked last; the one picked then is among them.
-        unreachable: servers that were left out, since nobody can reach them.
+        left: the servers not asked yet at the last pick, including the one picked then.
+        unreachable: servers that were left out as unreachable.
         records: the records of each attempt, in order.
     """
 

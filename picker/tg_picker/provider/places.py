@@ -1,4 +1,4 @@
-"""Name of a model or adapter -> where its requests go: remembered until the pools change, unless weights draw anew."""
+"""Name of a model or adapter -> where its requests go: cached until the pools change, unless weights draw each time."""
 
 from random import Random
 from typing import Final

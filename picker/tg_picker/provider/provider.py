@@ -147,7 +147,7 @@ class Pool(ChatCompletions[PoolOptions]):
 
     @property
     def unreachable(self) -> frozenset[str]:
-        """The addresses that nobody can reach."""
+        """The addresses that cannot be reached."""
         return frozenset() if self._pools is None else self._pools.unreachable
 
     async def _enter(self) -> None:
@@ -360,7 +360,7 @@ class Pool(ChatCompletions[PoolOptions]):
             order.note_lost(pick.endpoint.address)
 
     async def _ask(self, connection: PoolConnection, order: Order, pick: Pick) -> HttpAnswer:
-        """The answer, whose header may tell the server's load."""
+        """The answer, whose header may have the server's load."""
         if order.place.adapter is not None and order.place.route:
             await self._loader.load(pick.endpoint, order.place.adapter, connection.load)
             if self._loader.has(pick.endpoint, order.place.adapter):
@@ -372,7 +372,7 @@ class Pool(ChatCompletions[PoolOptions]):
         return answer
 
     def _find_left(self, order: Order) -> Sequence[Endpoint]:
-        """The servers of the pool now that were not asked; without those that nobody can reach."""
+        """The servers of the pool now that were not asked, without unreachable ones."""
         pools = self._pools
         if pools is None:
             return ()

@@ -22,7 +22,7 @@ class AdapterStatus(Struct, frozen=True):
 
 
 class ServerStatus(Struct, frozen=True):
-    """A model server. None = it does not tell.
+    """A model server. None = not reported.
 
     Attributes:
         name, address: as configured.
@@ -157,7 +157,7 @@ class DecisionStatus(Struct, frozen=True):
 
 
 class PickerStatus(Struct, frozen=True):
-    """What one picker knows and decided last, the newest decision first."""
+    """The state of one picker and its last decisions, the newest first."""
 
     name: str
     policy: str

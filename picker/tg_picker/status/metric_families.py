@@ -12,7 +12,7 @@ OBJECTIVE: Final = "inference_objective"
 POOL: Final = "inference_pool"
 EXTENSION: Final = "inference_extension"
 
-# As llm-d-router has named them since it has names of its own, read at ebab6879.
+# The prefix of llm-d-router's own names, as of ebab6879.
 RENAMED: Final[Mapping[str, str]] = {
     "request_sizes": "request_size_bytes",
     "input_tokens": "request_input_tokens",
@@ -52,7 +52,7 @@ def make_histograms(
 
 
 def make_counter(name: str, text: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    """A counter; its name is told without its end `_total`."""
+    """A counter; its name is given without the suffix `_total`."""
     return _fill(CounterMetricFamily(name, text, labels=labels), rows)
 
 

@@ -30,7 +30,7 @@ class ShownPools(Protocol):
 
     @property
     def unreachable(self) -> Collection[str]:
-        """The addresses that nobody can reach."""
+        """The addresses that cannot be reached."""
         ...
 
 

@@ -148,7 +148,7 @@ class PoolBoards:
 
     @property
     def totals(self) -> PickerTotals:
-        """What was counted until now."""
+        """The counts until now."""
         self._totals.settle()
         return self._totals
 

@@ -79,7 +79,7 @@ def queue_gauges(boards: Iterable[PoolBoard]) -> Iterator[Metric]:
 
 
 def server_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:
-    """What waits and runs at each server, and the adapters and prompts that it probably has."""
+    """The waiting and running requests of each server, and its probable adapters and prompts."""
     servers = [((pool.name, name), state) for pool in pools for name, state in pool.servers]
     queued = [(key, _queued(state)) for key, state in servers]
     text = "Requests that wait at a server"

@@ -43,7 +43,7 @@ class _Histograms(dict[str, Cells]):
 
 
 class RequestSeries:
-    """What was counted for one model, as clients name it and as servers do.
+    """The counts of one model, as clients name it and as servers do.
 
     Attributes:
         requests: by priority.

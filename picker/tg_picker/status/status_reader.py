@@ -23,7 +23,7 @@ MAX_ADAPTERS_SHOWN: Final = 32
 
 
 def read_status(boards: PoolBoards) -> InstancesStatus:
-    """What all boards know now. Names of clients are cut, and not escaped."""
+    """The present state of all boards. Names of clients are cut, and not escaped."""
     return InstancesStatus(tuple(map(_read_board, boards.shown)), _read_routes(boards))
 
 

@@ -59,7 +59,7 @@ class SendWindow:
         if self._error is not None:
             raise self._error
         self.enter(size)
-        # One large message that has left may make room for many small ones: each wakes the next while there is room.
+        # One large message that has left may free space for many small ones: each wakes the next while there is space.
         if not self.full:
             self._waiting.wake()
 

@@ -209,7 +209,7 @@ async def in_time(future: "asyncio.Future[T]") -> T:
     """
     future.add_done_callback(_retrieve)
     try:
-        # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes together with the result.
+        # Do not use `wait_for`: in Python 3.11 it swallows a cancellation that comes together with the result.
         async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
             return await asyncio.shield(future)
     except TimeoutError:

@@ -244,7 +244,7 @@ class PulsarBus(Bus):
             self._ask_limit()
 
     def _ask_limit(self) -> None:
-        """Ask in one namespace after the other, until one has told the limit."""
+        """Ask in one namespace after the other, until one reveals the limit."""
         if self._limit_topics and not self._limit_known and not self._limit_asking and self._closing is None:
             self._limit_asking = True
             topic = self._limit_topics.popleft()

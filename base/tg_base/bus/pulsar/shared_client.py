@@ -32,8 +32,8 @@ MAX_CONCURRENT_CALLS = 4
 class SharedClient:
     """The client of one broker, for the life of a bus. Any thread may use it.
 
-    While the broker is away, each subscription and producer retries with pauses that grow to a minute. One that is
-    opened anew on the same client starts with short pauses again, so one client survives any number of outages.
+    While the broker is away, each subscription and producer retries with pauses that grow to a minute. Reopening one on
+    the same client starts with short pauses again, so one client survives any number of outages.
 
     Args:
         broker: opens the client.
@@ -51,7 +51,7 @@ class SharedClient:
         self.handle = broker.client()
 
     def reopen_all(self, consumers: Iterable[Consumer]) -> dict[Consumer, TgError | None] | None:
-        """Open anew those of the subscriptions that are not connected, if the broker answers; blocks.
+        """Reopen the subscriptions that are not connected, if the broker answers; blocks.
 
         Returns:
             The error of each, None = it is open; or None if the broker does not answer.

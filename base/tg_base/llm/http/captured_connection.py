@@ -144,7 +144,7 @@ class CapturedConnection:
         return await self._capture(partial(self._post, body))
 
     async def record(self, body: Any, small: Any) -> RecordedRequest:
-        """What `post` would send for `body`.
+        """The request that `post` would send for `body`.
 
         Args:
             body: as for `post`.

@@ -281,7 +281,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One of the answer's headers, or of the trailers behind its body, which nobody reads."""
+        """Take one of the answer's headers, or of the trailers after its body, which are ignored."""
         if self._answer is None:
             self._headers.add(name.decode("latin-1"), value.decode("latin-1"))
 
@@ -331,7 +331,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     @override
     def eof_received(self) -> None:
-        # Not when the connection is lost, which is also how our own abort ends.
+        # Skip this if the connection is lost, as after our own abort.
         if self._answer is not None and self._until_end:
             self._answer.end()
 

@@ -179,7 +179,7 @@ class HttpPool:
                 await session.close()
 
     def _enter_session(self) -> "Connections":
-        # Otherwise the session would stay open for good, because nobody leaves twice.
+        # Otherwise the session would stay open for ever, because no user leaves twice.
         if self._closed:
             raise Unavailable(_CLOSED)
         if self._session is None:

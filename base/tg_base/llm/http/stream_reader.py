@@ -185,7 +185,7 @@ class _Stream:
         try:
             for chunk in self.take(received):
                 if not on_chunk(chunk):
-                    # The consumer is slow. What comes next waits for it in the reader's task.
+                    # The consumer is slow. Later chunks wait in the reader's task.
                     self.on_chunk = None
         except KeyboardInterrupt:
             raise

@@ -60,7 +60,7 @@ class BackgroundHead(msgspec.Struct, frozen=True):
 
 
 class WaitingRequest(msgspec.Struct, frozen=True):
-    """The request of a response that waits for room, as it travels.
+    """The request of a response that waits for capacity, in the form on the bus.
 
     Attributes:
         body: the body of its request, with every item.

@@ -106,7 +106,7 @@ class Compaction(msgspec.Struct, frozen=True):
 
 
 class CompactionWriter(WholeWriter[TextCompletionResponse]):
-    """The conversation as one item. Usage that nobody counted is 0: the description requires one."""
+    """The conversation as one item. Uncounted usage is 0, since the description requires a number."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(TextCompletionResponse)

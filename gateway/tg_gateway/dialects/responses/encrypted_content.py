@@ -1,8 +1,8 @@
 """A provider's signature, or the summary of a conversation -> `encrypted_content` of an item, and back.
 
 Clients send it back unread, and some of them send nothing else of the item. So it holds all that the provider needs:
-the signature and the text that it signs. It is opaque, but no secret: the text is the model's own thinking, which the
-same client has read, or tells what the same client has sent.
+the signature and the text that it signs. It is opaque, but no secret: the text is either the model's thinking, which
+the same client has read, or a summary of what the same client has sent.
 """
 
 import base64
@@ -46,7 +46,7 @@ def seal(sealed: SealedReasoning | SealedSummary) -> str:
 
 
 def unseal(content: str, kind: type[Sealed]) -> Sealed | None:
-    """What `seal` was given; None if the text is another server's, damaged, or of another kind."""
+    """The argument of `seal`; None if the text is another server's, damaged, or of another kind."""
     if not content.startswith(_MARK):
         return None
     try:

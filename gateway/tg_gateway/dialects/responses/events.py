@@ -187,7 +187,7 @@ class StreamError(Event, frozen=True, tag="error"):
 
 
 def describe_stream_error(error: TgError) -> StreamError:
-    """An error as the event tells it."""
+    """An error in the form of the event."""
     detail = describe_error(error)
     # The only thing that may be missing here is the response.
     code = "response_not_found" if isinstance(error, NotFound) else detail.code or detail.type

@@ -165,7 +165,7 @@ async def recall(kept: KeptAnswers, response_id: str) -> FoundResponse:
 
 
 def read_answer(answer: KeptAnswer) -> FoundResponse:
-    """What is kept of a response."""
+    """The stored form of a response."""
     if answer.head is None:
         whole = decode(KeptResponse, answer.end)
         return FoundResponse(bytes(whole.response), whole.items, whole.events)

@@ -16,7 +16,7 @@ MAX_CONVERSATION_BYTES = 1024 * 1024
 
 
 class LastResponse:
-    """What one socket keeps. `size` is in bytes of JSON."""
+    """The last response of one socket. `size` is in bytes of JSON."""
 
     def __init__(self) -> None:
         self._clear()
@@ -56,7 +56,7 @@ class LastResponse:
             size: the size of these items.
             output: its own items.
         """
-        # As JSON, since it comes back as items of an input, which are of other types.
+        # Keep it as JSON, since it comes back as items of an input, which have other types.
         encoded = encode(output)
         # Drop it even if the new one is too large to keep: it is no longer the last response.
         self._clear()

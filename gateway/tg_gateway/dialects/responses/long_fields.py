@@ -17,7 +17,7 @@ MAX_COPIED_BYTES: Final = 64 * 1024
 
 
 class LongFields:
-    """The long fields of one response. A mark, which nobody can guess, stands for each until it is filled in."""
+    """The long fields of one response. An unguessable mark stands for each until it is filled in."""
 
     def __init__(self) -> None:
         self._fields: dict[bytes, bytes] = {}

@@ -93,7 +93,7 @@ class FormatBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TextBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is asked of the text."""
+    """The requested form of the text."""
 
     format: FormatBody | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
@@ -134,7 +134,7 @@ class RequestBody(msgspec.Struct, frozen=True):
 
     @property
     def flexible(self) -> bool:
-        """Whether it may wait until its model has room."""
+        """Whether it may wait until its model has capacity."""
         return bool(self.background) and self.service_tier == FLEX
 
     def includes(self, what: str) -> bool:

@@ -64,7 +64,7 @@ class ResponseDraft:
 
     Args:
         request: what was asked.
-        model: the name that it says until a record tells who answers.
+        model: the name that it has until a record names the answering model.
         born: the first `Birth` of a response that has waited; None = the response is new.
 
     Attributes:

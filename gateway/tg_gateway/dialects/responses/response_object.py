@@ -146,7 +146,7 @@ class JsonSchemaFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_
 
 
 class TextConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was asked of the text."""
+    """The requested form of the text."""
 
     format: TextFormat | JsonObjectFormat | JsonSchemaFormat
     verbosity: str | None = None

@@ -172,7 +172,7 @@ class FlowControl:
         return moved
 
     def changed(self) -> None:
-        """Follow the scheduler: a server told its load, or the servers changed."""
+        """Follow the scheduler: a server reported its load, or the servers changed."""
         if self._queues:
             self.on_capacity()
 
@@ -296,7 +296,7 @@ class FlowControl:
 
 
 def _nothing() -> None:
-    """Nobody is told."""
+    """Notifies nobody."""
 
 
 def _empty() -> Rejection:

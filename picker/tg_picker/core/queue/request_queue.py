@@ -110,7 +110,7 @@ class RequestQueue:
 
         Returns:
             The requests evicted for it: the newest of the lowest bands, or of the flow of the same band that has the
-            most. None: there is no room, and nothing changed.
+            most. None: the queue is full, and nothing changed.
         """
         displaced = self._make_room(waiting)
         if displaced is None:

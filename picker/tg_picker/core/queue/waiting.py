@@ -55,7 +55,7 @@ class Waiting(Struct, eq=False):
         return self.request.flow[:MAX_FLOW_CHARACTERS]
 
     def settle(self, made: Pick | Rejection) -> None:
-        """Note the decision and tell it."""
+        """Note the decision and call `on_made`."""
         self.made = made
         if self.on_made is not None:
             self.on_made(made)

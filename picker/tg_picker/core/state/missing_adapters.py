@@ -69,4 +69,4 @@ class MissingAdapters:
 
 
 def _nothing(_address: str, _adapter: str | None) -> None:
-    """Nobody is told."""
+    """Notifies nobody."""

@@ -64,7 +64,7 @@ class ResidentAdapters:
         self.used_at.pop(adapter, None)
 
     def clear(self) -> None:
-        """Forget all: the server is gone or began anew."""
+        """Forget all: the server left or restarted."""
         self.used_at.clear()
 
     def _admit(self, adapters: list[str], now: float) -> None:

@@ -156,7 +156,7 @@ class ServerState:
         return len(self.active_adapters) < report.adapters.slots
 
     def observe(self, report: LoadReport) -> None:
-        """Take what the server tells."""
+        """Take the server's report."""
         self.report = report
         self.is_stale = False
         # It is known some time after the look: what happened in between is in no report yet.
