@@ -19,6 +19,7 @@ QUICK_TESTS := tests/unit tests/picker/core tests/picker/pools tests/conformance
 # tests/broker_and_files.py divides the tests among the processes.
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 INSTALL = $(UV) pip install -q --python $(BIN)/python
+COMPILES = @scripts/require compiler && echo "The first time, llama.cpp is compiled: about two minutes on two cores ..."
 EXPORT = $(UV) export -q --frozen --no-emit-workspace --no-annotate --no-header --format requirements-txt
 
 # `PYTHON=python3.13 make test` makes .venv anew where it is of another Python than the one that is named.
@@ -97,7 +98,7 @@ install: wheels ## Install the server with every provider, without development t
 lock: | $(UV) ## Resolve all dependencies anew into requirements*.lock (versions and hashes)
 	$(UV) lock --upgrade
 	$(EXPORT) --all-packages --all-extras --all-groups -o requirements.lock
-	$(EXPORT) --package tokengrid-serve --no-dev --extra demo -o requirements-demo.lock
+	$(EXPORT) --package tokengrid-serve --no-dev -o requirements-demo.lock
 	$(EXPORT) --package tokengrid-serve --no-dev --extra all -o requirements-server.lock
 
 # One environment in three sizes, each with all of the one before: the demo, the whole server, the development tools.
@@ -107,18 +108,20 @@ $(VENV)/demo: requirements-demo.lock $(PROJECTS) $(RENEW) | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/server: requirements-server.lock $(PROJECTS) $(RENEW) | $(VENV)/bin/python
+	$(COMPILES)
 	$(INSTALL) --no-deps --require-hashes -r $<
 	$(INSTALL) --no-deps $(MEMBERS:%=-e ./%)
 	@touch $(VENV)/demo $@
 
 $(VENV)/ready: requirements.lock $(PROJECTS) $(RENEW) | $(VENV)/bin/python
+	$(COMPILES)
 	$(UV) pip sync -q --python $(BIN)/python --require-hashes requirements.lock
 	$(INSTALL) --no-deps $(MEMBERS:%=-e ./%)
 	@touch $(VENV)/demo $(VENV)/server $@
 
 $(VENV)/bin/python: $(RENEW) | $(UV)
-	@scripts/require python compiler
-	@echo "Setting up $(VENV) (the first time compiles llama.cpp: about two minutes on two cores) ..."
+	@scripts/require python
+	@echo "Setting up $(VENV) ..."
 	$(UV) venv -q --clear --python $(PYTHON) $(VENV)
 
 .cache/uv/bin/uv:

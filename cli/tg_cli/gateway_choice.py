@@ -15,7 +15,7 @@ _PROBE_SECONDS = 1.0
 _EMBEDDED = "tokengrid.embedded"
 """Group of entry points for pipelines that run in this process; so commands need not depend on a server."""
 
-_TO_DO = 'name one with -u, or install one that runs here: pip install "tokengrid-serve[demo]"'
+_TO_DO = "name one with -u, or install one that runs here: pip install tokengrid-serve"
 
 
 class _Embedded(Protocol):

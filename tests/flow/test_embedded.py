@@ -114,6 +114,6 @@ asyncio.run(main())
 async def test_commands_without_a_server_say_what_to_do() -> None:
     """As where only the commands are installed."""
     done = await ran(sys.executable, "-c", ALONE)
-    what_to_do = 'name one with -u, or install one that runs here: pip install "tokengrid-serve[demo]"'
+    what_to_do = "name one with -u, or install one that runs here: pip install tokengrid-serve"
     expected = f"no gateway at http://localhost:8888/: {what_to_do}\n"
     assert (done.out, done.err) == (expected, "")

@@ -1,6 +1,6 @@
 """The wheels in fresh environments outside the tree: the server, the commands, the SDK and its types.
 
-tokengrid-llama stays out: the built-in model has tests of its own, and to compile llama.cpp takes minutes.
+Its extra `cpp` stays out: llama.cpp has tests of its own, and to compile it takes minutes.
 """
 
 import json
@@ -71,15 +71,15 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def server(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Every part but llama.cpp and the picker, without an extra."""
-    parts = [wheel for name, wheel in wheels.items() if name not in {"tokengrid-llama", "tokengrid-picker"}]
+    """Every part but the picker, without an extra."""
+    parts = [wheel for name, wheel in wheels.items() if name != "tokengrid-picker"]
     return Installation(tmp_path_factory.mktemp("server"), parts)
 
 
 @pytest.fixture(scope="module")
 def road(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """tokengrid-serve without an extra."""
-    names = ("schema", "base", "flow", "gateway", "cli", "serve")
+    names = ("schema", "base", "flow", "gateway", "llama", "cli", "serve")
     return Installation(tmp_path_factory.mktemp("road"), [wheels[f"tokengrid-{name}"] for name in names])
 
 
@@ -232,16 +232,21 @@ def test_servers_tell_their_options_without_any_extra(server: Installation, comm
     assert server.run(command, "--help").code == 0
 
 
+def test_a_command_answers_without_any_extra(road: Installation) -> None:
+    told = road.run("tg-invoke-llm", "You are a helpful assistant.", "Count to 5.")
+    assert (told.code, told.out) == (0, "1, 2, 3, 4, 5\n"), told.err
+
+
 def test_commands_say_what_to_install_for_a_server(client: Installation) -> None:
     told = client.run("python", "-c", NO_GATEWAY)
-    sentence = 'name one with -u, or install one that runs here: pip install "tokengrid-serve[demo]"'
+    sentence = "name one with -u, or install one that runs here: pip install tokengrid-serve"
     assert told.err.endswith(f"no gateway at http://localhost:8888/: {sentence}\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "install"),
     [
-        ((), "tokengrid-serve[llama]"),
+        (("--model", "mine.gguf"), "tokengrid-llama[cpp]"),
         (("--bus", "pulsar://127.0.0.1:9"), "tokengrid-base[pulsar]"),
         (("--provider", "openai", "--model", "some"), "tokengrid-flow[openai]"),
         (("--provider", "cohere", "--model", "some"), "tokengrid-flow[cohere]"),

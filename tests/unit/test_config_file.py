@@ -1,6 +1,9 @@
 """The configuration file: what it may say, and how a mistake is named."""
 
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 import pytest
@@ -11,6 +14,7 @@ from tg_base.config import (
     ConfigWatcher,
     read_config,
 )
+from tg_base.config.model import ModelConfig
 from tg_base.config.reader import DEFAULT_FILE, parse_config
 from tg_base.config.text_file import MAX_FILE_BYTES
 from tg_base.config.toml_positions import Position, places_of
@@ -21,15 +25,21 @@ KEY = f'[[gateway.keys]]\nname = "k"\nsha256 = "{"0" * 64}"\ngroups = ["a", "b",
 GOOD = '[models.m]\nprovider = "openai"\n[flows.f]\ntext-completion = { model = "m" }\n'
 
 
-def test_the_default_serves_the_demo_model_and_prompts() -> None:
+def test_the_default_serves_the_demo_model_and_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
     config = read_config(DEFAULT_FILE)
     assert config.bus.url == "memory://"
     assert (config.gateway.host, config.gateway.port) == ("127.0.0.1", 8888)
-    assert {name: model.provider for name, model in config.models.items()} == {"tinydemo": "llama-cpp"}
+    assert {name: model.provider for name, model in config.models.items()} == {"tinydemo": "demo"}
     assert [route.flow for route in config.routes("text-completion")] == ["default"]
     assert [route.flow for route in config.routes("prompt")] == ["default"]
     assert set(config.prompts.templates) == {"question", "list", "translate", "extract", "facts"}
-    assert ConfigWatcher().config == msgspec.structs.replace(config, source=None)
+    config = msgspec.structs.replace(config, source=None)
+    monkeypatch.setitem(sys.modules, "llama_cpp", None)
+    assert ConfigWatcher().config == config
+    monkeypatch.setitem(sys.modules, "llama_cpp", ModuleType("llama_cpp"))
+    models = {"tinydemo": ModelConfig("llama-cpp", {"temperature": 0})}
+    monkeypatch.setattr(sys.modules["llama_cpp"], "__spec__", ModuleSpec("llama_cpp", None))
+    assert ConfigWatcher().config == msgspec.structs.replace(config, models=models)
 
 
 @pytest.mark.parametrize("file", [DEFAULT_FILE, Path(__file__).parents[2] / "tokengrid.toml"])

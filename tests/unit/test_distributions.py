@@ -67,8 +67,19 @@ ALL = {
     "tokengrid-vertexai",
 }
 """What `tokengrid-serve[all]` has beside every extra of tokengrid-flow."""
+BUILT_IN = {"serve": {"tokengrid-llama"}}
+"""What a distribution requires for its entry points: what runs without a configuration."""
 DEVELOPMENT = {"mypy", "pytest", "pytest-asyncio", "ruff", "hypothesis", "types-boto3"}
-NOT_FOR_A_DEMO = {"pulsar-client", "boto3", "google-genai", "openai", "anthropic", "mcp"} | DEVELOPMENT
+NOT_FOR_A_DEMO = {
+    "llama-cpp-python",
+    "huggingface-hub",
+    "pulsar-client",
+    "boto3",
+    "google-genai",
+    "openai",
+    "anthropic",
+    "mcp",
+} | DEVELOPMENT
 
 
 @cache
@@ -132,7 +143,7 @@ def optional(member: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("member", MEMBERS)
 def test_what_is_required_is_what_is_imported(member: str) -> None:
-    assert required(member) == imports(member).get("", set())
+    assert required(member) == imports(member).get("", set()) | BUILT_IN.get(member, set())
 
 
 @pytest.mark.parametrize(("member", "extra"), [(m, e) for m in MEMBERS if m != "serve" for e in optional(m)])
@@ -215,7 +226,7 @@ def test_smaller_locks_hold_what_the_whole_one_holds() -> None:
     whole, server, demo = (locked(ROOT / f"requirements{part}.lock") for part in ("", "-server", "-demo"))
     assert demo.items() < server.items() < whole.items()
     assert not {name_of(each) for each in server} & DEVELOPMENT
-    assert "llama-cpp-python" in {name_of(each) for each in demo}
+    assert {"numpy", "llguidance"} < {name_of(each) for each in demo}
     assert not {name_of(each) for each in demo} & NOT_FOR_A_DEMO
 
 

@@ -1,5 +1,6 @@
 """TOML file -> Config, or errors that name file, line and remedy."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,15 @@ def read_config(file: Path, services: Services = SERVICES, completed: tuple[str,
         BadRequest: the file is missing, is not TOML, or is invalid; the message has the first error with its line.
     """
     return parse_config(read_text(file), file, services, completed)
+
+
+def read_default(services: Services = SERVICES) -> Config:
+    """The configuration without a file, whose model llama.cpp runs where it is installed: it can do more."""
+    config = read_config(DEFAULT_FILE, services)
+    if find_spec("llama_cpp") is None:
+        return replace(config, source=None)
+    models = {name: replace(model, provider="llama-cpp") for name, model in config.models.items()}
+    return replace(config, models=models, source=None)
 
 
 def parse_config(text: str, file: Path, services: Services = SERVICES, completed: tuple[str, ...] = ()) -> Config:

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tg_base.config.changes import Changes
 from tg_base.config.model import Config, ServiceConfig
-from tg_base.config.reader import DEFAULT_FILE, read_config
+from tg_base.config.reader import read_config, read_default
 from tg_base.config.services import SERVICES
 from tg_base.runtime import POLL_SECONDS, FileEdits, Watcher, running, translate_defects
 from tg_schema import TgError
@@ -67,8 +67,7 @@ class ConfigWatcher(Watcher[Prepare]):
         self._read = partial(read_config, services=services, completed=completed)
         # Looks before the file is read: an edit in between is noticed by the first poll instead of being lost.
         self._edits = FileEdits((file,), poll) if file else None
-        read = self._read(file or DEFAULT_FILE)
-        self.config = read if file else msgspec.structs.replace(read, source=None)
+        self.config = self._read(file) if file else read_default(services)
         self._refused = False
 
     @override
