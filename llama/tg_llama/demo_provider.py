@@ -71,7 +71,7 @@ class Demo(LlmService[DemoOptions]):
     @classmethod
     @override
     def find_capacity(cls, options: DemoOptions) -> int:
-        return SLOTS
+        return options.capacity or SLOTS
 
     @classmethod
     @override

@@ -217,6 +217,10 @@ async def test_calls_a_tool_and_knows_turns() -> None:
     assert answer.finish_reason == "tool_calls"
 
 
+def test_takes_as_many_as_it_has_slots_or_is_told() -> None:
+    assert [Demo.find_capacity(DemoOptions(capacity=told)) for told in (None, 3)] == [SLOTS, 3]
+
+
 async def test_refuses_a_file_and_says_who_runs_it() -> None:
     with pytest.raises(TgError, match="llama-cpp") as refused:
         await Demo.rehearse("mine", DemoOptions(path="mine.gguf"))
