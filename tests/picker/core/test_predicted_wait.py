@@ -319,6 +319,25 @@ def test_a_fifth_of_what_runs_in_time_is_kept_for_what_may_not_be_shed(
         assert isinstance(scheduler.pick(BASE, (endpoint("a"),), 2.0), Pick)
 
 
+def test_a_late_answer_that_ran_alone_says_nothing_of_how_many_may_run() -> None:
+    """A cold start, as after each restart of a server: nothing ran beside it that could be to blame."""
+    scheduler, low = Scheduler(), request(priority=-1)
+    begin(scheduler, BASE, 5.0)
+    assert isinstance(scheduler.pick(low, (endpoint("a"),), 5.0), Pick)
+
+
+def test_late_answers_of_which_nobody_is_to_blame_do_not_raise_the_limit() -> None:
+    """Each waits for the load of its adapter. As many that begin in time would raise it: see above."""
+    scheduler, low = Scheduler(), request(priority=-1)
+    running = [begin(scheduler, BASE) for _ in range(10)]
+    begin(scheduler, BASE, 1.1).placement.finish(None, 2.0)
+    for each in running[:2]:
+        each.placement.finish(None, 2.0)
+    for number in range(22):
+        begin(scheduler, request(f"x{number}"), 1.1).placement.finish(None, 2.0)
+    assert not isinstance(scheduler.pick(low, (endpoint("a"),), 2.0), Pick)
+
+
 def test_in_a_large_pool_a_sheddable_request_finds_a_server_without_a_queue() -> None:
     """Those with the least that we have placed there tell a queue of others."""
     queued = [server(f"q{number}", told(3, 0.1)) for number in range(4)]

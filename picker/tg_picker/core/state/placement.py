@@ -162,9 +162,11 @@ class Placement:
         server.start(self.adapter, self.uncached_tokens, now, self.room)
         self._beside = server.running - 1
         seconds = now - self.picked_at
-        is_excused = self._is_sheddable or self._is_held_up
-        is_late = not (is_excused or server.speed.is_soon(seconds, self.uncached_tokens, self._objective))
-        server.limit_concurrency(self._beside, is_late=is_late)
+        # Nothing can be told of a late one that may be shed, waited for a cache or an adapter, or runs alone.
+        is_excused = self._is_sheddable or self._is_held_up or not self._beside
+        is_late = not server.speed.is_soon(seconds, self.uncached_tokens, self._objective)
+        if not (is_late and is_excused):
+            server.limit_concurrency(self._beside, is_late=is_late)
         # The server's speed is learnt only from prompts that did not wait for anything else.
         own = LatencySample(self._tokens_ahead + self.uncached_tokens, seconds)
         sample = learnt if self._is_held_up else own

@@ -271,14 +271,14 @@ class ServerState:
     def limit_concurrency(self, beside: int, *, is_late: bool) -> None:
         """Learn how many answers run side by side before requests that may not be shed begin late.
 
-        Late ones set the limit to what runs now; as many as the limit that are not late raise it by one.
+        Late ones set the limit to what runs now; as many as the limit that are in time raise it by one.
 
         Args:
-            beside: answers that run beside one that has begun.
+            beside: answers that run beside one that has begun; at least 1 if that is late.
             is_late: whether others on the server are to blame that it began late.
         """
         limit = self.concurrency_limit
-        self.concurrency_limit = max(beside, 1) if is_late else limit + 1 / limit
+        self.concurrency_limit = beside if is_late else limit + 1 / limit
 
     def release(
         self,
