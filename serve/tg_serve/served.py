@@ -39,7 +39,7 @@ def describe_served(
 
 
 def find_rest(order: ServeOptions, bound: Sequence[str]) -> tuple[str, ...]:
-    """The options of a process that runs what this one leaves out, without which no gateway is ready."""
+    """The options of a process that runs what this one leaves out, which a gateway with a file waits for."""
     file = () if order.file is None else ("--config", shlex.quote(str(order.file)))
     return (*file, *(f"--only {part}" for part in (*bound, GATEWAY) if part not in order.parts))
 

@@ -179,7 +179,7 @@ async def test_a_client_that_reads_no_pongs_is_cut_off_as_well() -> None:
     config, patient = structs.replace(LOCKED, auth_timeout=0.2), Limits(write=600)
     async with asyncio.timeout(20), open_gateway(config, limits=patient) as it:
         for site in it.gateway._runner.sites:
-            for listening in site._server.sockets:  # type: ignore[attr-defined]
+            for listening in site._server.sockets:  # type: ignore[union-attr]
                 # A connection inherits how much the system keeps of what is written.
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         async with raw_connection(it.address) as raw:
