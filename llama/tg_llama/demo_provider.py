@@ -61,17 +61,13 @@ class Demo(LlmService[DemoOptions]):
     """
 
     features = (COMMON_FEATURES - {"images"}) | _FEATURES
+    capacity = SLOTS
 
     def __init__(self, name: str, options: DemoOptions, model: DemoModel) -> None:
         super().__init__(name, options)
         self.engine = DemoEngine(model)
         self._model = model
         self._tokenizer = PromptTokenizer(model.pairs)
-
-    @classmethod
-    @override
-    def find_capacity(cls, options: DemoOptions) -> int:
-        return options.capacity or SLOTS
 
     @classmethod
     @override
