@@ -213,7 +213,8 @@ def serve(
     A server that is cold begins its first answer so many seconds late. Until `slow_until` the first one takes eight
     times as long to a first token as the others.
     """
-    scheduler, pool, asked = Scheduler("predicted-wait", random=Random(1)), tuple(map(endpoint, "abc")), []
+    scheduler, pool = Scheduler("predicted-wait", random=Random(1)), tuple(map(endpoint, "abc"))
+    asked: list[tuple[float, int]] = []
     ready, events = list(cold), [(0.0, number, "ask") for number in range(clients)]
     held: dict[int, Pick] = {}
     while events:
