@@ -55,7 +55,7 @@ class FilterTree:
         if adapter is None:
             return servers
         active = [server for server in servers if adapter in server.active_adapters]
-        free = [server for server in servers if adapter not in server.active_adapters and server.has_free_slot]
+        free = [server for server in servers if adapter not in server.active_adapters and _has_free_slot(server)]
         if active and free:
             certain = self._affinity >= 1.0
             return active if certain or context.random.random() < self._affinity else free
@@ -70,7 +70,7 @@ def first_filter_tree() -> FilterTree:
 def _low_cost(servers: list[ServerState], adapter: str | None) -> list[ServerState]:
     if adapter is None:
         return servers
-    return [server for server in servers if adapter in server.active_adapters or server.has_free_slot] or servers
+    return [server for server in servers if adapter in server.active_adapters or _has_free_slot(server)] or servers
 
 
 def _least_queued(servers: list[ServerState]) -> list[ServerState]:
@@ -86,3 +86,10 @@ def _lowest_band(servers: list[ServerState], values: list[float]) -> list[Server
     least, most = min(values), max(values)
     bound = least + (most - least) / len(values)
     return [server for server, value in zip(servers, values, strict=True) if value <= bound]
+
+
+def _has_free_slot(server: ServerState) -> bool:
+    report = server.report
+    if report is None or report.adapters is None or report.adapters.slots is None:
+        return True
+    return len(server.active_adapters) < report.adapters.slots

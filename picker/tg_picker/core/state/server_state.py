@@ -33,7 +33,7 @@ class ServerState:
         loads_end_at: when the loads that need no free slot are predicted to end, one after the other.
         load: seconds of work that waits, roughly; to find the least loaded servers.
         adapter_requests: requests placed here, by adapter; an adapter without any is not in it.
-        has_spare_slot: whether one more adapter may run beside those of requests placed here; see `has_free_slot`.
+        has_spare_slot: whether one more adapter may run beside those of requests placed here.
         cache_tokens: the tokens that its KV cache holds; None = never reported.
         concurrency_limit: see `limit_concurrency`; infinite = no first token was late.
         adapters: those that the server probably has loaded.
@@ -146,14 +146,6 @@ class ServerState:
             return self.adapter_requests.keys()
         reported = report.adapters
         return reported.active | reported.waiting if reported.waiting else reported.active
-
-    @property
-    def has_free_slot(self) -> bool:
-        """Whether one more adapter may run beside `active_adapters`, including reported ones of other pickers."""
-        report = self.report
-        if report is None or report.adapters is None or report.adapters.slots is None:
-            return True
-        return len(self.active_adapters) < report.adapters.slots
 
     def observe(self, report: LoadReport) -> None:
         """Take the server's report."""
