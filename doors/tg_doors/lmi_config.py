@@ -25,4 +25,4 @@ class LmiConfig(msgspec.Struct, frozen=True, kw_only=True):
     input_formatter: str = ""
     """Reads the bodies of `/invocations` in a form of your own: an entry point's name, or "module:function"."""
     models: dict[str, LmiModelConfig] = {}
-    """By the models' names: what is different for them."""
+    """Different settings of single models, by their names."""

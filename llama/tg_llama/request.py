@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> what a model of llama.cpp can be asked: checked sampling, alternating turns, a grammar."""
+"""TextCompletionRequest -> a request for a llama.cpp model: checked sampling, alternating turns, a grammar."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping

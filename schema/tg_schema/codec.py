@@ -47,7 +47,7 @@ def _make_decoder(kind: type[T]) -> tuple[msgspec.json.Decoder[T], bool]:
 def decode(kind: type[T], data: bytes | str) -> T:
     """Read one record; unknown fields are ignored, missing ones take the record's defaults.
 
-    `later_words` of the record's type says, by field, what is read in place of a word that only a newer peer knows.
+    `later_words` of the record's type gives, by field, the value that replaces an unknown word of a newer peer.
 
     Raises:
         BadRequest: not JSON, nested too deep, not UTF-8, or a field of the wrong type; the message says which.

@@ -1,4 +1,4 @@
-"""A request's record -> how much text a model reads of it: its tokens are estimated by that before they are counted."""
+"""A request's record -> the amount of text for the model, from which tokens are estimated until they are counted."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -30,7 +30,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     """Sampling parameters; None = the provider's default.
 
     The ranges are the widest that any provider accepts; `decode` and `check_completion` enforce them. A provider may
-    reject more. Only what is set is written, so that an older processor can read what it knows.
+    reject more. Only set fields are written, so that an older processor can read the fields that it knows.
     """
 
     temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
@@ -56,7 +56,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     """Divides the logits of tokens that have come before; 1 = none."""
     length_penalty: Annotated[float, msgspec.Meta(ge=-100, le=100)] | None = None
     logit_bias: dict[int, Annotated[float, msgspec.Meta(ge=-100, le=100)]] | None = None
-    """Token id -> what is added to its logit; in our own models before log-probabilities are taken."""
+    """Token id -> the number added to its logit; in our own models before log-probabilities are computed."""
     min_tokens: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     """Tokens before which the answer may not end."""
     ignore_eos: bool = False

@@ -129,7 +129,8 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     dimensions: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
     """Numbers in each vector of "embed", for models that can shorten theirs."""
     truncate: bool = False
-    """Whether "embed" cuts off the end of what is longer than the model's context; else it is refused."""
+    """Whether "embed" cuts off the end of a text that is longer than the model's context; otherwise the text is
+    refused."""
     purpose: Purpose | None = None
     """The purpose of the vectors, for models that distinguish queries from documents. A hint."""
     max_prompt_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None

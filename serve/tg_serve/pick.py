@@ -44,7 +44,7 @@ def pick(
     from tg_serve.structlog_import import import_structlog
 
     import_structlog()
-    # gRPC's own lines on stderr are in no log's form, and what a user can act on has a sentence of ours.
+    # gRPC's own lines on stderr do not have the log's form, and our own sentences cover everything a user can act on.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from tg_schema import TgError
     from tg_serve import pick_process

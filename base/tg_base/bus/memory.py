@@ -279,7 +279,7 @@ class _Topic:
         return queue
 
     def leave(self, group: str | None, queue: _Queue) -> bool:
-        """Drop what a queue without readers need not keep; True if the topic can be forgotten."""
+        """Drop the messages that a queue without readers need not keep; True if the topic can be forgotten."""
         if group is None:
             self._alone.remove(queue)
         elif not self._persistent and not queue.readers:
@@ -308,7 +308,7 @@ class _Reader(AsyncIterator[Delivery]):
     async def __anext__(self) -> Delivery:
         queue = self._queue
         while not queue.messages and not self._left:
-            # Wakes all waiting readers, in order: one that is cancelled just then must not take a message with it.
+            # Wakes all waiting readers, in order, since a reader that is cancelled just then must not lose a message.
             queue.changed.clear()
             await queue.changed.wait()
         if self._left:

@@ -1,4 +1,4 @@
-"""Requestor -> processor: answers what a processor asks before it begins: for a confirmation, or for a large body."""
+"""Requestor -> processor: answers a processor's questions before it begins: for a confirmation, or for a large body."""
 
 import asyncio
 from collections.abc import Coroutine

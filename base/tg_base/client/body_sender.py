@@ -56,7 +56,7 @@ class BodySender:
             for at in range(offset, min(offset + WINDOW_BYTES, len(body)), size):
                 await self._bus.publish(topic, body[at : at + size], Part(key, at).properties)
         except TgError as error:
-            # The processor asks again for what has not come.
+            # The processor asks again for missing parts.
             log.warning("part.lost", stream=key.stream, error=error.type)
 
     def _forget(self, stream: str, task: asyncio.Task[None]) -> None:

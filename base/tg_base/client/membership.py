@@ -39,7 +39,7 @@ class Service:
         """Take over its next announcement."""
         taken = presence.taken != self.presence.taken
         direct = presence.direct != self.presence.direct
-        # Idle means free slots and an unchanged count: one that takes requests and ends them quickly always looks free.
+        # Idle means free slots and an unchanged count: a processor that ends its requests quickly always looks free.
         free = presence.in_flight < presence.capacity
         is_new = taken or direct or self.idle_since is None
         self.idle_since = None if not free else now if is_new else self.idle_since

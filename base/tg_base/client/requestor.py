@@ -175,7 +175,8 @@ class Requestor:
 
         Raises (on entering):
             BadRequest: the request needs features that not every processor of its queue announces.
-            Unavailable: no live processor serves this (`retry_after` is set), or one that does cannot keep a permit.
+            Unavailable: no live processor serves this (`retry_after` is set), or a processor of the queue does not
+                support permits.
             RateLimited: too many requests wait for this; `retry_after` is set.
             BusError: the bus did not take the request.
             TooLarge: the request is over the limit of the bus, or of what every processor fetches in parts.

@@ -203,7 +203,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
             self.listen(None)
 
     def _join_waiting(self) -> None:
-        """Join the buffered records, and cut what is too long for one event."""
+        """Join the buffered records, and cut records that are too long for one event."""
         self.came, body = self._frames[0]
         try:
             # A reader that keeps up nearly always has one record waiting.

@@ -1,7 +1,7 @@
 """Announcements -> one time for all requestors, though the clocks of their machines differ.
 
-Times that outlive a process are written by one machine and read by another. A broker has no time to ask for: a message
-carries that of its publisher. But every requestor hears the same processes announce themselves, each with its clock.
+Times that outlive a process are written by one machine and read by another. A broker offers no time: a message carries
+its publisher's. But every requestor hears the same processes announce themselves, each with its clock.
 """
 
 import time

@@ -20,7 +20,8 @@ Followed = Annotated[Value, _Reading(followed=True)]
 """The type of a field whose edits take effect while a process runs, with all fields below it unless `AtStart`."""
 
 AtStart = Annotated[Value, _Reading(followed=False)]
-"""The type of a field below a followed one that is read at the start only. All other fields are, without a mark."""
+"""The type of a field that is only read at the start, although the field above it is followed. All other fields are,
+without a mark."""
 
 SET_BY_READER = msgspec.Meta(extra={"set_by_reader": True})
 """Marks the type of a field that no file has: the reader sets it."""

@@ -49,7 +49,9 @@ async def answer_request(
     model: str,
     checkers: WorkerPool,
 ) -> AsyncGenerator[TextCompletionResponse, PassRecordOn | None]:
-    """All records of an answer. A function sent to the generator gets those that come while the next is awaited.
+    """All records of an answer.
+
+    A function sent to the generator gets the records that come while the next one is awaited.
 
     Args:
         request: what is asked.

@@ -55,7 +55,7 @@ class AnswerText:
         return text, self._beside(text, everything=not stopped and not self._stop.held), stopped
 
     def flush(self) -> tuple[str, tuple[Token, ...], bool]:
-        """The answer ended by itself: return what was held back, as `feed` does."""
+        """The answer ended by itself: return the text that was held back, as `feed` does."""
         text = self._utf8.decode(b"", final=True)
         if self._stop is None:
             return text, (), False

@@ -17,7 +17,7 @@ MAX_RECORD_BYTES: Final = 256 * 1024
 """JSON bytes of token ids, tokens or vectors in one record; a longer answer comes in several."""
 
 EDITS: Final = frozenset({"load-adapter", "unload-adapter"})
-"""Operations that change what a provider has."""
+"""Operations that change a provider's adapters."""
 
 Result = TypeVar("Result")
 

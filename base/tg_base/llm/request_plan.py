@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> the provider's requests: checks it, and plans what the base does for what is lacking.
+"""TextCompletionRequest -> the provider's requests: checks it, and plans how the base supplies missing features.
 
 `check_completion` holds the invariants that every provider relies on. A `GenerationPlan` says what the base does in a
 provider's stead.

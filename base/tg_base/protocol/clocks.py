@@ -1,4 +1,4 @@
-"""The clocks of the protocol: of a process while it is awake, of a stream, and of those who publish to a process."""
+"""The clocks of the protocol: of a process while it is awake, of a stream, and of a process's publishers."""
 
 import asyncio
 import math

@@ -167,9 +167,9 @@ class LinkReport(msgspec.Struct, frozen=True):
 class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Process -> every requestor, once a second: what it serves and how busy it is.
 
-    A process's record has `services`, one record per processor, and its own `queues` is empty. It holds only what has
-    changed; a requestor that has missed an earlier record asks the process for everything. A record without `number`
-    describes a single processor: it is by a process of an older version, or for requestors of one.
+    A process's record has `services`, one record per processor, and its own `queues` is empty. It holds only changes; a
+    requestor that has missed an earlier record asks the process for everything. A record without `number` describes a
+    single processor: it is by a process of an older version, or for requestors of one.
 
     Attributes:
         processor: the id of the process, new at every start; within `services`, that of one of its processors.

@@ -48,7 +48,7 @@ _PARTS = b'"parts":['
 
 
 class _Whole(msgspec.Struct, frozen=True):
-    """What a whole answer of several records has besides their sum."""
+    """The mark of a whole answer that has several records besides their sum."""
 
     parts: tuple[msgspec.Raw, ...] = ()
 

@@ -24,7 +24,7 @@ class Outputs(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GeneratedTextsWriter(WholeWriter[TextCompletionResponse]):
-    """A list with an object for each text, in their order: what was generated, or why it failed.
+    """A list with an object for each text, in order: the generated text, or why it failed.
 
     Args:
         orders: what was asked.

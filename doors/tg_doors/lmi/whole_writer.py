@@ -84,7 +84,7 @@ PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 
 
 def make_text_writer(order: Order) -> Writer[TextCompletionResponse]:
-    """`none`: the text as it comes, or, of several answers, that of the best, which is known at their end."""
+    """`none`: the text as it comes; of several answers, the best one's text, which is known at their end."""
     return BestTextWriter(order) if order.parameters.generated > 1 else TextWriter(order)
 
 

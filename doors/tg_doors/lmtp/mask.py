@@ -116,7 +116,7 @@ def _read_floats(data: bytes) -> str:
     text = decode(str, data)
     if not text.isascii() or len(text) % 4:
         raise BadRequest("logit_bias: this text is no Base64; send that of 32-bit floats, or an object")
-    # Four characters are three bytes, and padding stands for those that are missing of the last three.
+    # Four characters are three bytes; padding replaces missing bytes of the last three.
     size = len(text) // 4 * 3 - text.count("=", -2)
     if not size or size % FLOAT_BYTES:
         raise BadRequest(
@@ -128,7 +128,7 @@ def _read_floats(data: bytes) -> str:
 def pack_bias(
     data: bytes, numbers: bytes = _ANY, *, size: int = PACKED_SLICE_BYTES, least: int = MIN_PACKED_BYTES
 ) -> Steps[str | None]:
-    """`Sampling.packed_bias`; None for what is small, not in LMQL's form, or no JSON.
+    """`Sampling.packed_bias`; None if the mask is small, not in LMQL's form, or no JSON.
 
     That form is an object of numbers with the same white space in each entry.
 

@@ -1,4 +1,4 @@
-"""Records of a whole answer -> what was generated, the best answer first."""
+"""Records of a whole answer -> the generated answers, the best first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -181,7 +181,7 @@ class ModelProcessors:
             log.error("model.failed", model=model, reason=error.message)
 
     def _replace(self, config: Config, begun: dict[str, ModelProcessor]) -> None:
-        # No wait until the end: between two awaits nobody sees a model that is served twice, or not at all.
+        # Do not await until the end, so that no other task sees a model that is served twice, or not at all.
         bound, before = self._bind(config), self._served
         self._served = {**before, **begun}
         self._served = {model: served for model, served in self._served.items() if model in bound}

@@ -47,10 +47,9 @@ class Call:
 class Batch:
     """Several completions that make up one client's request. They run concurrently as far as there is capacity.
 
-    The writer gets all records as they come, as if they were of one answer: the `index` of a record is raised by
-    `answers` for each request before its own, and the last record of all ends the answer. If one request fails, all
-    fail. If they are `independent`, the writer gets a `FailedRequest` in place of its last record, and the others go
-    on.
+    The writer gets all records as they come, as if they were of one answer. The `index` of request k's records is
+    raised by k times `answers`, and the last record of all ends the answer. If one request fails, all fail. If they are
+    `independent`, the writer gets a `FailedRequest` in place of its last record, and the others go on.
 
     Attributes:
         requests: at least one.

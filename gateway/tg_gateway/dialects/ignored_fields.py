@@ -19,7 +19,7 @@ MAX_LOGGED_FIELDS = 1024
 """Names that a process logs in its life, so that a client with made-up names cannot fill the log."""
 _logged: Final[set[tuple[str, str]]] = set()
 _NAME: Final = re.compile(r"[\w.\[\]-]{1,64}", re.ASCII)
-"""A name that is safe in a header and in a log; no real field has any other."""
+"""A name that is safe in a header and in a log. All real fields have such names."""
 
 
 def show_ignored(dialect: str, fields: Iterable[str]) -> dict[str, str]:

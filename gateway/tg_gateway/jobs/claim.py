@@ -151,6 +151,6 @@ class Claim:
         """Let the response wait again: no model works on it. Raises BusError as `take`.
 
         Args:
-            resumes: as of `label_returned`.
+            resumes: as for `label_returned`.
         """
         await self._bus.append(self._topic, b"", label_returned(self.own, resumes))

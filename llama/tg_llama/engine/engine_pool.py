@@ -63,7 +63,7 @@ class EnginePool:
     ) -> list[Vector]:
         """A vector for each of `texts`, shared out to the engines that do nothing, or else to the least busy one.
 
-        Cancelling it drops what is not evaluated. Raises as `Engine.embed`.
+        Cancelling it drops the texts that are not evaluated yet. Raises as `Engine.embed`.
         """
         idle = [engine for engine in self._engines if not engine.load()][: len(texts)]
         # Start with the last engine, since a few streams share the first.

@@ -64,7 +64,7 @@ class PrefixCache:
         self._remembered[slot.sequence] = _Remembered.of(slot, self._ends)
 
     def move(self, slot: Slot, target: int) -> None:
-        """Move a stream to a sequence in which another one has ended, and the tokens of that one to where it was."""
+        """Move a stream to the sequence of an ended one, whose tokens go to the stream's old sequence."""
         source, held = slot.sequence, self._remembered[target]
         state = self._context.save(target) if self._divisible and len(held.tokens) >= MIN_PRESERVED_TOKENS else None
         self._context.copy(source, target)

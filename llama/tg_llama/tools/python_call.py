@@ -181,7 +181,7 @@ def _number(text: str) -> str:
 
 def _unescape(text: str) -> str:
     plain = _ESCAPE.sub(_escaped, text)
-    # JSON has what is beyond 16 bits as two escapes.
+    # JSON writes characters beyond 16 bits as two escapes.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16") if "\\u" in text else plain
 
 

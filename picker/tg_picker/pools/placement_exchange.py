@@ -113,7 +113,7 @@ class PlacementExchange(Entered):
             await asyncio.sleep(self._retry)
 
     async def _leave(self) -> None:
-        """Tell what has ended.
+        """Publish what has ended.
 
         The others drop our requests when our heartbeats stop. No message says so, since anybody could send it.
         """

@@ -1,7 +1,7 @@
 """Request body -> scheduler: its prompt as one text, which is the same for the same conversation in any API.
 
-Read are OpenAI's chats, completions and Responses and Anthropic's Messages. A server is found by the beginning of a
-prompt, so everybody who shares placements must write it alike: the tools, the system's texts, then turn by turn.
+Read are OpenAI's chats, completions and Responses and Anthropic's Messages. A server is found by a prompt's prefix, so
+all pickers that share placements must write prompts in the same form: the tools, the system's texts, then turn by turn.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -303,7 +303,10 @@ def _message(message: dict[str, Any]) -> Iterator[Part]:
 
 
 def _content(role: str, content: Any, *, within_result: bool = False) -> Iterator[Part]:
-    """The texts and images of one turn as one part; calls and results, which some APIs put within, as their own."""
+    """The texts and images of one turn as one part.
+
+    Calls and results, which some APIs nest in it, become parts of their own.
+    """
     if isinstance(content, str):
         if content:
             yield role, content

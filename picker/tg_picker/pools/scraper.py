@@ -31,7 +31,8 @@ MAX_INLINE_BYTES = 128 * 1024
 hold it for 0.4 s, 20 times a second."""
 
 MAX_SCRAPES_PER_SECOND = 200.0
-"""Scrapes of all servers together. With many servers the interval grows, so that pages do not starve requests."""
+"""The most scrapes of all servers together. With many servers the interval grows, so that pages do not starve
+requests."""
 
 MAX_BACKOFF_SECONDS = 5.0
 """Longest pause before the next scrape of a failing server."""

@@ -45,7 +45,7 @@ class Hedging:
         self._times: dict[str, deque[float]] = {}
 
     def learn(self, route: str, seconds: float) -> None:
-        """Note a request and the time to its first token; of one that lost, the time for which it was tried."""
+        """Note a request and the time to its first token; for a lost attempt, the time for which it was tried."""
         self._credit = min(self._credit + self._share, MAX_CREDIT)
         times = self._times.get(route)
         if times is None:

@@ -88,7 +88,7 @@ class Places:
             has=lambda pool, name: self._scheduler.told.has(name, view.members.get(pool, ())),
         )
         if found is not None:
-            # A name in a rewrite or a table may be that of a base model: nothing but the name is known here.
+            # A name in a rewrite or a table may be a base model's: only the name is known here.
             is_free = adapter is not None and adapter not in view.catalogue.models
             is_adapter = is_free and found.model not in view.served.get(found.pool, ())
             return msgspec.structs.replace(found, adapter=found.model) if is_adapter else found

@@ -305,8 +305,8 @@ class Pool(ChatCompletions[PoolOptions]):
     def _find_delay(self, order: Order) -> float | None:
         """Seconds after which a second server is asked; None = never.
 
-        A model server only writes text, so to ask two changes nothing but what it costs. Requests for several answers,
-        and sheddable requests, are not asked twice.
+        A model server only writes text, so asking two servers changes only the cost. Requests for several answers, and
+        sheddable requests, are not asked twice.
         """
         is_single = order.request.answers == 1 and order.wanted.priority >= 0
         if not is_single or len(order.left) < 2 or order.is_spent:

@@ -1,4 +1,4 @@
-"""Names made up by clients -> labels of metrics: bounded in number, and only what a page of metrics can hold."""
+"""Names made up by clients -> labels of metrics: bounded in number, and valid on a page of metrics."""
 
 from collections.abc import Callable
 
@@ -38,7 +38,7 @@ class BoundedLabel:
 
 
 def make_printable(name: str) -> str:
-    """The beginning of a name, with "?" for what is no visible text.
+    """The beginning of a name, with "?" for invisible characters.
 
     A NUL ends the whole page for Prometheus, and a lone surrogate makes it unwritable.
     """

@@ -1,4 +1,4 @@
-"""Door or pool provider -> page and metrics: what one picker knows and what it decided last."""
+"""Door or pool provider -> page and metrics: one picker's knowledge and last decisions."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -115,7 +115,7 @@ def _queued(state: ServerState) -> float:
 
 
 def _running(state: ServerState) -> float:
-    """Running requests as the server reports them, or else those that have begun by our own count."""
+    """Running requests as the server reports them; without a report, those that have begun by our own count."""
     report = state.report
     return float(state.running if report is None or report.running is None else report.running)
 

@@ -1,4 +1,4 @@
-"""Records of requests -> metrics: what was counted for each model, under the names that pickers have published.
+"""Records of requests -> metrics: the counts of each model, under the published names of pickers.
 
 The names and labels are those of llm-d-router (`llm_d_epp_*`) and of the Gateway API Inference Extension
 (`inference_objective_*`), where ours mean the same.

@@ -81,8 +81,8 @@ class Bus(Protocol):
     messages for a named group, from the group's first subscription on. A non-persistent topic may drop messages
     silently; its readers must detect that themselves.
 
-    `append`, `open_log`, `read`, `follow` and `erase` use a persistent topic as a log: what is in it stays, read or
-    not, until it is erased. A topic is either a log or published to, never both.
+    `append`, `open_log`, `read`, `follow` and `erase` use a persistent topic as a log: its entries stay, read or not,
+    until they are erased. A topic is either a log or published to, never both.
 
     Every driver passes `tests/conformance`. A bus is used like this:
 

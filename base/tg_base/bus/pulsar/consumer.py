@@ -80,7 +80,7 @@ class Consumer(BlockingSource["Message"]):
         return self._handle.is_connected()
 
     def reopen(self) -> None:
-        """Open it anew, and close what was open. Unacknowledged messages are redelivered.
+        """Reopen it, and close the old handle. Unacknowledged messages are redelivered.
 
         Raises:
             BusError: as on creation; the old subscription stays.

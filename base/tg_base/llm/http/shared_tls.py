@@ -10,7 +10,7 @@ from threading import Lock
 MAX_CONTEXTS = 16
 """Contexts that are kept; each takes about a megabyte, and 10 ms or more to make."""
 _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Where the environment names other certificates than those that the SDK brings."""
+"""Environment variables that name other certificates than the SDK's."""
 _making = Lock()
 
 

@@ -171,7 +171,8 @@ async def _texts(response: aiohttp.ClientResponse) -> AsyncGenerator[str, None]:
         return
     charset = response.charset or "utf-8"
     try:
-        # Unlike `codecs`, it takes no codec of bytes to bytes, as zlib, which makes a thousand of each.
+        # Unlike `codecs`, `decode` refuses codecs from bytes to bytes, such as zlib, which may inflate a byte to a
+        # thousand.
         b" ".decode(charset, "replace")
         decoder = codecs.getincrementaldecoder(charset)("replace")
     except (LookupError, UnicodeError):

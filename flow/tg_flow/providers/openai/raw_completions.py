@@ -40,7 +40,7 @@ class RawCompletions(ChatCompletions[AnyOptions], Generic[AnyOptions]):
 
     @abstractmethod
     async def score_prompt(self, request: TextCompletionRequest, alternatives: int) -> tuple[Token, ...]:
-        """The tokens of the prompt, each but the first with its log-probability after those before it.
+        """The tokens of the prompt; each except the first has its log-probability, given the tokens before it.
 
         Raises:
             TgError: as `generate_content`.

@@ -103,7 +103,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
     async def _ranked(
         self, request: TextCompletionRequest, ids: tuple[int, ...], alternatives: int
     ) -> tuple[Token, ...]:
-        """The tokens `ids` as a prompt, each with its log-probability after those before it."""
+        """The tokens `ids` as a prompt, each with its log-probability, given the tokens before it."""
         fields = {"prompt": ids, "max_tokens": 1, "prompt_logprobs": alternatives, "return_token_ids": True}
         call = RouteCall(_encode({"model": self.upstream_model, **fields, **self._hints(request)}), "completions")
         evaluated, ranked = await self.read_answer(call, read_prompt_tokens)

@@ -74,7 +74,7 @@ def pack_tokens(tokens: Sequence[int]) -> bytes:
 
 
 def chain_tokens(before: int, block: bytes) -> int:
-    """The hash of BLOCK_BYTES of token ids, by that of all before them.
+    """The hash of BLOCK_BYTES of token ids, chained to the hash of all ids before them.
 
     This number is all the state of the chain, since a server reports a prompt's blocks one by one, and many prompts at
     once.

@@ -111,7 +111,7 @@ class _Route:
 
 
 class _Watched(NamedTuple):
-    """A placed request with an objective, and what was predicted of it, in seconds."""
+    """A placed request with an objective, and its predicted latencies in seconds."""
 
     route: _Route
     objective: Objective

@@ -101,7 +101,7 @@ class KvBlocks:
         return True
 
     def remove(self, hashes: Sequence[KvHash], *, elsewhere: bool = False) -> None:
-        """Note that blocks are gone from one memory. Nothing was noted of those that are not known."""
+        """Note that blocks are gone from one memory. Unknown blocks were never noted."""
         for each in hashes:
             block = self._blocks.get(each)
             if block is not None:

@@ -21,9 +21,10 @@ FADE_SECONDS = 20.0
 OUTLIER_FACTOR = 4.0
 """A time above this many times the predicted one counts as exactly that much: it may be a cold start, or a stall."""
 SOON_SHARE = 0.5
-"""A first token within this share of its objective is soon; the rest is for what was not foreseen."""
+"""A first token within this share of its objective is soon; the rest is a reserve for unforeseen delays."""
 IDLE_FACTOR = 2.0
-"""So is one that takes at most this many times as long as on the idle server: nobody else is to blame."""
+"""A first token also counts as soon if it takes at most this many times as long as on the idle server: other requests
+are not the cause."""
 DEFAULT_OBJECTIVE_SECONDS = 2.0
 """The objective of a first token that is assumed where there is none."""
 _PRIOR_PROMPT_TOKENS = 4_096.0
