@@ -33,7 +33,7 @@ PING_SECONDS = 10.0
 MAX_TURN_BYTES = 256 * 1024
 """Bytes of messages, `MESSAGE_BYTES` added to each, that are handled before the rest of the process has its turn."""
 MESSAGE_BYTES = 256
-"""What a message counts beside its body."""
+"""Bytes counted for each message besides its body."""
 
 
 class Subscriptions:

@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 
 def add_kinds(services: Mapping[str, str], file: Path | None, gateway: str, only: Iterable[str]) -> dict[str, str]:
-    """The places of the kinds of services: ours, some more, those of the file, and those of installed packages.
+    """The places of all kinds of services: ours, the given ones, the file's, and those of installed packages.
 
     Of installed packages it is those that a flow of the file binds, or `only` names. All but ours have been imported.
 

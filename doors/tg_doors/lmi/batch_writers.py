@@ -69,7 +69,9 @@ class GeneratedTextsWriter(WholeWriter[TextCompletionResponse]):
 
 
 class OutputsWriter(Writer[TextCompletionResponse]):
-    """A line for each piece of text. The texts of one place in all lines are together its text's answer.
+    """A line for each piece of text.
+
+    Joined over all lines, the texts at one place are the answer to the text of that place.
 
     Args:
         orders: what was asked.

@@ -48,12 +48,12 @@ def read_page(page: bytes, kind: str, now: float) -> LoadReport | None:
 
 
 def read_count(value: float) -> int | None:
-    """A count; None: the number is none."""
+    """A count; None: the number cannot be one."""
     return int(value) if 0 <= value <= MAX_COUNT else None
 
 
 def read_share(value: float) -> float | None:
-    """A share from 0 to 1; None: the number is none."""
+    """A share from 0 to 1; None: the number cannot be one."""
     return value if 0 <= value <= 1 else None
 
 

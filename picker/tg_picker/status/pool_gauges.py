@@ -14,7 +14,7 @@ from tg_picker.status.pool_board import PoolBoard
 
 
 class PoolState(Struct, frozen=True):
-    """A pool as a label names it, whose board it is on, and its servers by name."""
+    """A pool: its label, its board, and its servers by name."""
 
     name: str
     board: PoolBoard

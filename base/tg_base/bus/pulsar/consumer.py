@@ -154,7 +154,7 @@ class Consumer(BlockingSource["Message"]):
         close_quietly(self._handle)
 
     def acknowledge(self, message: "MessageId") -> None:
-        """Acknowledge; the client sends it later, with others. A closed one has returned the message already."""
+        """Acknowledge; the client sends it later, with others. A closed consumer has returned the message already."""
         handle = self._handle
         if isinstance(handle, pulsar.Consumer):
             with contextlib.suppress(pulsar.PulsarException):

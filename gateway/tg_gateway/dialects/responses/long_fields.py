@@ -35,7 +35,7 @@ class LongFields:
         """These bytes, with the long fields in place of their marks."""
         if not self._fields:
             return data
-        # Each piece in which there may be a mark, and after it the field that replaces one.
+        # Split into the pieces between marks, each followed by the field that replaces the mark.
         pieces = [data]
         for mark, field in self._fields.items():
             pieces = [part for piece in pieces for part in _replace(piece, mark, field, self._fields.values())]
