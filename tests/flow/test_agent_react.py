@@ -12,7 +12,9 @@ from tests.flow.agent_turns import DONE, call
 from tests.until import until
 from tg_base.llm import LlmChunk
 from tg_base.runtime import running
-from tg_schema import AgentRequest, AgentStep
+from tg_flow.agent.core import AnswerText
+from tg_schema import AgentRequest, AgentResponse, AgentStep
+from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.errors import BadRequest, ContentFilter, ProtocolError, Timeout, TooLarge
 
 TOOLS = """
@@ -339,3 +341,14 @@ async def test_a_model_that_cannot_stop_is_not_asked_to(tmp_path: Path) -> None:
     async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
         assert (await it.tell()).answer == "2"
     assert llm.requests[0].sampling is None
+
+
+def test_what_was_withdrawn_is_no_part_of_the_answers_size() -> None:
+    answer, most = AnswerText(), "x" * (MAX_ANSWER_BYTES * 2 // 3)
+    for number in ("1", "2", "3"):
+        answer.take(AgentResponse(chunk_type="answer", content=most, message_id=number))
+        answer.take(AgentResponse(chunk_type="answer", message_id=number, end_of_message=True))
+    answer.take(AgentResponse(chunk_type="answer", content="5", message_id="4"))
+    last = AgentResponse(chunk_type="answer", message_id="4", end_of_message=True, end_of_dialog=True)
+    answer.take(last)
+    assert answer.final_text(last) == "5"

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from aiohttp import ClientSession
@@ -69,6 +70,21 @@ async def test_ready_says_what_is_missing() -> None:
             assert response.status == 200
         async with http.post(COMPLETION, json={"prompt": "1"}) as response:
             assert response.status == 503
+
+
+async def test_ready_misses_nobody_who_need_not_live() -> None:
+    """A plain peer announces nothing; and who has no file has asked for no prompts."""
+    bus, plain = MemoryBus(), tuple(replace(route, plain=True) for route in PROMPTS)
+    async with (
+        Processor(bus, CONFIG.topics, CountingLlm(), TEXTS, timing=QUICK),
+        Requestor(bus, CONFIG.topics, timing=QUICK, queues=(TEXTS[0].request,)) as requestor,
+        Gateway(ON_ANY_PORT, requestor, TEXTS + plain) as one,
+        Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS, needed=TEXTS) as other,
+        ClientSession(one.url) as ones,
+        ClientSession(other.url) as others,
+    ):
+        for http in (ones, others):
+            assert await ready(http, 200) == {"ready": True, "missing": []}
 
 
 async def test_ready_without_a_bus() -> None:
