@@ -54,6 +54,7 @@ INSIDE = {
     "base/tg_base/bus/pulsar/consumer.py": {"pulsar-client"},
     "bedrock/tg_bedrock/abortable_session.py": {"botocore", "boto3", "urllib3"},
     "flow/tg_flow/providers/ollama/client.py": {"ollama"},
+    "gateway/tg_gateway/http/body_reader.py": {"aiohttp"},
 }
 """Files that use what a library does not promise, and its distributions: the next minor version may have none of it."""
 TYPES_ONLY = {"types-boto3-bedrock", "types-boto3-bedrock-runtime"}
