@@ -10,5 +10,8 @@ _LATE_SECONDS: Final = 0.001
 
 
 def call_late(due: float, call: Callable[[], None]) -> asyncio.TimerHandle:
-    """Call once a time of the running loop is surely over. The caller's context is not kept alive meanwhile."""
+    """Call a function when a time of the running loop is certainly over.
+
+    The caller's context is not kept alive meanwhile.
+    """
     return asyncio.get_running_loop().call_at(due + _LATE_SECONDS, call, context=Context())

@@ -45,7 +45,7 @@ def end_if_held() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds * (os.cpu_count() or 1))
 
     def on_look(_: int, frame: FrameType | None) -> None:
-        # In the loop's thread and in the context of its task, so the line carries the ids of its request.
+        # This runs in the loop's thread and in its task's context, so the line carries the ids of the task's request.
         nonlocal work
         give_native_time()
         last, work = work, asyncio.current_task(loop)

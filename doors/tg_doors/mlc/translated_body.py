@@ -69,7 +69,7 @@ def translate_body(data: bytes) -> bytes:
 
 
 def take_suffix(data: bytes) -> tuple[bytes, str]:
-    """The body of a completion without `suffix`, and that text: at MLC it follows the answer, which does not see it.
+    """The body of a completion without `suffix`, and the suffix: at MLC it follows the answer, unseen by the model.
 
     Args:
         data: the JSON of an object.

@@ -76,7 +76,7 @@ class TemplateText:
         pieces, length = [], 0
         try:
             for piece in self._template.root_render_func(self._template.new_context(dict(variables))):
-                # Each piece costs something, even an empty one: here the clock is looked at too.
+                # Charge each piece, even an empty one, since charging also checks the clock.
                 meter.charge(1)
                 pieces.append(piece)
                 length += len(piece)

@@ -179,7 +179,7 @@ class ToolCallParser:
         return TaggedArguments(self._types[name], (self._form.item_end, self._form.end))
 
     def _to_the_end(self) -> bool:
-        """A call up to its end, whose parts are in an order of its own."""
+        """Read a whole call whose parts are in an unusual order."""
         end = self._scanner.find_end(self._held[self._scanned :])
         if end < 0:
             self._scanned = len(self._held)

@@ -79,7 +79,7 @@ class Latency(Node, frozen=True):
 
 
 class RouteObjective(Node, frozen=True):
-    """A promise of a use case.
+    """A latency objective of a use case.
 
     `OutputTokenLatency` is the time between two tokens; `TimeToFirstToken` is ours, and the time until the first.
     """

@@ -25,7 +25,7 @@ OUTCOMES: Final[Mapping[str, str]] = {
     "expired": "EvictedTTL",
     "displaced": "EvictedOther",
 }
-"""The published words for how waiting ended, by our reasons; the others are `RejectedOther`."""
+"""The published outcomes of waiting, by our reasons; all other reasons are `RejectedOther`."""
 MAX_NOTED: Final = 64
 """How many requests, and ends of requests, are collected before they are counted: in batches it costs a third."""
 _NOWHERE: Final = Destination("", "")

@@ -121,7 +121,7 @@ def make_waiting(
     body: RequestBody, items: tuple[InputItem, ...], earlier: int, born: Birth, terms: WaitTerms
 ) -> Waiting:
     """The terms of a response that waits: the request to restart it, how long it waits, and its attempts."""
-    # An earlier response may be gone by then, so its items come along; a text stays one.
+    # An earlier response may be gone by then, so its items are included; a text stays a text.
     given = body.input if isinstance(body.input, str) else items
     request = WaitingRequest(msgspec.structs.replace(body, input=given), earlier, born)
     seconds = min(body.max_wait or terms.max_wait, terms.max_wait)
