@@ -82,6 +82,13 @@ def test_cuts_texts_as_llama_cpp_does(*, special: bool) -> None:
         assert pairs.chat_template == model.chat_template
 
 
+@pytest.mark.parametrize("word", ["n" + 298 * "x" + "i", "0" + 298 * "7" + "1"])
+def test_the_work_for_a_text_grows_with_its_length_alone(word: str) -> None:
+    """That for a word grows with its square. So one without an end is cut, also where its pieces would merge."""
+    pairs = DemoModel(1).pairs
+    assert pairs.tokenize(word * 2, special=False) == 2 * pairs.tokenize(word, special=False)
+
+
 def test_runs_without_llama_cpp() -> None:
     code = """import asyncio, sys
 sys.modules["llama_cpp"] = None
@@ -119,7 +126,7 @@ async def test_a_seed_repeats_an_answer_and_settings_change_it() -> None:
     async with opened() as service:
         seeded = [await whole(service, asked(STORY, seed=seed, max_tokens=40)) for seed in (7, 7, 8)]
         greedy = await text_of(service, asked(STORY, temperature=0, max_tokens=40))
-        for settings in ({"top_k": 1}, {"top_p": 0.0}, {"temperature": 1e-6}):
+        for settings in ({"top_k": 1}, {"top_p": 0.0}, {"temperature": 1e-6}, {"temperature": 1e-307}):
             assert await text_of(service, asked(STORY, max_tokens=40, **settings)) == greedy
         fresh = await text_of(service, asked(STORY, temperature=0, max_tokens=40, presence_penalty=2))
     assert [answer.seed for answer in seeded] == [7, 7, 8]

@@ -11,8 +11,13 @@ _CONTROL, _SHOWN = 3, 4
 """Types of tokens in the file: control tokens are no text, others that no text is merged to are."""
 _CONTROL_FLAG = 8
 """LLAMA_TOKEN_ATTR_CONTROL in llama.h."""
-_WORDS = re.compile(r"'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
-"""GPT-2's words. It takes signs such as ½ for numbers and this for letters: no tokens were learned across them."""
+_WORDS = re.compile(
+    r"'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]{1,300}| ?\d{1,300}| ?(?:[^\s\w]|_){1,300}|\s{1,300}(?!\S)|\s{1,300}"
+)
+"""GPT-2's words. It takes signs such as ½ for numbers and this for letters: no tokens were learned across them.
+
+A longer one is cut, since the work for a word grows with the square of its length.
+"""
 _PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _HIDDEN = [byte for byte in range(256) if byte not in _PRINTED]
 _LETTERS = {**{byte: chr(byte) for byte in _PRINTED}, **{byte: chr(256 + at) for at, byte in enumerate(_HIDDEN)}}

@@ -84,7 +84,7 @@ class TokenChoice:
         chances = _chances(weighed[best])
         # The likeliest are enough whose sum reaches top_p; the first one always is one of them.
         best = best[np.cumsum(chances) - chances < wanted.top_p]
-        return int(self._random.choice(best, p=_chances(weighed[best] / wanted.temperature)))
+        return int(self._random.choice(best, p=_chances(weighed[best], wanted.temperature)))
 
     def describe(self, token: int, logits: Floats) -> Token | None:
         """The data of `token`, of the model's own logits, if the request asks for them."""
@@ -108,7 +108,8 @@ class TokenChoice:
         return self._pairs.pieces[token].decode("utf-8", "replace") or self._pairs.special_text(token)
 
 
-def _chances(weighed: Weights) -> Weights:
-    powers = np.exp(weighed - weighed.max())
+def _chances(weighed: Weights, temperature: float = 1.0) -> Weights:
+    with np.errstate(over="ignore"):  # a temperature near 0 leaves the likeliest alone
+        powers = np.exp((weighed - weighed.max()) / temperature)
     chances: Weights = powers / powers.sum()
     return chances
