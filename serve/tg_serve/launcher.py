@@ -27,7 +27,6 @@ from tg_base.config import (
 from tg_base.runtime import SharedListener, explain_no_listening
 from tg_base.server import (
     LEAVING,
-    Crew,
     Host,
     ProcessEvents,
     Readiness,
@@ -35,6 +34,7 @@ from tg_base.server import (
     ServiceKind,
     Work,
     Workers,
+    WorkerSettings,
     add_kinds,
     end_if_held,
     serve_process,
@@ -67,7 +67,7 @@ def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
         serve_process(_announce(order), ready)
         return
     gateway = _configure(order, _read_file(order).config).gateway
-    crew = Crew(
+    settings = WorkerSettings(
         Work(serve_worker, order),
         order.workers,
         gateway.host,
@@ -76,7 +76,7 @@ def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
         metrics_host=order.host or LOOPBACK,
         metrics_port=order.metrics_port,
     )
-    workers = Workers(crew)
+    workers = Workers(settings)
     serve_process(workers.serve(), ready, events=ProcessEvents(hangup=workers.restart, killed=workers.kill))
 
 

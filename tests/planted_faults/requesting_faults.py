@@ -47,7 +47,7 @@ REQUESTING: Final = (
     ),
     Fault(
         "a second attempt although the permit was given",
-        _CLIENT + "beginnings.py",
+        _CLIENT + "start_confirmations.py",
         "        permit.begun = True\n",
         "",
         worlds="permits",
@@ -85,7 +85,7 @@ REQUESTING: Final = (
     ),
     Fault(
         "a confirmation although something was shown",
-        _CLIENT + "beginnings.py",
+        _CLIENT + "start_confirmations.py",
         "        if stream.relayed or stream.failed:\n"
         "            self._controls.cancel(processor, stream.key)\n        elif",
         "        if stream.failed:\n            self._controls.cancel(processor, stream.key)\n        elif",

@@ -13,15 +13,15 @@ import structlog
 
 from tests.fakes.small_worker import serve
 from tests.until import until
-from tg_base.server import Crew, Work, Workers
+from tg_base.server import Work, Workers, WorkerSettings
 from tg_base.server.worker_server import WorkerServer
 from tg_schema.errors import Unavailable
 
 PATIENCE = 60.0
 
 
-def crew(folder: Path, count: int = 1) -> Crew:
-    return Crew(Work(serve, str(folder)), count, "127.0.0.1", 0, 0.1, metrics_host="127.0.0.1")
+def settings(folder: Path, count: int = 1) -> WorkerSettings:
+    return WorkerSettings(Work(serve, str(folder)), count, "127.0.0.1", 0, 0.1, metrics_host="127.0.0.1")
 
 
 def lines(log: list[structlog.typing.EventDict], event: str) -> list[structlog.typing.EventDict]:
@@ -39,7 +39,7 @@ def alive(pid: int) -> bool:
 async def test_who_cannot_serve_is_told_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "broken").touch()
     with pytest.raises(Unavailable, match=r"^worker 0 has no room$"):
-        async with Workers(crew(tmp_path, 2)).serve():
+        async with Workers(settings(tmp_path, 2)).serve():
             raise AssertionError
 
 
@@ -59,14 +59,14 @@ async def test_one_that_cannot_even_be_started_is_told(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
     try:
         with pytest.raises(Unavailable, match="raise the limits"):
-            await WorkerServer.start(crew(tmp_path).work)
+            await WorkerServer.start(settings(tmp_path).work)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_all_end_with_the_block(tmp_path: Path, one_core: None) -> None:
     with structlog.testing.capture_logs() as log:
-        async with Workers(crew(tmp_path, 2)).serve() as line:
+        async with Workers(settings(tmp_path, 2)).serve() as line:
             assert line == "ready: 1 sockets"
             (serving,) = lines(log, "workers.serving")
             assert all(map(alive, serving["pids"]))
@@ -78,7 +78,7 @@ async def test_one_that_ends_again_and_again_ends_all(tmp_path: Path) -> None:
     """A successor that serves counts; the next ones cannot, and their reason is told."""
 
     async def serve_until_hopeless(log: list[structlog.typing.EventDict]) -> None:
-        async with asyncio.timeout(PATIENCE), Workers(crew(tmp_path), pauses=(0.0, 0.0, 0.0)).serve():
+        async with asyncio.timeout(PATIENCE), Workers(settings(tmp_path), pauses=(0.0, 0.0, 0.0)).serve():
             os.kill(lines(log, "workers.serving")[0]["pids"][0], signal.SIGKILL)
             await until(lambda: lines(log, "worker.replaced"))
             (tmp_path / "broken").touch()
@@ -94,7 +94,7 @@ async def test_one_that_somebody_ends_is_replaced_at_once_and_may_finish(tmp_pat
     """By SIGTERM, and once more, as where a supervisor tells all processes and the parent does too."""
     (tmp_path / "busy").touch()
     with structlog.testing.capture_logs() as log:
-        workers = Workers(crew(tmp_path, 2), pauses=(0.0,))
+        workers = Workers(settings(tmp_path, 2), pauses=(0.0,))
         async with asyncio.timeout(PATIENCE), workers.serve():
             first, second = lines(log, "workers.serving")[0]["pids"]
             os.kill(first, signal.SIGTERM)
@@ -112,7 +112,7 @@ async def test_one_that_somebody_ends_is_replaced_at_once_and_may_finish(tmp_pat
 
 async def test_one_whose_parent_dies_while_it_ends_may_finish(tmp_path: Path) -> None:
     (tmp_path / "busy").touch()
-    worker = await WorkerServer.start(crew(tmp_path).work)
+    worker = await WorkerServer.start(settings(tmp_path).work)
     worker.drain()
     async with asyncio.timeout(PATIENCE):
         assert await worker.left()
@@ -126,7 +126,7 @@ async def test_one_whose_parent_dies_while_it_ends_may_finish(tmp_path: Path) ->
 async def test_all_are_killed_with_their_parent(tmp_path: Path) -> None:
     (tmp_path / "busy").touch()
     with structlog.testing.capture_logs() as log:
-        workers = Workers(crew(tmp_path))
+        workers = Workers(settings(tmp_path))
         async with asyncio.timeout(PATIENCE), workers.serve():
             workers.kill()
             await until(lambda: lines(log, "worker.replaced"))
@@ -137,7 +137,7 @@ async def test_all_are_killed_with_their_parent(tmp_path: Path) -> None:
 async def test_what_cannot_be_replaced_ends_nobody_who_serves(tmp_path: Path) -> None:
     """As while the configuration has an error: the others serve, and it comes back when that is repaired."""
     with structlog.testing.capture_logs() as log:
-        async with asyncio.timeout(PATIENCE), Workers(crew(tmp_path, 2), pauses=(0.0, 0.0)).serve():
+        async with asyncio.timeout(PATIENCE), Workers(settings(tmp_path, 2), pauses=(0.0, 0.0)).serve():
             first, second = lines(log, "workers.serving")[0]["pids"]
             (tmp_path / "broken").touch()
             os.kill(first, signal.SIGKILL)
@@ -149,7 +149,7 @@ async def test_what_cannot_be_replaced_ends_nobody_who_serves(tmp_path: Path) ->
 
 async def test_a_restart_that_fails_leaves_the_old_ones(tmp_path: Path) -> None:
     with structlog.testing.capture_logs() as log:
-        workers = Workers(crew(tmp_path))
+        workers = Workers(settings(tmp_path))
         async with workers.serve():
             (pid,) = lines(log, "workers.serving")[0]["pids"]
             (tmp_path / "broken").touch()

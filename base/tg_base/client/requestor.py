@@ -15,7 +15,6 @@ import structlog
 from tg_base.bus import Bus, Delivery
 from tg_base.client.admission import AdmissionControl, Announced
 from tg_base.client.begin_permit import BeginPermit
-from tg_base.client.beginnings import Beginnings
 from tg_base.client.body_sender import BodySender
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
@@ -23,6 +22,7 @@ from tg_base.client.liveness import Liveness
 from tg_base.client.response_stream import AskedStream, EnteredStream, ResponseStream
 from tg_base.client.shared_time import SharedTime
 from tg_base.client.silencers import Silencers
+from tg_base.client.start_confirmations import StartConfirmations
 from tg_base.client.warm_processes import WarmProcesses
 from tg_base.protocol import (
     IDLE_LINK_SECONDS,
@@ -95,7 +95,7 @@ class Requestor:
         clock = self._clock = AwakeClock()
         self._controls = ControlSender(self.bus, self.topics, clock)
         self._bodies = BodySender(self.bus, self.topics)
-        self._beginnings = Beginnings(self._controls, self._bodies)
+        self._starts = StartConfirmations(self._controls, self._bodies)
         self._silencers = Silencers(self.bus, self.topics, self._asking)
         self._inbox = Inbox(
             self.topics.inbox(new_id()),
@@ -137,7 +137,7 @@ class Requestor:
             self._abandon(stream, Unavailable("this process is shutting down; ask again"))
         for task in self._asking:
             task.cancel()
-        self._beginnings.close()
+        self._starts.close()
         # Send the cancels of unfinished streams before the subscriptions close.
         await self._controls.flush(1.0)
         await self._exit.__aexit__(kind, error, tb)
@@ -300,9 +300,9 @@ class Requestor:
             case "accepted":
                 stream.accept(opening=frame.question == OPENING_MODEL)
             case "confirm":
-                self._beginnings.confirm(stream, processor, frame.question)
+                self._starts.confirm(stream, processor, frame.question)
             case "fetch":
-                self._beginnings.fetch(stream, processor, frame.question)
+                self._starts.fetch(stream, processor, frame.question)
             case "returned":
                 self._on_returned(stream)
 

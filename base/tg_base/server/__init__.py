@@ -14,11 +14,10 @@ from tg_base.server.readiness import Readiness
 from tg_base.server.service import Service, Unreadable
 from tg_base.server.service_kind import Opened, ServeContext, ServiceKind
 from tg_base.server.worker_server import LEAVING, Work
-from tg_base.server.workers import Crew, Workers
+from tg_base.server.workers import Workers, WorkerSettings
 
 __all__ = [
     "LEAVING",
-    "Crew",
     "Host",
     "Opened",
     "ProcessEvents",
@@ -29,6 +28,7 @@ __all__ = [
     "ServiceKind",
     "Unreadable",
     "Work",
+    "WorkerSettings",
     "Workers",
     "add_kinds",
     "end_if_held",

@@ -31,7 +31,7 @@ LATE_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True)
-class Crew:
+class WorkerSettings:
     """What workers have in common.
 
     Attributes:
@@ -57,15 +57,15 @@ class Workers:
     """Several servers on one port.
 
     Args:
-        crew: what they have in common.
+        settings: what they have in common.
         pauses: seconds before each successor of a worker that ends by itself. The last pause repeats while another
             worker serves; if none does, all end after it.
     """
 
-    def __init__(self, crew: Crew, pauses: Sequence[float] = PAUSES_SECONDS) -> None:
-        self._crew = crew
+    def __init__(self, settings: WorkerSettings, pauses: Sequence[float] = PAUSES_SECONDS) -> None:
+        self._settings = settings
         self._pauses = pauses
-        self._count = crew.count
+        self._count = settings.count
         self._works: list[Work] = []
         self._current: list[WorkerServer] = []
         self._alive: set[WorkerServer] = set()
@@ -127,7 +127,7 @@ class Workers:
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         """Open the sockets. This process keeps them, so that no waiting connection is lost with a worker."""
-        host, port = self._crew.host, self._crew.port
+        host, port = self._settings.host, self._settings.port
         try:
             shared = await asyncio.to_thread(open_listening_sockets, host, port)
         except (OSError, ValueError) as error:
@@ -139,14 +139,14 @@ class Workers:
         descriptors = tuple(listener.fileno() for listener in shared)
         for number in range(self._count):
             metrics = tuple(stack.enter_context(each).fileno() for each in await self._open_metrics(number))
-            work = replace(self._crew.work, number=number, sockets=descriptors, metrics_sockets=metrics)
+            work = replace(self._settings.work, number=number, sockets=descriptors, metrics_sockets=metrics)
             self._works.append(work)
 
     async def _open_metrics(self, number: int) -> tuple[socket.socket, ...]:
         """Open the sockets of a worker's metrics page. Each worker has a port, since each counts for itself."""
-        if (first := self._crew.metrics_port) is None:
+        if (first := self._settings.metrics_port) is None:
             return ()
-        host, port = self._crew.metrics_host, first + number if first else 0
+        host, port = self._settings.metrics_host, first + number if first else 0
         another = f"give a --metrics-port that is followed by {self._count - 1} free ones"
         try:
             return await asyncio.to_thread(open_listening_sockets, host, port)
@@ -246,7 +246,7 @@ class Workers:
 
     async def _wait_for_end(self, worker: WorkerServer) -> None:
         try:
-            await asyncio.wait_for(worker.ended(), self._crew.drain + LATE_SECONDS)
+            await asyncio.wait_for(worker.ended(), self._settings.drain + LATE_SECONDS)
         except TimeoutError:
             log.warning("worker.late", pid=worker.pid)
             await worker.kill()

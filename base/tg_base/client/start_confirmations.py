@@ -12,7 +12,7 @@ from tg_base.protocol import WINDOW_BYTES, Confirmed
 from tg_base.runtime import report
 
 
-class Beginnings:
+class StartConfirmations:
     """Answers processors about streams that have no record yet; about any other stream they get a cancel.
 
     Args:
