@@ -30,7 +30,7 @@ ANSWERING: Final = (
         "tokens of a stream that was left are not counted",
         "base/tg_base/llm/answer_builder.py",
         "    finally:\n"
-        "        # Also for a cancelled or failed stream: the provider bills the tokens up to there.\n"
+        "        # Count a cancelled or failed stream too: the provider bills the tokens up to there.\n"
         "        totals.report(model)\n",
         "    except ZeroDivisionError:\n        totals.report(model)\n",
         found_by="tests/flow/test_stream_protocol.py::test_tokens_are_counted_also_of_a_stream_that_was_left",
