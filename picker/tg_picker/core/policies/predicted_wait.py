@@ -15,6 +15,8 @@ from tg_picker.core.state import LOAD_SECONDS, MAX_FALLBACKS, ServerState
 
 OTHERS_WEIGHT = 0.1
 """Weight of a second that other requests (probably) lose, against a second of this request's own wait."""
+LENGTH_BY_AGE = 2.0
+"""Seconds that an answer takes at least, by the mean age of those under way: they are halfway through, on average."""
 KV_POWER = 4.0
 KV_WEIGHT = 8.0
 """Cost of occupying cache, for each second of occupation and by how full the cache is."""
@@ -124,7 +126,7 @@ def _cost(server: ServerState, context: SchedulingContext, is_used: bool) -> tup
     if adapter is None and not capacity and not server.ready_at:
         # For most servers of base models, nothing else is known.
         return wait + work + OTHERS_WEIGHT * lost, wait + work, matched
-    residence = context.expected_tokens * pace
+    residence = max(context.expected_tokens * pace, LENGTH_BY_AGE * context.mean_age)
     extra = 0.0
     if adapter is not None:
         if adapter not in server.adapter_requests:

@@ -232,7 +232,9 @@ class Scheduler:
             self.follower.changed()
 
     def _situation(self, request: InstanceRequest, servers: Sequence[ServerState], now: float) -> SchedulingContext:
-        return SchedulingContext(request, servers, self._estimates.expect(request), now, self._random)
+        estimates = self._estimates
+        age = estimates.mean_age(request.model, now)
+        return SchedulingContext(request, servers, estimates.expect(request), now, self._random, age)
 
     def _eligible(self, model: str, endpoints: Sequence[Endpoint]) -> list[ServerState]:
         # The same tuple comes with nearly every request. A tuple cannot change, so the result for it stays valid.
