@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from tests.flow.background_asking import poll
 from tests.flow.open_gateway import CONFIG
 from tests.flow.waiting_gateways import NO_PAUSE, ask, open_gateways
+from tests.until import until
 from tg_gateway.access import Limits
 from tg_gateway.jobs.log import ASKED, JobLog, label_claim, label_taken
 
@@ -70,5 +71,7 @@ async def test_a_clock_that_differs_is_told_in_the_log() -> None:
         with capture_logs() as told:
             await it.open_gateway(limits=NO_PAUSE)
             await it.open_gateway(limits=NO_PAUSE, ahead=TEN_MINUTES)
+            # With the second announcement.
+            await until(lambda: "clock.differs" in [line["event"] for line in told])
         (line,) = [line for line in told if line["event"] == "clock.differs"]
         assert abs(line["seconds_ahead"] - TEN_MINUTES) < 1

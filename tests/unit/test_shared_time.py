@@ -1,6 +1,7 @@
 """The time of all requestors: the median of the clocks of those that announce themselves."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.virtual_time import in_virtual_time
 from tg_base.client.shared_time import HEARD_SECONDS, MAX_PROCESSES, SAMPLES, SharedTime
@@ -53,6 +54,17 @@ def test_what_was_under_way_for_long_does_not_count() -> None:
     for transit in (5.0, 0.01, 9.0):
         clocks.hear("a", clocks.wall, transit)
     assert clocks.time() == pytest.approx(clocks.wall - 0.01)
+
+
+def test_a_clock_is_called_wrong_only_after_a_second_announcement() -> None:
+    """The first one may have waited for a process that starts."""
+    for differs, transits in ((False, (6.0, 0.1)), (True, (6.0, 6.0))):
+        clocks = Clocks()
+        with capture_logs() as logs:
+            clocks.hear("a", clocks.wall, transits[0])
+            assert not logs
+            clocks.hear("a", clocks.wall, transits[1])
+        assert [line["event"] for line in logs] == ["clock.differs"] * differs
 
 
 def test_a_process_that_is_silent_counts_no_longer_and_the_last_one_keeps_the_time() -> None:
