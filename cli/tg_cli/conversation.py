@@ -44,13 +44,12 @@ class Conversation:
             raise Failure(f"{name!r} cannot be read: the name is not valid") from None
 
     def ask(self, text: str) -> Message:
-        """The turn that asks a question, with the images that were attached for it."""
-        images, self._images = self._images, ()
-        return user_turn(text, images)
+        """The turn that asks a question, with the attached images. They stay attached until a question is answered."""
+        return user_turn(text, self._images)
 
     def add(self, question: Message, answer: Message) -> None:
         """Keep a question with its answer, whole or as far as it came."""
-        self.turns = (*self.turns, question, answer)
+        self.turns, self._images = (*self.turns, question, answer), ()
 
     def clear(self) -> None:
         """Forget all turns, and the images of the next one."""

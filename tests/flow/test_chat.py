@@ -18,6 +18,7 @@ from tests.flow.open_gateway import Opened, open_gateway, until_listed
 from tests.flow.terminal import ALT_ENTER, END, ENTER, INTERRUPT, UP, Terminal, on_terminal
 from tests.flow.test_cli_models import PNG
 from tests.within import within
+from tg_cli.conversation import Conversation
 from tg_schema import ImagePart, Message, Sampling, TextCompletionResponse
 from tg_schema.conversation import ReasoningPart, TextPart
 from tg_schema.errors import PeerError
@@ -328,6 +329,16 @@ async def test_images_go_with_the_next_message_and_clear_forgets_all(tmp_path: P
     assert [request.prompt or "" for request in model.requests] == ["", "and?", "new"]
     assert [request.messages for request in model.requests] == [(shown,), (shown, Message("assistant", "well")), ()]
     assert {request.system for request in model.requests} == {"brief"}
+
+
+def test_an_image_stays_until_a_question_with_it_is_answered(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(PNG)
+    conversation = Conversation()
+    conversation.attach(f"{tmp_path}/one")
+    failed, asked = conversation.ask("what?"), conversation.ask("what now?")
+    assert failed.images == asked.images != ()
+    conversation.add(asked, Message("assistant", "well"))
+    assert conversation.ask("and?").images == ()
 
 
 async def test_help(opened: Opened) -> None:

@@ -19,7 +19,7 @@ from tg_llama.demo_provider import Demo, DemoOptions
 from tg_llama.models import DEMO_MODEL
 from tg_llama.provider import LlamaCpp
 from tg_schema import Message, TextCompletionRequest, TextCompletionResponse, TgError, Tool
-from tg_schema.errors import BadRequest, ContextLengthExceeded, RateLimited, Unavailable
+from tg_schema.errors import BadRequest, ContextLengthExceeded, Internal, RateLimited, Unavailable
 
 PULSAR = "What is Apache Pulsar?"
 TEXTS = (
@@ -185,6 +185,16 @@ async def test_waiting_is_bounded_and_the_cancelled_wait_no_more() -> None:
         for writing in writings:
             writing.cancelled = True
         await until(lambda: not service.engine.load)
+        assert await text_of(service, asked("Count to 5.", temperature=0)) == "1, 2, 3, 4, 5"
+
+
+async def test_a_defect_in_one_answer_ends_no_other() -> None:
+    # No request may ask for it: the checks before refuse what is no number.
+    wanted = Preferences(temperature=float("nan"), top_k=0, top_p=1, seed=0)
+    async with opened() as service:
+        service.engine.submit(writing := Writing(Task((300,), wanted, max_tokens=4)))
+        with pytest.raises(Internal, match="failed in this answer"):
+            await anext(writing.read())
         assert await text_of(service, asked("Count to 5.", temperature=0)) == "1, 2, 3, 4, 5"
 
 

@@ -143,7 +143,9 @@ class DemoEngine:
 
     def _go_on(self, writing: Writing, logits: Floats) -> None:
         try:
-            chunk = writing.go_on(logits)
+            # A defect in one answer must not end the others.
+            with translate_defects(Internal, "the demo model failed in this answer", "demo.defect", log):
+                chunk = writing.go_on(logits)
         except TgError as error:
             writing.done = True
             self._put(writing, error)
