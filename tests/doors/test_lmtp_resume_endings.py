@@ -57,12 +57,12 @@ async def test_a_cancel_that_is_sent_again_and_again_is_kept_once() -> None:
 
 async def test_a_stream_can_be_resumed_for_an_hour() -> None:
     async with open_pair() as it, it.connect() as client:
-        before = time.time()
         await client.generate(1, WORD, request_key="k")
         it.step(1)
         await read_tokens(client, 1)
-        left = JobLog(await it.opened.bus.read(kept("k"))).expires - RESUMABLE_SECONDS
-        assert before <= left <= time.time()
+        begun = JobLog(await it.opened.bus.read(kept("k"))).expires - RESUMABLE_SECONDS
+        # The gateways' common clock may differ from this process's.
+        assert begun == pytest.approx(time.time(), abs=60)
 
 
 async def test_a_cancel_while_it_begins() -> None:

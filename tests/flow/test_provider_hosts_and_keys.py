@@ -120,8 +120,9 @@ def credentials(provider: str, url: str) -> Mapping[str, str]:
 
 def test_every_provider_with_a_host_is_here() -> None:
     # A pool has no URL of its own, and its key goes to each server: tests/picker/provider/test_pool_provider.py.
-    assert {provider for provider, *_ in URLS} == set(PROVIDERS) - {"llama-cpp", "pool"}
-    assert set(KEYED) == set(PROVIDERS) - {"llama-cpp", "pool", "bedrock", "vertexai-claude", "vertexai-gemini"}
+    without = {"demo", "llama-cpp", "pool"}
+    assert {provider for provider, *_ in URLS} == set(PROVIDERS) - without
+    assert set(KEYED) == set(PROVIDERS) - without - {"bedrock", "vertexai-claude", "vertexai-gemini"}
 
 
 @pytest.mark.parametrize(("provider", "variable", "server", "path"), URLS)

@@ -9,6 +9,7 @@ from tests.fakes.parley import Parley
 from tests.flow.open_gateway import MOUNTS, open_gateway
 from tests.flow.raw_http import raw_connection
 from tests.flow.socket_frames import masked, upgrade
+from tg_base.config import GatewayConfig
 from tg_gateway.dialects import Conversation, Mount, Socket
 from tg_gateway.websocket.handler import TAKING_SECONDS
 
@@ -19,8 +20,13 @@ class _Laborious(Parley, Conversation):
     """Takes longer for each message than a socket may have at a time."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.taken = 0
         self.done = asyncio.Event()
+
+    @override
+    def configure(self, config: GatewayConfig) -> "_Laborious":
+        return self
 
     @override
     def converse(self, socket: Socket) -> Conversation:
