@@ -34,9 +34,11 @@ Properties = dict[str, str]
 class NarrowBus(PassingBus):
     """Takes small messages alone, and does with the parts of requests what a test wants."""
 
-    def __init__(self, bus: Bus, *, told: int = MAX_MESSAGE_BYTES, most: int = MAX_MESSAGE_BYTES) -> None:
+    def __init__(
+        self, bus: Bus, *, told: int = MAX_MESSAGE_BYTES, most: int = MAX_MESSAGE_BYTES, learns: bool = True
+    ) -> None:
         super().__init__(bus)
-        self._told, self._most = told, most
+        self._told, self._most, self._learns = told, most, learns
         self.offsets: list[int] = []
         self.asked: list[Properties] = []
         self.drop: set[int] = set()
@@ -51,7 +53,8 @@ class NarrowBus(PassingBus):
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
         if len(body) > self._most:
-            self._told = self._most
+            if self._learns:
+                self._told = self._most
             raise TooLarge(f"a message holds at most {self._most} bytes")
         if "size" in properties:
             self.asked.append(dict(properties))
@@ -95,6 +98,15 @@ async def test_a_large_request_arrives_whole_and_small_ones_as_they_did(
     assert [request.system for request in llm.requests] == [LARGE_SYSTEM, "small"]
     (size,) = (int(asked["size"]) for asked in bus.asked)
     assert bus.offsets == [*range(0, size, min(most, WINDOW_BYTES))]
+
+
+async def test_parts_fit_a_broker_whose_limit_the_bus_does_not_know(route: Completions) -> None:
+    """As where nobody may ask for the limit in any namespace."""
+    bus, llm = NarrowBus(MemoryBus(), told=USUAL_BYTES, most=300_000, learns=False), CountingLlm()
+    async with Processor(bus, TOPICS, llm, (route,)), Requestor(bus, TOPICS) as requestor:
+        assert await LlmClient(requestor, route).request(LARGE_SYSTEM, "3") == "0 1 2 "
+    (size,) = (int(asked["size"]) for asked in bus.asked)
+    assert bus.offsets == [*range(0, size, WINDOW_BYTES // 8)]
 
 
 async def test_a_part_that_is_lost_is_asked_for_again(route: Completions) -> None:

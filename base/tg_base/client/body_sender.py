@@ -7,7 +7,11 @@ import structlog
 from tg_base.bus import Bus
 from tg_base.protocol import WINDOW_BYTES, Part, StreamKey
 from tg_schema import TgError
+from tg_schema.errors import TooLarge
 from tg_schema.topics import Topics
+
+LEAST_PART_BYTES = 16 * 1024
+"""Bytes of a part that is not halved any more: no broker's limit is as low."""
 
 log = structlog.get_logger()
 
@@ -24,6 +28,7 @@ class BodySender:
         self._bus = bus
         self._topics = topics
         self._sending: dict[str, asyncio.Task[None]] = {}
+        self._part_bytes = WINDOW_BYTES
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -49,15 +54,28 @@ class BodySender:
 
     async def _send(self, processor: str, key: StreamKey, body: bytes, offset: int) -> None:
         topic = self._topics.control(processor)
+        at, end = offset, min(offset + WINDOW_BYTES, len(body))
         # Send as few messages as the bus allows, one after the other: on a non-persistent topic, a broker drops
         # messages that come while it still writes the one before to the reader.
-        size = min(WINDOW_BYTES, self._bus.max_message)
         try:
-            for at in range(offset, min(offset + WINDOW_BYTES, len(body)), size):
-                await self._bus.publish(topic, body[at : at + size], Part(key, at).properties)
+            while at < end:
+                size = min(self._part_bytes, self._bus.max_message)
+                if await self._fits(topic, body[at : at + size], Part(key, at)):
+                    at += size
         except TgError as error:
             # The processor asks again for missing parts.
             log.warning("part.lost", stream=key.stream, error=error.type)
+
+    async def _fits(self, topic: str, body: bytes, part: Part) -> bool:
+        """Send a part, or halve the size of parts: the bus may not know how little its broker takes."""
+        try:
+            await self._bus.publish(topic, body, part.properties)
+        except TooLarge:
+            if len(body) <= LEAST_PART_BYTES:
+                raise
+            self._part_bytes = min(self._part_bytes, len(body) // 2)
+            return False
+        return True
 
     def _forget(self, stream: str, task: asyncio.Task[None]) -> None:
         if self._sending.get(stream) is task:
