@@ -386,7 +386,7 @@ class Requestor:
         if self.presence.is_unserved(stream.route.request):
             self._abandon(stream, self._liveness.make_unserved_error(stream.route))
             return
-        log.warning("stream.attempt", **stream.span.fields, attempt=stream.attempt + 1, died=stream.processor)
+        log.warning("stream.attempt", **stream.span.fields, attempt=stream.attempt + 1, processor=stream.processor)
         ATTEMPTS.labels(stream.route.spec.name).inc()
         self._ask_queue(stream)
 
