@@ -147,7 +147,7 @@ def _compile_here(schema: bytes) -> jsonschema_rs.Validator:
 
 
 def _find_here(schema: bytes, value: bytes, seconds: float) -> str | None:
-    """As `ObjectSchema.fault`, in a worker process, which the system ends after so much CPU time or memory."""
+    """`ObjectSchema.fault` in a worker process. The system ends the process at its limits of CPU time and memory."""
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     bound = MAX_CHECK_BYTES if most == resource.RLIM_INFINITY else min(MAX_CHECK_BYTES, most)
     resource.setrlimit(resource.RLIMIT_AS, (bound, most))

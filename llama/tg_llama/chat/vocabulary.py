@@ -1,4 +1,4 @@
-"""What prompts are made of: the part of a model that texts are cut by, whoever evaluates it."""
+"""Text of a prompt -> tokens: what a model must offer for that, whichever engine evaluates it."""
 
 from collections.abc import Sequence
 from typing import Protocol
