@@ -74,7 +74,7 @@ from tg_serve.embedded import embedded_gateway
 async def command():
     async with embedded_gateway():
         hold_soon("")
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
 
 asyncio.run(command())
