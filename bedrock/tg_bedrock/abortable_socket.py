@@ -1,6 +1,7 @@
 """ThreadedStream -> the socket that its thread reads: shutting it down is the only way to wake a blocked thread."""
 
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -51,10 +52,14 @@ def socket_of_this_thread() -> AbortableSocket | None:
 
 _current: ContextVar[AbortableSocket | None] = ContextVar("socket", default=None)
 _guard = threading.Lock()
+_RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER: on, for 0 seconds."""
 # Weak, so that a socket which the pool drops is not kept open by its entry here.
 _holders: WeakKeyDictionary[socket.socket, AbortableSocket] = WeakKeyDictionary()
 
 
 def _shut(connection: socket.socket) -> None:
     with suppress(OSError):
+        # Closing it then resets the connection. A mere end would leave a server waiting whose send window is full.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         connection.shutdown(socket.SHUT_RDWR)
