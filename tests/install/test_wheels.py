@@ -6,6 +6,7 @@ Its extra `cpp` stays out: llama.cpp has tests of its own, and to compile it tak
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -246,7 +247,6 @@ def test_commands_say_what_to_install_for_a_server(client: Installation) -> None
 @pytest.mark.parametrize(
     ("arguments", "install"),
     [
-        (("--model", "mine.gguf"), "tokengrid-llama[cpp]"),
         (("--bus", "pulsar://127.0.0.1:9"), "tokengrid-base[pulsar]"),
         (("--provider", "openai", "--model", "some"), "tokengrid-flow[openai]"),
         (("--provider", "cohere", "--model", "some"), "tokengrid-flow[cohere]"),
@@ -259,6 +259,24 @@ def test_a_missing_package_is_a_sentence(server: Installation, arguments: tuple[
     assert told.err.startswith("tg-serve: ")
     assert told.err.endswith(f'needs a package that is not installed; run: pip install "{install}"\n')
     assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("check", [(), ("--check",)])
+def test_the_first_file_without_llama_cpp_is_told_what_to_compile(server: Installation, check: tuple[str, ...]) -> None:
+    """The command that it prints can be pasted into a shell, and compiles only what is loaded."""
+    told = server.run("tg-serve", "--model", "mine.gguf", "--port", "0", "--log-level", "error", *check)
+    assert (told.code, told.out, told.err.count("\n")) == (1, "", 1)
+    said, _, command = told.err.partition("; run: ")
+    assert said.endswith(
+        'provider "llama-cpp" needs a package that is not installed, and that pip compiles: '
+        "with a C++ compiler, in about two minutes"
+    )
+    setting, *pip = shlex.split(command)
+    assert pip == ["pip", "install", "tokengrid-llama[cpp]"]
+    flags, _, file = setting.rpartition("=")
+    assert flags == "CMAKE_ARGS=-DCMAKE_PROJECT_llama.cpp_INCLUDE"
+    assert Path(file).is_relative_to(server.home)
+    assert "\nset(LLAMA_BUILD_COMMON OFF)\n" in Path(file).read_text("utf-8")
 
 
 @pytest.mark.parametrize("more", [(), ("--model", "some")])

@@ -6,6 +6,8 @@ Importing this module loads the native library.
 import ctypes
 import os
 from collections.abc import Callable
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import structlog
@@ -15,12 +17,23 @@ from tg_schema.errors import Unavailable
 SPIN_TURNS = "1000"
 """How often a step's thread polls for the others before it sleeps: for some ten microseconds."""
 
+_LEAN_BUILD = Path(__file__).with_suffix(".cmake")
+"""Read by CMake, it lets llama.cpp compile only what is loaded here. The Makefile names it, too."""
+
+_BUILD = f"CMAKE_ARGS={quote(f'-DCMAKE_PROJECT_llama.cpp_INCLUDE={_LEAN_BUILD}')}"
+_ABSENT = (
+    'provider "llama-cpp" needs a package that is not installed, and that pip compiles: with a C++ compiler, in about '
+    f'two minutes; run: {_BUILD} pip install "tokengrid-llama[cpp]"'
+)
+
 # OpenMP's default is a thousand times that. While another process uses one of the cores, the step's other threads would
 # spin at each of its hundreds of barriers. OpenMP reads it as it is loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", SPIN_TURNS)
 
 try:
     import llama_cpp
+except ModuleNotFoundError:
+    raise Unavailable(_ABSENT) from None
 except (OSError, RuntimeError) as error:
     raise Unavailable("llama.cpp cannot be loaded: install libgomp1 and libstdc++6, which it needs") from error
 
