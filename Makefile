@@ -102,8 +102,9 @@ lock: | $(UV) ## Resolve all dependencies anew into requirements*.lock (versions
 	$(EXPORT) --package tokengrid-serve --no-dev --extra all -o requirements-server.lock
 
 # One environment in three sizes, each with all of the one before: the demo, the whole server, the development tools.
+# A machine for which these have no wheel is told so, in place of the errors of a compiler.
 $(VENV)/demo: requirements-demo.lock $(PROJECTS) $(RENEW) | $(VENV)/bin/python
-	$(INSTALL) --no-deps --require-hashes -r $<
+	$(INSTALL) --only-binary numpy --only-binary llguidance --no-deps --require-hashes -r $<
 	$(INSTALL) --no-deps $(DEMO_MEMBERS:%=-e ./%)
 	@touch $@
 

@@ -11,6 +11,16 @@ from typing import Annotated, Self
 # its core, a step takes ten times as long.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from tg_schema.errors import BadRequest, Unavailable
+
+try:
+    import numpy  # noqa: F401, ICN001 - a wheel that is not for this processor raises here
+except (ImportError, RuntimeError) as error:
+    raise Unavailable(
+        "the demo model needs NumPy, which cannot be loaded here; run: pip install --only-binary numpy "
+        "--force-reinstall numpy; where that finds no wheel, serve a model elsewhere: see --provider of tg-serve --help"
+    ) from error
+
 import msgspec
 from typing_extensions import override
 
@@ -28,7 +38,6 @@ from tg_llama.request import (
     read_calls,
 )
 from tg_schema import COMMON_FEATURES, ModelInfo, Sampling, TextCompletionRequest
-from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
 
 MAX_COUNTED_TOKENS = 20_000

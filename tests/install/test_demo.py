@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -44,3 +46,17 @@ def test_the_demo_installs_what_it_needs(tmp_path: Path) -> None:
         "anthropic",
     }
     subprocess.run([*uv_command(), "pip", "check", "-q", *python], capture_output=True, check=True)
+
+
+@pytest.mark.timeout(100)
+def test_a_machine_that_numpy_has_no_wheel_for_is_told_so(tmp_path: Path) -> None:
+    """In place of the errors of a compiler that it may not even have."""
+    home = tmp_path / "environment"
+    other = (
+        f"{shlex.join(uv_command())} pip install -q --python {home}/bin/python --python-platform riscv64-unknown-linux"
+    )
+    demo = ["make", "-C", str(ROOT), f"VENV={home}", f"INSTALL={other}", "demo"]
+    inherited = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "VIRTUAL_ENV"}}
+    done = subprocess.run(demo, env=inherited, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode != 0
+    assert re.search(r"numpy.* has no usable wheels", done.stderr), done.stderr

@@ -1,10 +1,12 @@
 """The demo model in NumPy: what it answers, that llama.cpp answers the same, and that nothing is written for nobody."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -102,6 +104,18 @@ asyncio.run(ask())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
     assert (done.stdout, done.stderr) == ("1, 2, 3, 4, 5", "")
+
+
+@pytest.mark.parametrize("raised", ["ModuleNotFoundError('numpy')", "RuntimeError('built for (X86_V2)')"])
+def test_a_machine_that_cannot_load_numpy_is_told_what_to_do(raised: str, tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text(f"raise {raised}\n", "utf-8")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    serve = Path(sys.executable).with_name("tg-serve")
+    check = (serve, "--check", "--provider", "demo", "--model", "tinydemo")
+    done = subprocess.run(check, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("models.tinydemo: the demo model needs NumPy, which cannot be loaded here; run: pip ")
+    assert done.stderr.count("\n") == 1
 
 
 async def test_streams_token_by_token_and_ends_with_usage() -> None:
