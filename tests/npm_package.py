@@ -10,7 +10,7 @@ import pytest
 
 from tests.uv_command import ROOT
 
-INSTALL_SECONDS: Final = 300
+INSTALL_SECONDS: Final = 600
 
 
 def npm_package_or_skip(name: str, version: str) -> tuple[str, Path]:

@@ -2,45 +2,27 @@
 
 import asyncio
 import os
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.fakes.openai_chat_server import CompatibleServer
 from tests.fakes.plan import Fault, Plan
+from tests.npm_package import npm_package_or_skip
 from tg_base.llm import LlmService
 from tg_flow.providers import open_provider
 from tg_schema.errors import ContextLengthExceeded
 
-FOLDER = Path(__file__).parents[2] / ".cache" / "agents"
-PACKAGES = {"claude": "@anthropic-ai/claude-code@2.1.197", "codex": "@openai/codex@0.169.0"}
+PACKAGES = {"claude": ("@anthropic-ai/claude-code", "2.1.197"), "codex": ("@openai/codex", "0.169.0")}
 """The versions whose requests were read; a newer one may send others."""
 MODEL = "counting"
 """As the gateway of tests announces it."""
-INSTALL_SECONDS = 600
 RUN_SECONDS = 120.0
 
 
 def agent_or_skip(name: str) -> Path:
     """The agent's command, installed at the first use."""
-    package = PACKAGES[name]
-    folder = FOLDER / package.rpartition("@")[2]
-    program = folder / "node_modules" / ".bin" / name
-    if program.exists():
-        return program
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip(f"{package} needs Node and npm, and npm is not there: `apt-get install npm` on Debian")
-    folder.mkdir(parents=True, exist_ok=True)
-    command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), package]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS)
-    if done.returncode:
-        pytest.skip(f"npm did not install {package}: {done.stderr.strip().splitlines()[-1:]}")
-    return program
+    return npm_package_or_skip(*PACKAGES[name])[1] / "node_modules" / ".bin" / name
 
 
 async def run_agent(

@@ -23,6 +23,7 @@ from tests.fakes import parley
 from tests.fakes.openai_transcript import done, event, finish_event
 from tests.fakes.threaded_server import saying
 from tests.install.installation import Installation, build_wheels
+from tests.npm_package import npm_package_or_skip
 from tests.uv_command import ROOT
 
 pytestmark = [pytest.mark.install, pytest.mark.timeout(180)]
@@ -30,6 +31,7 @@ SERVERS = ("tg-pick", "tg-serve", "tg-serve-model")
 COMMANDS = ("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models")
 EXAMPLE = ROOT / "examples" / "agent"
 PROGRAM = Path(__file__).parent / "sdk_program.py"
+PYRIGHT_VERSION = "1.1.414"
 CONFIG = """
 [models.scripted]
 provider = "scripted_model:ScriptedModel"
@@ -216,6 +218,22 @@ def test_the_types_of_the_sdk_are_there(client: Installation) -> None:
     wrong.write_text("from tg_client import TgClient\n\nTgClient(1)\n", "utf-8")
     done = subprocess.run([*command[:-1], wrong], cwd=client.home, capture_output=True, text=True, check=False)
     assert 'incompatible type "int"' in done.stdout
+
+
+@pytest.mark.timeout(700)
+def test_pyright_finds_the_types_of_the_sdk(client: Installation) -> None:
+    (client.home / "mistaken.py").write_text("from tg_client import TgClient\n\nTgClient(1)\n", "utf-8")
+    _, package = npm_package_or_skip("pyright", PYRIGHT_VERSION)
+    pyright = (package / "node_modules/.bin/pyright", "--pythonpath", client.bin / "python", "--project", client.home)
+    shutil.copy(PROGRAM, client.home / "program.py")
+    found = []
+    for program in ("program.py", "mistaken.py"):
+        settings = {"typeCheckingMode": "strict", "include": [program]}
+        (client.home / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
+        done = subprocess.run(pyright, cwd=client.home, capture_output=True, text=True, timeout=150, check=False)
+        found.append(done.stdout.splitlines()[-1])
+    assert found == ["0 errors, 0 warnings, 0 informations", "1 error, 0 warnings, 0 informations"]
+    assert "(reportArgumentType)" in done.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
