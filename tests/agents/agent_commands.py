@@ -1,4 +1,4 @@
-"""Claude Code and Codex, unmodified, from the npm registry: run against a gateway and nothing else."""
+"""Coding agents of others, unmodified, from the npm registry: run against a gateway and nothing else."""
 
 import asyncio
 import os
@@ -13,7 +13,12 @@ from tg_base.llm import LlmService
 from tg_flow.providers import open_provider
 from tg_schema.errors import ContextLengthExceeded
 
-PACKAGES = {"claude": ("@anthropic-ai/claude-code", "2.1.197"), "codex": ("@openai/codex", "0.169.0")}
+PACKAGES = {
+    "claude": ("@anthropic-ai/claude-code", "2.1.197"),
+    "cn": ("@continuedev/cli", "1.5.47"),
+    "codex": ("@openai/codex", "0.169.0"),
+    "copilot": ("@github/copilot", "1.0.102"),
+}
 """The versions whose requests were read; a newer one may send others."""
 MODEL = "counting"
 """As the gateway of tests announces it."""
@@ -30,7 +35,7 @@ async def run_agent(
 ) -> tuple[str, str]:
     """What the agent prints, and its log; its own files are in `folder`, and it knows no other host."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "NO_COLOR": "1", **settings}
-    (folder / "home").mkdir()
+    (folder / "home").mkdir(exist_ok=True)
     process = await asyncio.create_subprocess_exec(
         program,
         *arguments,

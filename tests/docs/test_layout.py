@@ -25,6 +25,8 @@ ALL_PAGES = [
 ]
 MOST_BYTES = {"ARCHITECTURE.md": 16_384, "CHANGELOG.md": 15_000, "bench/README.md": 30_720, "docs": 307_200}
 """A page grows by a line at a time, and nobody reads it any more; a house has its own pages beside it."""
+MOST_LINES = 40
+"""Of a page that leads from the first answer to a program of the reader's."""
 _FENCES = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`[^`\n]+`")
 _BLANKS = re.compile(r"\n *(?=\n)")
@@ -79,6 +81,12 @@ def _uneven_tables(prose: str) -> Iterator[str]:
 def test_a_page_is_not_longer_than_one_reads(name: str, most: int) -> None:
     pages = (ROOT / name).rglob("*.md") if (ROOT / name).is_dir() else [ROOT / name]
     assert sum(page.stat().st_size for page in pages) <= most
+
+
+def test_a_page_for_the_first_minutes_is_read_in_one() -> None:
+    pages = [page for page in PAGES if page.stem.startswith(("with-", "your-own-", "from-"))]
+    assert len(pages) == 6
+    assert [page.name for page in pages if len(page.read_text("utf-8").splitlines()) > MOST_LINES] == []
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -18,12 +18,14 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 NAME = re.compile(r"[A-Z][a-z]+[A-Za-z]*|[a-z]+(?:_[a-z]+)+|[A-Z]+(?:_[A-Z]+)+")
 """CamelCase, snake_case, CONSTANT_CASE."""
 FOREIGN = {
+    "DGGML_CUDA",
     "InferenceSet",
     "LD_PRELOAD",
     "MALLOC_ARENA_MAX",
     "MALLOC_CONF",
     "PYTHONMALLOC",
     "background_thread",
+    "chatLanguageModels.json",
     "dirty_decay_ms",
     "ItsOptions",
     "ListFoundationModels",

@@ -9,13 +9,14 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.docs.interpreter import Interpreter
+from tests.docs.local_servers import local_servers
 from tests.docs.page import PAGES, ROOT, Block, blocks
 from tests.docs.scripted_openai import ScriptedOpenAi
 from tests.docs.servers import Servers
@@ -44,6 +45,7 @@ REASONS = {
 }
 """Every reason that a page may give."""
 OTHER_FILES: dict[str, Callable[[Path], object]] = {
+    "config.toml": lambda path: tomllib.loads(path.read_text("utf-8")),
     "pick.toml": read_pick_config,
     "pyproject.toml": lambda path: tomllib.loads(path.read_text("utf-8")),
 }
@@ -70,9 +72,15 @@ async def openai() -> AsyncIterator[ScriptedOpenAi]:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, servers: Servers, openai: ScriptedOpenAi) -> Workshop:
+async def local() -> AsyncIterator[Mapping[str, str]]:
+    async with local_servers() as variables:
+        yield variables
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, servers: Servers, openai: ScriptedOpenAi, local: Mapping[str, str]) -> Workshop:
     provider = {"OPENAI_API_KEY": openai.key, "OPENAI_BASE_URL": f"{openai.url}/v1", "DEEPSEEK_API_KEY": openai.key}
-    return Workshop(tmp_path, servers, provider)
+    return Workshop(tmp_path, servers, {**provider, **local})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

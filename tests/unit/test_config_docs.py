@@ -29,7 +29,9 @@ from tg_flow.agent.tools.python_tool import PythonOptions
 from tg_flow.agent.tools.service_tool import ServiceOptions
 from tg_llama.options import LlamaCppOptions
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "configuration.md").read_text()
+LMI_DOCUMENT = (ROOT / "doors" / "docs" / "lmi.md").read_text()
 
 
 def followed_fields(table: type[msgspec.Struct], keys: tuple[str, ...] = ()) -> set[str]:
@@ -58,8 +60,6 @@ TABLES = [
     BusOptions,
     GatewayConfig,
     ApiKey,
-    LmiConfig,
-    LmiModelConfig,
     ModelConfig,
     *SERVICES,
     PromptsConfig,
@@ -72,6 +72,15 @@ TOOLS = [PythonOptions, HttpOptions, McpOptions, PromptOptions, CompletionOption
 
 @pytest.mark.parametrize("table", [*TABLES, Clocks, ProviderOptions, LlamaCppOptions, *TOOLS])
 def test_every_field_is_documented(table: type[msgspec.Struct]) -> None:
-    named = {name.rpartition(".")[2] for name in re.findall(r"`\[*([A-Za-z0-9_.]+)\]*", DOCUMENT)}
+    assert_documented(table, DOCUMENT)
+
+
+@pytest.mark.parametrize("table", [LmiConfig, LmiModelConfig])
+def test_every_field_of_lmi_is_documented_at_its_door(table: type[msgspec.Struct]) -> None:
+    assert_documented(table, LMI_DOCUMENT)
+
+
+def assert_documented(table: type[msgspec.Struct], document: str) -> None:
+    named = {name.rpartition(".")[2] for name in re.findall(r"`\[*([A-Za-z0-9_.]+)\]*", document)}
     nested = {"options", "templates", "clocks", "keys", "limits", "doors"}
     assert set(table.__struct_fields__) - nested <= named
