@@ -76,7 +76,7 @@ def _describe_other(answer: GeneratedAnswer, order: Order) -> shapes.Sequence:
     )
 
 
-def _name_tops(answer: GeneratedAnswer, *, compatible: bool) -> tuple[tuple[shapes.AnyToken, ...], ...]:
+def _name_tops(answer: GeneratedAnswer, *, compatible: bool) -> tuple[tuple[shapes.Token, ...], ...]:
     return tuple(name_tokens(tops, compatible=compatible) for tops in answer.top_tokens)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tg_doors.tgi.answer_shapes import BestOfSequence, Details, Token, name_ending
+from tg_doors.tgi.answer_shapes import BestOfSequence, Details, Ending, Token, name_ending
 from tg_doors.tgi.generation_parameters import unsign_seed
 from tg_doors.tgi.token_texts import make_alternatives, make_prefill, make_tokens
 from tg_schema import TextCompletionResponse, Usage
@@ -25,7 +25,7 @@ class GeneratedAnswer:
     """
 
     text: str
-    finish_reason: str
+    finish_reason: Ending
     tokens: tuple[RecordToken, ...] = ()
     prompt_tokens: tuple[RecordToken, ...] = ()
     seed: int | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tg_doors.tgi.answer_shapes import name_ending
+from tg_doors.tgi.answer_shapes import Ending, name_ending
 from tg_doors.tgi.generation_parameters import unsign_seed
 from tg_doors.tgi.token_texts import TokenTexts
 from tg_schema import FinishReason, TextCompletionResponse, Token
@@ -71,36 +71,28 @@ class TokenReader:
         """How many tokens were generated, including a reported end token: TGI counts it, and providers may not."""
         return max(self._out or 0, self._listed)
 
-    def name_ending(self, stops: Sequence[str]) -> str:
+    def name_ending(self, stops: Sequence[str]) -> Ending:
         """TGI's `finish_reason`; see `ending.name_ending`."""
         return name_ending(self._reason, self._stopped_by, self.text, stops)
-
-    def add_text(self, text: str) -> None:
-        """Add text without tokens, which the caller shows.
-
-        Raises:
-            TooLarge: the answer exceeds the size that is kept for its last event.
-        """
-        self._shown += len(text)
-        # A list: the whole text is needed once, in the last event.
-        self._text.append(text)
-        if self._shown > MAX_ANSWER_BYTES:
-            raise TooLarge(f"the answer is larger than {MAX_ANSWER_BYTES} characters; set max_new_tokens")
 
     def read(self, record: TextCompletionResponse) -> list[Step]:
         """The steps of a record.
 
         Raises:
-            TooLarge: as `add_text`.
+            TooLarge: the answer exceeds the size that is kept for its last event.
             ProtocolError: the record is of another answer.
         """
         if record.index:
             raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
         self._note(record)
         text, tokens = record.response or "", record.tokens
+        # Where the provider sends no tokens, each of its records counts as one for the client.
         steps = self._split(text, tokens) if tokens else [Step(UNKNOWN_TOKEN, text)] if text else []
-        if text:
-            self.add_text(text)
+        self._shown += len(text)
+        # A list: the whole text is needed once, in the last event.
+        self._text.append(text)
+        if self._shown > MAX_ANSWER_BYTES:
+            raise TooLarge(f"the answer is larger than {MAX_ANSWER_BYTES} characters; set max_new_tokens")
         return steps
 
     def _split(self, text: str, tokens: Sequence[Token]) -> list[Step]:
@@ -148,11 +140,6 @@ class LastStep:
     def __init__(self, most: int | None) -> None:
         self._left = most
         self._held: Step | None = None
-
-    @property
-    def holds(self) -> bool:
-        """Whether a step is held back; text that follows has to wait for it."""
-        return self._held is not None
 
     def pass_on(self, steps: list[Step]) -> list[Step]:
         """Take new steps; returns the steps that can be sent, the one held back before among them."""

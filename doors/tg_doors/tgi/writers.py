@@ -1,7 +1,6 @@
 """Records -> TGI's events, one for each token, or its JSON of the whole answer."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from typing_extensions import override
 
@@ -12,16 +11,9 @@ from tg_doors.tgi.generation_parameters import GenerateBody, GenerationParameter
 from tg_doors.tgi.timings import Timings
 from tg_doors.tgi.token_reader import LastStep, Step, TokenReader
 from tg_doors.tgi.token_texts import make_alternatives, make_token
-from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, server_sent_event
+from tg_gateway.dialects import WholeWriter, Writer, server_sent_event
 from tg_schema import TextCompletionResponse, TgError, encode
-from tg_schema.completion import NO_TOKEN_ID
 from tg_schema.errors import ProtocolError
-
-_TOKEN_EVENT: Final = (
-    b'data: {"index":%d,"token":{"id":%d,"text":%b,"logprob":%b,"special":false},"generated_text":null,'
-    b'"details":null}\n\n'
-)
-"""A `TokenEvent` of an ordinary token without alternatives, as `encode` would write it: nearly all of them are such."""
 
 
 class TokenEventWriter(Writer[TextCompletionResponse]):
@@ -47,13 +39,7 @@ class TokenEventWriter(Writer[TextCompletionResponse]):
 
     @override
     def write(self, record: TextCompletionResponse) -> bytes:
-        # The provider sends no tokens: each of its records counts as one for the client.
-        if not record.index and is_text_alone(record) and not self._last.holds:
-            text = record.response or ""
-            self._reader.add_text(text)
-            self._index += 1
-            return _TOKEN_EVENT % (self._index, NO_TOKEN_ID, encode(text), b"null")
-        return b"".join(map(self._encode_step, self._last.pass_on(self._reader.read(record))))
+        return b"".join(map(self._encode, self._last.pass_on(self._reader.read(record))))
 
     @override
     def end(self) -> bytes:
@@ -62,19 +48,12 @@ class TokenEventWriter(Writer[TextCompletionResponse]):
         details = StreamDetails(reason, reader.generated_tokens, reader.seed, reader.in_token or 0)
         prefix = self._body.inputs if asked.return_full_text else ""
         before, last = self._last.end(reader.end)
-        events = b"".join(map(self._encode_step, before))
+        events = b"".join(map(self._encode, before))
         return events + self._encode(last, prefix + reader.text, details if asked.details else None)
-
-    def _encode_step(self, step: Step) -> bytes:
-        token, text = step
-        if token.special or token.top:
-            return self._encode(step)
-        self._index += 1
-        return _TOKEN_EVENT % (self._index, token.id, encode(text), encode(token.logprob))
 
     @override
     def fail(self, error: TgError) -> bytes:
-        return b"".join(map(self._encode_step, self._last.release())) + encode_failure_event(error)
+        return b"".join(map(self._encode, self._last.release())) + encode_failure_event(error)
 
     def _encode(self, step: Step, text: str | None = None, details: StreamDetails | None = None) -> bytes:
         self._index += 1
