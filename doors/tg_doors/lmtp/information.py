@@ -1,6 +1,6 @@
 """MODEL_INFO and HELLO: what a model can do on this socket, and which extensions client and gateway share."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -34,25 +34,11 @@ class HelloBody(msgspec.Struct, frozen=True):
     stream_id: StreamId | None = None
 
 
-class _Capabilities(msgspec.Struct, frozen=True):
-    """What the model's processors can do: `ids` = GENERATE as LMQL asks for it, `packed_floats` = Base64 masks."""
-
-    ids: bool
-    score: bool
-    logit_bias: bool
-    packed_floats: bool
-    text: bool
-    raw_text: bool
-    stop: bool
-    seed: bool
-    resume: bool
-
-
 class _ModelInfo(msgspec.Struct, frozen=True):
     stream_id: int
     model_info: str
     status: Status
-    capabilities: _Capabilities
+    capabilities: Mapping[str, bool]
 
 
 class _Hello(msgspec.Struct, frozen=True):
@@ -79,16 +65,17 @@ def encode_hello(stream: int | None, accepted: Set[str]) -> bytes:
     return encode_message(b"MSG", [_Hello(stream, tuple(name for name in NEGOTIABLE if name in accepted))])
 
 
-def _list_capabilities(features: Set[str]) -> _Capabilities:
+def _list_capabilities(features: Set[str]) -> Mapping[str, bool]:
+    """What the model's processors can do: `ids` = GENERATE as LMQL asks for it, `packed_floats` = Base64 masks."""
     ids = features >= _ID_FEATURES
-    return _Capabilities(
-        ids=ids,
-        score=features >= {"prompt_ids", "score"},
-        logit_bias=ids and "logit_bias" in features,
-        packed_floats=ids and "packed_floats" in features,
-        text=True,
-        raw_text="raw" in features,
-        stop="stop" in features,
-        seed="seed" in features,
-        resume=True,
-    )
+    return {
+        "ids": ids,
+        "score": features >= {"prompt_ids", "score"},
+        "logit_bias": ids and "logit_bias" in features,
+        "packed_floats": ids and "packed_floats" in features,
+        "text": True,
+        "raw_text": "raw" in features,
+        "stop": "stop" in features,
+        "seed": "seed" in features,
+        "resume": True,
+    }

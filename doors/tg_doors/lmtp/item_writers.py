@@ -11,14 +11,14 @@ from tg_schema.errors import ProtocolError, TooLarge
 
 
 class TokenItem(msgspec.Struct, frozen=True):
-    """One token. `top_logprobs` always has the token itself, as LMQL's client expects."""
+    """One token. `top_logprobs` always has the token itself, as LMQL's client expects; a scored token has none."""
 
     token: int
     stream_id: int
     logprob: float
     finish_reason: str | None
-    top_logprobs: dict[int, float]
-    seq: Seq = msgspec.UNSET
+    top_logprobs: dict[int, float] | msgspec.UnsetType
+    seq: Seq
 
 
 class TokenWriter(StreamWriter):
@@ -100,16 +100,9 @@ _TextEnding = Literal["stop", "length", "tool_calls", "content_filter"]
 class _Piece(msgspec.Struct, frozen=True):
     stream_id: int
     text: str
-    finish_reason: _TextEnding | None = None
-    seq: Seq = msgspec.UNSET
-
-
-class _PieceWithTokens(msgspec.Struct, frozen=True):
-    stream_id: int
-    text: str
-    finish_reason: str | None
-    tokens: tuple[_TokenItem, ...]
-    seq: Seq = msgspec.UNSET
+    finish_reason: _TextEnding | None
+    tokens: tuple[_TokenItem, ...] | msgspec.UnsetType
+    seq: Seq
 
 
 class TextWriter(StreamWriter):
@@ -138,31 +131,19 @@ class TextWriter(StreamWriter):
         self._reason = record.finish_reason or self._reason
         if not (record.response or record.tokens):
             return b""
-        if not self._tokens:
-            return self.write_items([_Piece(self.stream, record.response or "", None, self.next_seq())], last=False)
-        tokens = tuple(_describe(token) for token in record.tokens)
-        return self.write_items(
-            [_PieceWithTokens(self.stream, record.response or "", None, tokens, self.next_seq())], last=False
-        )
+        tokens = tuple([_describe(token) for token in record.tokens]) if self._tokens else msgspec.UNSET
+        piece = _Piece(self.stream, record.response or "", None, tokens, self.next_seq())
+        return self.write_items([piece], last=False)
 
     @override
     def end(self) -> bytes:
-        return self.write_items([_Piece(self.stream, "", self._reason or "stop", self.next_seq())], last=True)
+        piece = _Piece(self.stream, "", self._reason or "stop", msgspec.UNSET, self.next_seq())
+        return self.write_items([piece], last=True)
 
 
 def _describe(token: Token) -> _TokenItem:
     logprob = known_logprob(token)
     return _TokenItem(token.id, logprob, {token.id: logprob, **dict(token.top)})
-
-
-class ScoreItem(msgspec.Struct, frozen=True):
-    """One scored token."""
-
-    token: int
-    stream_id: int
-    logprob: float
-    finish_reason: str | None = None
-    seq: Seq = msgspec.UNSET
 
 
 class ScoreWriter(StreamWriter):
@@ -190,7 +171,8 @@ class ScoreWriter(StreamWriter):
         for token in record.tokens:
             self._left -= 1
             reason = None if self._left else "stop"
-            items.append(ScoreItem(token.id, self.stream, known_logprob(token), reason, self.next_seq()))
+            logprob = known_logprob(token)
+            items.append(TokenItem(token.id, self.stream, logprob, reason, msgspec.UNSET, self.next_seq()))
         # With a token missing, a client that sums up scores would prefer this continuation.
         if record.last and self._left:
             raise ProtocolError("the model's provider did not score every token")
