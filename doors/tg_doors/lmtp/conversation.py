@@ -27,7 +27,6 @@ from tg_doors.lmtp.information import (
     encode_model_info,
 )
 from tg_doors.lmtp.item_writers import StreamForm
-from tg_doors.lmtp.leaving_writer import LeavingWriter
 from tg_doors.lmtp.mask import is_long_mask, pack_mask, read_long_mask, read_mask
 from tg_doors.lmtp.messages import (
     LMTP_FIELDS,
@@ -58,7 +57,7 @@ from tg_doors.lmtp.resumable import (
     name_stream,
     resume,
 )
-from tg_doors.lmtp.stream_writer import StreamWriter, TokenBatch
+from tg_doors.lmtp.stream_writer import LeavingWriter, StreamWriter, TokenBatch
 from tg_gateway.dialects import Ask, Background, Conversation, FoundModel, Output, Socket, Writer
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode
 from tg_schema.errors import BadRequest, NotFound, Unauthorized

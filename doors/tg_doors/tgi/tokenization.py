@@ -1,12 +1,10 @@
 """Inputs or a conversation -> its tokens, each with its place in the text: `/tokenize` and `/chat_tokenize`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from typing_extensions import override
 
-from tg_base.protocol import Route
 from tg_doors.tgi.generation import may_ask
 from tg_doors.tgi.generation_parameters import GenerateBody
 from tg_gateway.dialects import Ask, Call, WholeWriter
@@ -48,7 +46,7 @@ def parse_tokenize(call: Call) -> Ask:
         request = msgspec.structs.replace(request, prompt=body.inputs, raw=True)
     else:
         request = msgspec.structs.replace(request, texts=(body.inputs,))
-    return _ask(found.route, request, PlacedTokensWriter(body.inputs))
+    return Ask(found.route, request, PlacedTokensWriter(body.inputs), streaming=False)
 
 
 def parse_chat_tokenize(call: Call) -> Ask:
@@ -63,7 +61,7 @@ def parse_chat_tokenize(call: Call) -> Ask:
     request = msgspec.structs.replace(
         read_chat_request(body, found), operation="tokenize", token_texts=True, streaming=False, sampling=None
     )
-    return _ask(found.route, request, TokenizedChatWriter())
+    return Ask(found.route, request, TokenizedChatWriter(), streaming=False)
 
 
 class PlacedTokensWriter(WholeWriter[TextCompletionResponse]):
@@ -121,7 +119,3 @@ def _read_tokens(records: Sequence[TextCompletionResponse]) -> list[Token]:
 
 def _bytes_of(token: Token) -> bytes:
     return token.text.encode() if token.raw_bytes is None else token.raw_bytes
-
-
-def _ask(route: Route[Any, Any], request: TextCompletionRequest, writer: WholeWriter[TextCompletionResponse]) -> Ask:
-    return Ask(route, request, writer, streaming=False)
