@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tg_doors.lmi.parameters import LmiParameters, keep
-from tg_doors.tgi import may_ask
+from tg_doors.tgi import check_peer, choose_adapter, may_ask
 from tg_gateway.dialects import FoundModel
 from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
-from tg_schema.features import Feature, describe_missing
+from tg_schema.features import Feature
 
 
 def read_generation(
@@ -37,10 +37,10 @@ def read_generation(
         model=found.model,
         sampling=_read_sampling(parameters, found, shows_tokens=tokens),
         raw=may_ask(found, "raw"),
-        adapter=_choose_adapter(adapter, found),
+        adapter=choose_adapter(adapter, found, "adapters"),
         max_prompt_tokens=parameters.truncate,
     )
-    _check_peer(request, found)
+    check_peer(request, found)
     return request
 
 
@@ -60,15 +60,10 @@ def read_generations(
     first = read_generation(texts[0], parameters, found, adapters[0], streaming=streaming, tokens=False)
     requests = [first]
     for text, adapter in zip(texts[1:], adapters[1:], strict=True):
-        request = msgspec.structs.replace(first, prompt=text, adapter=_choose_adapter(adapter, found))
-        _check_peer(request, found)
+        request = msgspec.structs.replace(first, prompt=text, adapter=choose_adapter(adapter, found, "adapters"))
+        check_peer(request, found)
         requests.append(request)
     return tuple(requests)
-
-
-def _check_peer(request: TextCompletionRequest, found: FoundModel) -> None:
-    if found.route.plain and request.features:
-        raise BadRequest(describe_missing(request.features))
 
 
 def list_ignored(parameters: LmiParameters, found: FoundModel, *, alternatives: bool) -> Iterator[str]:
@@ -154,9 +149,3 @@ def _read_top_k(parameters: LmiParameters) -> int | None:
 def _takes_length(found: FoundModel) -> bool:
     """Only a search with beams knows a length penalty, so it is left out for all others."""
     return "length_penalty" in found.features
-
-
-def _choose_adapter(adapter: str | None, found: FoundModel) -> str | None:
-    if adapter and found.adapter and adapter != found.adapter:
-        raise BadRequest("adapters: the model's name has another adapter; send one of them")
-    return adapter or found.adapter

@@ -42,13 +42,18 @@ def read_generation(
         model=found.model,
         sampling=_read_sampling(parameters, found, streaming=streaming),
         raw=may_ask(found, "raw"),
-        adapter=_read_adapter(parameters, found),
+        adapter=choose_adapter(parameters.adapter_id, found, "parameters.adapter_id"),
         max_prompt_tokens=parameters.truncate,
         **read_grammar(parameters.grammar),
     )
+    check_peer(request, found)
+    return request
+
+
+def check_peer(request: TextCompletionRequest, found: FoundModel) -> None:
+    """Refuse what a plain peer cannot do. Raises: BadRequest."""
     if found.route.plain and request.features:
         raise BadRequest(describe_missing(request.features))
-    return request
 
 
 def may_ask(found: FoundModel, feature: Feature) -> bool:
@@ -137,10 +142,11 @@ def _count_alternatives(parameters: GenerationParameters, found: FoundModel, *, 
     return 0 if (streaming or parameters.wants_details) and may_ask(found, "logprobs") else None
 
 
-def _read_adapter(parameters: GenerationParameters, found: FoundModel) -> str | None:
-    if parameters.adapter_id and found.adapter and parameters.adapter_id != found.adapter:
-        raise BadRequest("parameters.adapter_id: the model's name has another adapter; send one of them")
-    return parameters.adapter_id or found.adapter
+def choose_adapter(adapter: str | None, found: FoundModel, field: str) -> str | None:
+    """The LoRA adapter: that of the field, or of the model's name. Raises: BadRequest, if they differ."""
+    if adapter and found.adapter and adapter != found.adapter:
+        raise BadRequest(f"{field}: the model's name has another adapter; send one of them")
+    return adapter or found.adapter
 
 
 def list_ignored(data: bytes, body: GenerateBody) -> Iterator[str]:
