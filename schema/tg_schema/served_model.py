@@ -12,6 +12,8 @@ class ServedModel(msgspec.Struct, frozen=True, omit_defaults=True):
         features: what a request to it may need (`tg_schema.features`); empty = unknown, for a plain peer.
         alias_of: what the name stands for, if it is an alias.
         loading: whether a request waits until one of its processors has loaded it.
+        running: requests that its flow's processors run now, as they announced within the last second or two.
+        load: the share of their slots that is taken; None = all are free, or none is known.
     """
 
     model: str
@@ -19,6 +21,8 @@ class ServedModel(msgspec.Struct, frozen=True, omit_defaults=True):
     features: tuple[str, ...] = ()
     alias_of: str | None = None
     loading: bool = False
+    running: int = 0
+    load: float | None = None
 
 
 class ServedModels(msgspec.Struct, frozen=True):

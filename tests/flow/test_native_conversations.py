@@ -1,5 +1,6 @@
 """Conversations through the native doors, REST and WebSocket: turns in, several parts out, and the model's route."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -10,7 +11,7 @@ from aiohttp import ClientSession
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.recorded_llm import SEVERAL, RecordedLlm
-from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
+from tests.flow.open_gateway import ON_ANY_PORT, QUICK, Opened, open_gateway
 from tests.flow.test_tg_client import LOCKED, TOKEN
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
@@ -196,6 +197,22 @@ async def test_the_models_that_can_be_asked(two: ClientSession) -> None:
     async with two.ws_connect("api/v1/socket") as socket:
         await socket.send_str(json.dumps({"id": 1, "service": "models", "request": {}}))
         assert await socket.receive_json(timeout=10) == {"id": 1, "response": {"models": MODELS}, "complete": True}
+
+
+async def test_the_list_says_how_busy_a_model_is() -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with open_gateway(llm=llm, timing=QUICK) as it:
+        asking = asyncio.create_task(post_rest(it.http, {"prompt": "1"}))
+        async with asyncio.timeout(10):
+            model: dict[str, Any] = {}
+            while "running" not in model:
+                async with it.http.get("api/v1/models") as response:
+                    (model,) = (await response.json())["models"] or [model]
+        assert model["running"] == 1
+        assert 0 < model["load"] < 1
+        llm.step.release()
+        assert (await asking)["response"] == "0 "
 
 
 async def test_the_list_needs_a_token_where_requests_do() -> None:

@@ -188,7 +188,12 @@ class Catalogue:
 
     def _describe(self, name: str, found: FoundModel) -> ServedModel:
         alias_of = None if name == found.model else self._aliases.get(name)
-        return ServedModel(name, found.route.flow, tuple(sorted(found.features)), alias_of, found.loading)
+        serving = self._serving(found.route.request)
+        running, slots = sum(each.in_flight for each in serving), sum(each.capacity for each in serving)
+        load = round(running / slots, 3) if running and slots else None
+        return ServedModel(
+            name, found.route.flow, tuple(sorted(found.features)), alias_of, found.loading, running, load
+        )
 
     def _resolve(self, name: str, preferred: str = "") -> FoundModel | None:
         route = self._route_of(name, preferred)
