@@ -34,10 +34,10 @@ def join_doors(points: Iterable[EntryPoint]) -> tuple[Mount, ...]:
         Unavailable: there is none, one cannot be loaded, two have the same row, or one cannot share its path. The
             message names the distributions.
     """
-    rows: dict[tuple[str, str, str], dict[str, tuple[Mount, EntryPoint]]] = {}
+    rows: dict[tuple[str, str, str, str], dict[str, tuple[Mount, EntryPoint]]] = {}
     for point in sorted(points, key=lambda point: point.name):
         for mount in _load(point):
-            sharing = rows.setdefault((mount.method, mount.path, mount.header), {})
+            sharing = rows.setdefault((mount.method, mount.path, mount.header, mount.accept), {})
             if mount.key in sharing:
                 both = f"{_name(sharing[mount.key][1])} and {_name(point)}"
                 raise Unavailable(

@@ -106,6 +106,8 @@ class GatewayConfig(Section, frozen=True):
     """Whether responses of the Responses API may be kept; keys can be excepted."""
     docs: bool = True
     """Whether `/docs` and `/openapi.json` are served, to everybody and without a key."""
+    page: bool = True
+    """Whether `/` shows the gateway's own page to browsers, to everybody and without a key."""
     doors: Annotated[dict[str, msgspec.Struct], SET_BY_READER] = {}
     """The tables `[gateway.NAME]` of doors, each of the type that its package declares; see `door`."""
 

@@ -112,6 +112,8 @@ class Mount:
         path: `{name}` stands for one segment.
         operation: which of the dialect's operations, as `Call.operation`.
         header: the row is only for requests that have this header.
+        accept: the row is only for requests that accept this media type by its name, where another row has the same
+            path: `*/*` does not count.
         key: the row is only for bodies that are JSON objects with this key, where another row has the same path.
         socket: the path opens WebSockets.
         large: bodies may have `large_body_limit` bytes in place of `body_limit`, and requests on a WebSocket four
@@ -124,6 +126,7 @@ class Mount:
     dialect: Dialect
     operation: str
     header: str = ""
+    accept: str = ""
     key: str = ""
     socket: bool = False
     large: bool = False

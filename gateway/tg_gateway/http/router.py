@@ -100,7 +100,9 @@ def _choose(rows: Sequence[Mount], headers: Mapping[str, str]) -> Mount:
     for mount in rows:
         if mount.header and mount.header in headers:
             return mount
-    return next((mount for mount in rows if not mount.header), rows[0])
+        if mount.accept and mount.accept in headers.get("Accept", ""):
+            return mount
+    return next((mount for mount in rows if not (mount.header or mount.accept)), rows[0])
 
 
 def _count_common(mounted: Sequence[str], asked: Sequence[str]) -> tuple[int, bool]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from tg_gateway.dialects import ASKING, EVENTS, Description
 from tg_gateway.dialects.native.failures import NativeFailure, NativeRefusal
 from tg_gateway.dialects.native.flow_service import MODELS
+from tg_gateway.dialects.native.page import INDEX, PAGE
 from tg_gateway.dialects.native.request_bodies import PromptBody
 from tg_schema import (
     AGENT,
@@ -18,6 +19,7 @@ from tg_schema import (
     TextCompletionRequest,
     TextCompletionResponse,
 )
+from tg_schema.errors import NotFound
 from tg_schema.served_model import ServedModels
 
 _describe = partial(Description, group="Tokengrid", failure=NativeRefusal)
@@ -61,5 +63,14 @@ NATIVE_DESCRIPTIONS: Final[Mapping[str, Description]] = {
         examples=_COMPLETIONS,
     ),
     MODELS: _describe(summary="List the models, with their flows and features", answer=ServedModels),
+    PAGE: _describe(
+        summary="Show the page to chat, or a file of it",
+        answer=str,
+        media="text/html",
+        # TGI's clients find the health of their server at the same path.
+        further={"application/json": None},
+        path={"file": INDEX},
+        raises=(NotFound,),
+    ),
     "socket": _describe(summary="Open a WebSocket for many requests at once"),
 }

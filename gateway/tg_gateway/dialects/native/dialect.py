@@ -1,18 +1,23 @@
 """Our own protocol over HTTP: which service a path means, and how it is asked, answered and refused."""
 
+import asyncio
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from typing_extensions import override
 
+from tg_base.config import GatewayConfig
 from tg_base.protocol import Route
 from tg_gateway.dialects import Answer, Ask, Call, Conversation, Dialect, Mount, Socket, Writer, server_sent_event
 from tg_gateway.dialects.native.conversation import NativeConversation
 from tg_gateway.dialects.native.descriptions import NATIVE_DESCRIPTIONS
 from tg_gateway.dialects.native.failures import encode_refusal
 from tg_gateway.dialects.native.flow_service import MODELS, list_models
+from tg_gateway.dialects.native.page import PAGE, show_page
 from tg_gateway.dialects.native.services import SERVICES, NativeService, service_of
 from tg_gateway.dialects.native.writers import BodyWriter
 from tg_schema import TgError
+from tg_schema.errors import NotFound
 from tg_schema.response import Response
 
 
@@ -39,18 +44,34 @@ class EventWriter(Writer[Any]):
 
 
 class Native(Dialect):
-    """The short paths name a service of the model's flow or of `default`; TrustGraph's paths name the flow as well."""
+    """The short paths name a service of the model's flow or of `default`; TrustGraph's paths name the flow as well.
+
+    Args:
+        page: whether it shows the page, too.
+    """
 
     precedence = 2
     descriptions = NATIVE_DESCRIPTIONS
 
+    def __init__(self, *, page: bool = True) -> None:
+        self._page = page
+
+    @override
+    def configure(self, config: GatewayConfig) -> Dialect:
+        return self if config.page else Native(page=False)
+
     @override
     def check_head(self, call: Call) -> None:
-        if call.operation != MODELS:
+        if call.operation not in {MODELS, PAGE}:
             _find(call)
 
     @override
-    def parse(self, call: Call) -> Ask | Answer:
+    def parse(self, call: Call) -> Ask | Answer | Awaitable[Answer]:
+        if call.operation == PAGE:
+            if not self._page:
+                raise NotFound("the page is switched off: `page` of [gateway]")
+            # In a thread: the first time it waits for the disk.
+            return asyncio.to_thread(show_page, call)
         if call.operation == MODELS:
             return Answer(list_models(call.catalogue))
         # In a worker process, and for the API's description, the head was not checked.
@@ -81,6 +102,9 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     *(Mount("POST", f"/api/v1/{service}", NATIVE, service) for service in SERVICES),
     Mount("POST", "/api/v1/flow/{flow}/service/{service}", NATIVE, "service"),
     Mount("GET", "/api/v1/models", NATIVE, MODELS),
+    # A browser loads them before anybody can type a key.
+    Mount("GET", "/", NATIVE, PAGE, accept="text/html", keyless=True),
+    Mount("GET", "/page/{file}", NATIVE, PAGE, keyless=True),
     Mount("GET", "/api/v1/socket", NATIVE, "socket", socket=True, keyless=True),
 )
 """Where our own protocol is."""
