@@ -239,7 +239,7 @@ class Gateway:
 
     def _make_flex_queue(self, catalogue: Catalogue) -> FlexQueue:
         limits, runs = self._limits, self._background
-        bounds = QueueBounds(runs.store.waiting, max_key=limits.waiting, max_all=limits.all_waiting)
+        bounds = QueueBounds(runs.store.logs, max_key=limits.waiting, max_all=limits.all_waiting)
         dialects = {mount.dialect.restarts: mount.dialect for mount in self._mounts if mount.dialect.restarts}
         pause, most = limits.flex_pause, limits.paused_bytes
         return FlexQueue(self._requestor, runs, catalogue, dialects, bounds, longest_pause=pause, most_paused=most)

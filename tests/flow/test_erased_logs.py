@@ -104,31 +104,31 @@ Reader = Callable[[JobStore, JobLogs], Awaitable[object]]
 
 
 async def _follow(store: JobStore, _: JobLogs) -> None:
-    async with aclosing(store.follow(OWNER, NAME, None, bounded=False)) as steps:
+    async with aclosing(store.of(None).follow(NAME)) as steps:
         async for _step in steps:
             pass
 
 
 async def _poll(store: JobStore, logs: JobLogs) -> None:
     while True:
-        await store.read(OWNER, NAME)
+        await store.of(None).read(NAME)
         await asyncio.sleep(logs.silence)
 
 
 async def _cancel(store: JobStore, _: JobLogs) -> None:
-    await store.cancel(OWNER, NAME, None)
+    await store.of(None).cancel(NAME)
 
 
 async def _reload(_: JobStore, logs: JobLogs) -> None:
     """A client cancels what pauses, and deletes it while the gateway that has it writes its end."""
-    claim = Claim(logs.bus, logs.topic(NAME))
+    claim = Claim(logs, None, NAME)
     bus = logs.bus
     assert isinstance(bus, ErasingBus)
     bus.armed = False
-    await claim.take(lambda: logs.load(OWNER, NAME))
+    await claim.take()
     await bus.append(logs.topic(NAME), b"", label_claim(CANCEL, ""))
     bus.armed = True
-    await claim.reload(lambda: logs.load(OWNER, NAME))
+    await claim.reload()
     assert not claim.running
 
 

@@ -11,7 +11,7 @@ WAITING: Final = (
     Fault(
         "an answer that waits is asked by whoever has its message",
         _JOBS + "claim.py",
-        "        return self.running and self._log.taker == self.own\n",
+        "        return self.running and self.log.taker == self.own\n",
         "        return self.running\n",
         worlds="waiting",
     ),

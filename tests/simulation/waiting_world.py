@@ -89,7 +89,7 @@ class WaitingWorld(World):
             runs = JobRuns(relay, JobStore(logs), max_running=64, max_all=64, longest_run=600.0)
             catalogue = Catalogue(CONFIG.routes(TEXT_COMPLETION.name), requestor.presence.serving, {})
             dialects = {mount.dialect.restarts: mount.dialect for mount in MOUNTS if mount.dialect.restarts}
-            bounds = QueueBounds(runs.store.waiting, max_key=64, max_all=64)
+            bounds = QueueBounds(runs.store.logs, max_key=64, max_all=64)
             queue = FlexQueue(requestor, runs, catalogue, dialects, bounds, longest_pause=5.0, most_paused=2**24)
             await stack.enter_async_context(queue)
             self._gates[process] = _Gate(catalogue, queue)

@@ -118,16 +118,16 @@ class World:
     async def gateway(self, name: str, bus: SlowBus) -> None:
         """Take the message whenever it comes, as the flex queue does."""
         store = JobStore(JobLogs(bus, Topics(), silence=SILENCE_SECONDS))
-        while (claim := await store.waiting.claim(None, "r")).running:
+        while (claim := await take(store.logs)).running:
             if claim.mine and await self.go_on(store, claim, name, bus):
                 continue
-            if not await store.waiting.outlast("r", claim):
+            if not await claim.outlast():
                 return
 
     async def go_on(self, store: JobStore, claim: Claim, name: str, bus: SlowBus) -> bool:
         """Make it; whether it waits again."""
         async with (
-            store.waiting.go_on(self.kept, claim) as (writer, position),
+            claim.write(self.kept) as (writer, position),
             running(heed(store, claim, position)),
         ):
             if not await claim.ask(writer):
@@ -136,7 +136,7 @@ class World:
             if end:
                 await writer.end(end, "ended")
                 return False
-        await store.waiting.give_back("r", claim, spent=end is None)
+        await claim.give_back(spent=end is None)
         return True
 
     async def make(self, claim: Claim, writer: JobWriter, name: str, bus: SlowBus) -> bytes | None:
@@ -166,6 +166,12 @@ class World:
         return name.encode()
 
 
+async def take(logs: JobLogs) -> Claim:
+    claim = Claim(logs, None, "r")
+    await claim.take()
+    return claim
+
+
 async def heed(store: JobStore, claim: Claim, position: str) -> None:
     async with aclosing(store.logs.watch("r", position)) as entries:
         async for entry in entries:
@@ -176,7 +182,7 @@ async def heed(store: JobStore, claim: Claim, position: str) -> None:
 async def live(world: World) -> KeptAnswer:
     """Gateways that die or are suspended at any time, then one that is not: the answer."""
     random = world.random
-    await JobStore(JobLogs(world.bus, Topics())).waiting.put(None, world.kept, WAIT_SECONDS, world.attempts)
+    await JobStore(JobLogs(world.bus, Topics())).put(None, world.kept, WAIT_SECONDS, world.attempts)
     buses = [world.gateway_bus() for _ in range(random.choice((1, 2, 3)))]
     lives = [asyncio.create_task(world.gateway(f"g{number}", bus)) for number, bus in enumerate(buses)]
     await pass_turns(random)
@@ -188,7 +194,7 @@ async def live(world: World) -> KeptAnswer:
     for ended in await asyncio.gather(*lives, return_exceptions=True):
         assert ended is None or isinstance(ended, asyncio.CancelledError), ended
     await world.gateway("last", world.gateway_bus())
-    return await JobStore(JobLogs(world.bus, Topics())).read("", "r")
+    return await JobStore(JobLogs(world.bus, Topics())).of(None).read("r")
 
 
 async def pass_turns(random: Random) -> None:
@@ -244,7 +250,7 @@ async def test_each_attempt_asks_one_model_and_one_answer_counts_whoever_dies_or
         world = World(bus, random, random.choice((2, 3)), background(keeps_parts=random.random() < 0.5), True)
         answer = await live(world)
         entries = await bus.read(Topics().kept("r"))
-        parts = [step async for step in JobStore(JobLogs(bus, Topics())).follow("", "r", None, bounded=False)][:-1]
+        parts = [step async for step in JobStore(JobLogs(bus, Topics())).of(None, bounded=False).follow("r")][:-1]
         told = b"".join(part for part in parts if isinstance(part, bytes))
         if answer.outcome == "ended":
             # All of it is of one gateway.
@@ -261,13 +267,13 @@ async def test_each_attempt_asks_one_model_and_one_answer_counts_whoever_dies_or
 
 async def test_what_is_cancelled_while_its_taker_pauses_ends_when_that_reads_on() -> None:
     bus = MemoryBus()
-    waiting = JobStore(JobLogs(bus, Topics())).waiting
-    await waiting.put(None, background(), WAIT_SECONDS, 2)
-    claim = await waiting.claim(None, "r")
+    logs = JobLogs(bus, Topics())
+    await JobStore(logs).put(None, background(), WAIT_SECONDS, 2)
+    claim = await take(logs)
     # By who has read the log when another gateway made it.
     await bus.append(Topics().kept("r"), b"", label_claim(CANCEL, ""))
     assert claim.mine
-    await waiting.reload(None, "r", claim)
+    await claim.reload()
     assert (claim.mine, claim.log.outcome) == (False, "cancelled")
     await bus.aclose()
 
@@ -287,12 +293,12 @@ class OvertakenBus(PassingBus):
 @pytest.mark.parametrize("taken", [False, True])
 async def test_a_reader_does_not_call_expired_what_a_gateway_begins_meanwhile(taken: bool) -> None:
     bus = MemoryBus()
-    await JobStore(JobLogs(bus, Topics())).waiting.put(None, background(), 0.0)
+    await JobStore(JobLogs(bus, Topics())).put(None, background(), 0.0)
     if taken:
         await bus.append(Topics().kept("r"), b"", label_taken("dead"))
-    assert (await JobStore(JobLogs(OvertakenBus(bus), Topics())).read("", "r")).outcome == "running"
+    assert (await JobStore(JobLogs(OvertakenBus(bus), Topics())).of(None).read("r")).outcome == "running"
     assert kind_of((await bus.read(Topics().kept("r")))[-1]) == END
     # Nor does it hide what the gateway says.
     await JobStore(JobLogs(bus, Topics())).logs.declare("r", "ended", b"answer", by="other")
-    assert (await JobStore(JobLogs(bus, Topics())).read("", "r")).end == b"answer"
+    assert (await JobStore(JobLogs(bus, Topics())).of(None).read("r")).end == b"answer"
     await bus.aclose()

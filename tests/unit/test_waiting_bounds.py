@@ -5,6 +5,7 @@ import pytest
 from tg_base.bus.memory import MemoryBus
 from tg_gateway.dialects import Answer, Background, Keep
 from tg_gateway.jobs import JobLogs, JobStore, QueueBounds
+from tg_gateway.jobs.claim import Claim
 from tg_schema.errors import NotFound
 from tg_schema.topics import Topics
 
@@ -14,13 +15,19 @@ def background(name: str) -> Background:
     return Background(name, b"head", b"", keeps_parts=False, finish=lambda *_, **__: b"", answer=lambda _: Answer(b""))
 
 
+async def take(store: JobStore, name: str) -> Claim:
+    claim = Claim(store.logs, "k", name)
+    await claim.take()
+    return claim
+
+
 async def test_what_has_waited_is_not_the_oldest_when_it_is_made() -> None:
     store = JobStore(JobLogs(MemoryBus(), Topics(), key_answers=2))
-    await store.waiting.put("k", background("a"), 60.0)
+    await store.put("k", background("a"), 60.0)
     for name in "bc":
         await store.keep("k", Keep(name, lambda: b"x"))
     # A gateway begins to make it, after some time.
-    async with store.waiting.go_on(background("a"), await store.waiting.claim("k", "a")):
+    async with (await take(store, "a")).write(background("a")):
         await store.keep("k", Keep("d", lambda: b"x"))
     assert (await store.of("k").read("a")).head == b"head"
     for name in "bc":
@@ -31,12 +38,12 @@ async def test_what_has_waited_is_not_the_oldest_when_it_is_made() -> None:
 async def test_what_others_make_of_what_a_gateway_has_put_is_bounded() -> None:
     bus = MemoryBus()
     one, other = (JobStore(JobLogs(bus, Topics(), key_answers=2)) for _ in range(2))
-    bounds = QueueBounds(one.waiting, max_key=2, max_all=100)
+    bounds = QueueBounds(one.logs, max_key=2, max_all=100)
     names = [f"r{number}" for number in range(20)]
     for name in names:
         await bounds.admit("k", name, 60.0, "text-completion")
-        await one.waiting.put("k", background(name), 60.0)
-        await other.logs.declare(name, "ended", b"x", by=(await other.waiting.claim("k", name)).own)
+        await one.put("k", background(name), 60.0)
+        await other.logs.declare(name, "ended", b"x", by=(await take(other, name)).own)
     # As many as it may keep, as many as may wait, and the newest.
     kept = [name for name in names if await bus.read(Topics().kept(name))]
     assert len(kept) <= 2 + 2 + 1

@@ -5,101 +5,94 @@ wrongly declared dead.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 
-from tg_base.bus import Bus, Entry
+from tg_base.bus import Entry
 from tg_base.telemetry import new_id
-from tg_gateway.jobs.log import ASKED, JobLog, erase_remnant, label_claim, label_end, label_returned, label_taken
+from tg_gateway.dialects import Background
+from tg_gateway.jobs.log import ASKED, JobLog, label_claim, label_end, label_returned, label_taken
+from tg_gateway.jobs.logs import JobLogs, is_name
 from tg_gateway.jobs.writer import JobWriter
-from tg_schema.errors import BusError, NotFound
+from tg_schema.errors import NotFound
 
 
 class Claim:
     """Take it first. `note` feeds it the further entries of its log.
 
     Args:
-        bus: has the log.
-        topic: the log.
+        logs: has the log.
+        key: the name of the key that asked.
+        name: the name of the answer.
 
     Attributes:
         own: the id that distinguishes it from others' claims.
+        log: the state of its log, as far as it was read, without bodies.
     """
 
-    def __init__(self, bus: Bus, topic: str) -> None:
-        self._bus = bus
-        self._topic = topic
+    def __init__(self, logs: JobLogs, key: str | None, name: str) -> None:
+        self._logs = logs
+        self._owner = logs.owner(key)
+        self._name = name
         self.own = new_id()
-        self._log = JobLog()
+        self.log = JobLog()
         self._decided = asyncio.Event()
 
     @property
     def mine(self) -> bool:
         """Whether this gateway has it."""
-        return self.running and self._log.taker == self.own
-
-    @property
-    def log(self) -> JobLog:
-        """The state of its log, as far as it was read, without bodies."""
-        return self._log
+        return self.running and self.log.taker == self.own
 
     @property
     def running(self) -> bool:
         """Whether the response exists, and had no end when its log was last read."""
-        return self._log.owner is not None and self._log.outcome == "running"
+        return self.log.owner is not None and self.log.outcome == "running"
 
-    @property
-    def position(self) -> str:
-        """The position of the last entry that was read."""
-        return self._log.position
-
-    @property
-    def part_count(self) -> int:
-        """How many parts its log has, when it is taken."""
-        return self._log.part_count
-
-    async def take(self, load: Callable[[], Awaitable[JobLog]]) -> None:
+    async def take(self) -> None:
         """Claim the response. `mine` is true if this gateway was the first, or the one before had not asked a model.
-
-        Args:
-            load: reads its log.
 
         Raises:
             BusError: the bus did not answer, so the owner of the claim is unknown.
         """
+        # Check the name before it becomes part of a topic's name: anybody may have put it on the bus.
+        if not is_name(self._name):
+            return
         try:
-            await self._take(load)
+            await self._append(label_taken(self.own))
+            await self._load()
+            if self.log.taker != self.own and self.log.waiting:
+                # The broker sent the message to us, so the gateway that took it is dead or has lost it.
+                await self._append(label_taken(self.own, self.log.taker))
+                await self._load()
+            await self._heed_cancel()
         except NotFound:
-            self._log = JobLog(await self._bus.read(self._topic))
-            if self._log.owner is None:
+            self.log = JobLog(await self._logs.bus.read(self._logs.topic(self._name)))
+            if self.log.owner is None:
                 # The log was erased meanwhile: our note began a new log that nobody would find.
-                await self._sweep()
+                await self._logs.sweep_remnant(self._name)
             else:
                 await self.give_back()
-            self._log = JobLog()
+            self.log = JobLog()
         # Release the log's bodies: the response may take long, and only others need them.
-        self._log.drop_bodies()
+        self.log.drop_bodies()
 
-    async def _take(self, load: Callable[[], Awaitable[JobLog]]) -> None:
-        await self._bus.append(self._topic, b"", label_taken(self.own))
-        self._log = await load()
-        if self._log.taker != self.own and self._log.waiting:
-            # The broker sent the message to us, so the gateway that took it is dead or has lost it.
-            await self._bus.append(self._topic, b"", label_taken(self.own, self._log.taker))
-            self._log = await load()
-        await self._heed_cancel(load)
+    async def _append(self, properties: Mapping[str, str]) -> None:
+        await self._logs.bus.append(self._logs.topic(self._name), b"", properties)
 
-    async def _heed_cancel(self, load: Callable[[], Awaitable[JobLog]]) -> None:
-        if self.mine and self._log.cancelled:
+    async def _load(self) -> None:
+        self.log = await self._logs.load(self._owner, self._name)
+
+    async def _heed_cancel(self) -> None:
+        if self.mine and self.log.cancelled:
             # The gateway that should stop has returned the response, or was lost.
-            await self._bus.append(self._topic, b"", label_end("cancelled", by=self.own))
-            self._log = await load()
+            await self._append(label_end("cancelled", by=self.own))
+            await self._load()
 
     def note(self, entry: Entry) -> None:
         """One more entry of the log."""
-        self._log.add(entry)
-        self._log.drop_bodies()
-        if self._log.asked or not self.mine:
+        self.log.add(entry)
+        self.log.drop_bodies()
+        if self.log.asked or not self.mine:
             self._decided.set()
 
     async def ask(self, writer: JobWriter) -> bool:
@@ -113,44 +106,53 @@ class Claim:
         await self._decided.wait()
         return self.mine
 
-    async def outlast(self, entries: AsyncIterator[Entry | None], declare_dead: Callable[[], Awaitable[None]]) -> bool:
-        """Read on until the response is over or waits again; returns whether it waits. Raises BusError as `take`.
+    async def outlast(self) -> bool:
+        """Read on until the response, which another gateway took, is over or waits again; returns whether it waits.
 
-        Args:
-            entries: further entries of its log; None = silence.
-            declare_dead: appends that its taker is dead.
+        Raises:
+            BusError: as `take`.
         """
-        while self.running and self._log.taker:
-            try:
-                entry = await anext(entries)
-            except StopAsyncIteration:
-                return False
-            if entry is not None:
-                self.note(entry)
-            elif self._log.waiting:
-                break
-            else:
-                await declare_dead()
+        async with aclosing(self._logs.watch(self._name, self.log.position)) as entries:
+            while self.running and self.log.taker:
+                try:
+                    entry = await anext(entries)
+                except StopAsyncIteration:
+                    return False
+                if entry is not None:
+                    self.note(entry)
+                elif self.log.waiting:
+                    break
+                else:
+                    await self._logs.declare_dead(self._name, self.log)
         return self.running
 
-    async def reload(self, load: Callable[[], Awaitable[JobLog]]) -> None:
-        """Read its log again before a model is asked; raises as `take`."""
+    def measure_pause(self) -> float:
+        """Seconds until the next attempt may begin."""
+        return self._logs.pauses.measure(self.log.resumes)
+
+    async def reload(self) -> None:
+        """Read its log again after a pause, before a model is asked. Raises BusError as `take`."""
         try:
-            self._log = await load()
-            await self._heed_cancel(load)
+            await self._load()
+            await self._heed_cancel()
         except NotFound:
-            self._log = JobLog()
-            await self._sweep()
-        self._log.drop_bodies()
+            self.log = JobLog()
+            await self._logs.sweep_remnant(self._name)
+        self.log.drop_bodies()
 
-    async def _sweep(self) -> None:
-        with suppress(BusError):
-            await erase_remnant(self._bus, self._topic)
+    @asynccontextmanager
+    async def write(self, background: Background) -> AsyncIterator[tuple[JobWriter, str]]:
+        """Write the answer. Entering gives the position after which its log is new. Raises BusError."""
+        self._logs.written.mark(self._name, waits=False)
+        async with self._logs.write(background, parts=self.log.part_count, by=self.own) as writer:
+            yield writer, self.log.position
 
-    async def give_back(self, resumes: float | None = None) -> None:
+    async def give_back(self, *, spent: bool = False) -> None:
         """Let the response wait again: no model works on it. Raises BusError as `take`.
 
         Args:
-            resumes: as for `label_returned`.
+            spent: whether a model may have been asked, so that one attempt is used and a pause follows.
         """
-        await self._bus.append(self._topic, b"", label_returned(self.own, resumes))
+        self._logs.written.mark(self._name, waits=True)
+        resumes = self._logs.pauses.choose(self.log.attempts, self.log.waits or 0.0) if spent else None
+        await self._append(label_returned(self.own, resumes))

@@ -1,10 +1,13 @@
-"""Log -> its entries as they come, and whether its writer has fallen silent. No two clocks are compared."""
+"""Log -> its entries as they come; whether its writer has fallen silent, and who follows. No clocks are compared."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from tg_base.bus import Bus, Entry
+from tg_schema.errors import RateLimited
 
 MAX_SEEN_LOGS: Final = 10_000
 
@@ -72,3 +75,33 @@ class SeenLogs:
         self._seen[name] = position, since
         if len(self._seen) > MAX_SEEN_LOGS:
             del self._seen[next(iter(self._seen))]
+
+
+class FollowerCount:
+    """Limits the clients that read a kept response at the same time.
+
+    Args:
+        most: the most clients of one key.
+        most_in_all: the most clients of all keys.
+    """
+
+    def __init__(self, most: int, most_in_all: int) -> None:
+        self._most = most
+        self._most_in_all = most_in_all
+        self._following: Counter[str] = Counter()
+
+    @contextmanager
+    def enter(self, key: str) -> Iterator[None]:
+        """Count one client of a key while the block runs.
+
+        Raises:
+            RateLimited: too many clients read.
+        """
+        if self._following[key] >= self._most or self._following.total() >= self._most_in_all:
+            raise RateLimited("too many clients follow responses of this gateway; ask again later", retry_after=1.0)
+        self._following[key] += 1
+        try:
+            yield
+        finally:
+            # In place of `[key] -= 1`: a key that has none any more is forgotten.
+            self._following -= Counter([key])

@@ -86,7 +86,7 @@ class FlexQueue:
         self._bus, self._topics = requestor.bus, requestor.topics
         self._requestor = requestor
         self._runs = runs
-        self._logs, self._answers = runs.store.logs, runs.store.waiting
+        self._logs = runs.store.logs
         self._clock = runs.store.logs.clock
         self._catalogue = catalogue
         self._dialects = dialects
@@ -155,7 +155,7 @@ class FlexQueue:
         async with AsyncExitStack() as undo:
             # Erase it: the client left before it got the name, so nobody could ever ask for it.
             undo.push_async_callback(self._withdraw, name)
-            until = await self._answers.put(entry.key, background, waiting.seconds, waiting.attempts)
+            until = await self._runs.store.put(entry.key, background, waiting.seconds, waiting.attempts)
             body = msgspec.Raw(waiting.body)
             message = QueuedJob(name, until, waiting.dialect, body, entry.key, entry.request)
             await self._bus.publish(queue.topic, encode(message), {})
@@ -243,7 +243,8 @@ class FlexQueue:
             BusError: the bus did not answer.
         """
         name = message.name
-        claim = await self._answers.claim(message.key, name)
+        claim = Claim(self._logs, message.key, name)
+        await claim.take()
         # A response that another gateway ended was counted there, even if its acknowledgement was lost.
         waited = claim.log.taker in {"", claim.own}
         if waited and (claim.log.again or claim.log.lost):
@@ -260,9 +261,9 @@ class FlexQueue:
             queue.count("expired")
             return True
         queue.count("taken")
-        if seconds := self._answers.measure_pause(claim):
+        if seconds := claim.measure_pause():
             await self._pause(queue, message, seconds)
-            await self._answers.reload(message.key, name, claim)
+            await claim.reload()
             if not claim.mine:
                 return not claim.running or await self._outlast(queue, name, claim)
             if self._clock() >= message.until:
@@ -285,7 +286,7 @@ class FlexQueue:
     async def _outlast(self, queue: ModelQueue, name: str, claim: Claim) -> bool:
         queue.starting.discard(name)
         with self._waiting():
-            return not await self._answers.outlast(name, claim)
+            return not await claim.outlast()
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -323,9 +324,9 @@ class FlexQueue:
                 queue.end()
                 return True
             if isinstance(error, AttemptLost):
-                await self._answers.give_back(name, claim, spent=True)
+                await claim.give_back(spent=True)
                 return False
-            await self._answers.give_back(name, claim)
+            await claim.give_back()
             queue.count("returned")
             # A limit of its key refused it before the service was asked: the model still has capacity for other keys.
             if isinstance(error, RateLimited) and name in queue.starting:

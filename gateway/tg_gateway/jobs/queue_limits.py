@@ -4,15 +4,15 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tg_base.bus import Delivery
 from tg_base.protocol import Route
 from tg_base.telemetry import BAND, REFUSALS
-from tg_gateway.jobs.waiting import WaitingJobs
-from tg_schema.errors import RateLimited
+from tg_gateway.jobs.logs import JobLogs
+from tg_schema.errors import NotFound, RateLimited
 
 MIN_PAUSE_SECONDS: Final = 0.5
 """Seconds after a first refusal, unless the provider asks for more in `retry_after`; they double with each refusal."""
@@ -157,13 +157,13 @@ class QueueBounds:
     """Counts the responses that one gateway has put into the flex queue.
 
     Args:
-        answers: the state of the responses.
+        logs: the logs of the responses.
         max_key: how many of one key may wait.
         max_all: how many of all keys.
     """
 
-    def __init__(self, answers: WaitingJobs, *, max_key: int, max_all: int) -> None:
-        self._answers = answers
+    def __init__(self, logs: JobLogs, *, max_key: int, max_all: int) -> None:
+        self._logs = logs
         self._max_key = max_key
         self._max_all = max_all
         self._keys: Counter[str | None] = Counter()
@@ -205,11 +205,20 @@ class QueueBounds:
         found = [(name, *known) for name, known in self._waiting.items() if crowded or known[0] == key]
         for name, _, until in found:
             if until <= now:
-                self._answers.count_kept(name)
+                self._logs.written.mark(name, waits=False)
                 self.forget(name)
         for name, owner, until in found[:CHECKED_AT_ONCE]:
-            if until > now and not await self._answers.contains(owner, name):
+            if until > now and not await self._contains(owner, name):
                 self.forget(name)
             elif name in self._waiting:
                 # Move it to the end; otherwise only the oldest would ever be checked.
                 self._waiting[name] = self._waiting.pop(name)
+
+    async def _contains(self, key: str | None, name: str) -> bool:
+        """Whether no model was asked, and it has no end. Raises BusError as `admit`."""
+        with suppress(NotFound):
+            if (await self._logs.load(self._logs.owner(key), name)).waiting:
+                return True
+            # Other gateways do not count what this gateway has queued.
+            self._logs.written.mark(name, waits=False)
+        return False

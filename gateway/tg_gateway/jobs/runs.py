@@ -153,7 +153,7 @@ class JobRuns:
             AttemptLost: as above, but a model may have been asked; it waits again, with one attempt used.
         """
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        opening = partial(self.store.waiting.go_on, background, claim)
+        opening = partial(claim.write, background)
         begun.add_done_callback(lambda _: on_asked())
         run = JobRun(asked, background, entry, begun, opening, claim=claim, counted=False)
         try:

@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 import structlog
@@ -13,43 +12,11 @@ from typing_extensions import override
 from tg_base.telemetry import new_id
 from tg_gateway.dialects import Background, Keep, KeptAnswer, KeptAnswers
 from tg_gateway.jobs.live_parts import LiveParts
-from tg_gateway.jobs.log import CANCEL, HEAD, WHOLE, JobLog, NameTaken, label_claim
-from tg_gateway.jobs.log_watch import SeenLogs
+from tg_gateway.jobs.log import CANCEL, HEAD, WHOLE, JobLog, NameTaken, label_claim, label_part
+from tg_gateway.jobs.log_watch import FollowerCount, SeenLogs
 from tg_gateway.jobs.logs import NOT_FOUND, JobLogs
-from tg_gateway.jobs.waiting import WaitingJobs
 from tg_gateway.jobs.writer import JobWriter
-from tg_schema.errors import BusError, NotFound, RateLimited, TooLarge
-
-
-class FollowerCount:
-    """Limits the clients that read a kept response at the same time.
-
-    Args:
-        most: the most clients of one key.
-        most_in_all: the most clients of all keys.
-    """
-
-    def __init__(self, most: int, most_in_all: int) -> None:
-        self._most = most
-        self._most_in_all = most_in_all
-        self._following: Counter[str] = Counter()
-
-    @contextmanager
-    def enter(self, key: str) -> Iterator[None]:
-        """Count one client of a key while the block runs.
-
-        Raises:
-            RateLimited: too many clients read.
-        """
-        if self._following[key] >= self._most or self._following.total() >= self._most_in_all:
-            raise RateLimited("too many clients follow responses of this gateway; ask again later", retry_after=1.0)
-        self._following[key] += 1
-        try:
-            yield
-        finally:
-            # In place of `[key] -= 1`: a key that has none any more is forgotten.
-            self._following -= Counter([key])
-
+from tg_schema.errors import BusError, NotFound, TooLarge
 
 log = structlog.get_logger()
 
@@ -66,14 +33,14 @@ class JobStore:
 
     Attributes:
         logs: as given.
-        waiting: the answers among them that wait for capacity.
+        followers: who reads responses now.
+        seen: the last entries seen in logs that are read now and then.
     """
 
     def __init__(self, logs: JobLogs, *, max_followers: int = 64, max_all_followers: int = 256) -> None:
         self.logs = logs
-        self.waiting = WaitingJobs(logs)
-        self._followers = FollowerCount(max_followers, max_all_followers)
-        self._seen = SeenLogs(logs.silence, time.monotonic)
+        self.followers = FollowerCount(max_followers, max_all_followers)
+        self.seen = SeenLogs(logs.silence, time.monotonic)
 
     def of(self, key: str | None, *, bounded: bool = True, live: LiveParts | None = None) -> KeptAnswers:
         """The kept answers of this key; requests without a key share theirs.
@@ -118,6 +85,26 @@ class JobStore:
         async with self.logs.write(background, live=live, claim=claim) as writer:
             yield writer, position
 
+    async def put(self, key: str | None, background: Background, seconds: float, attempts: int = 1) -> float:
+        """Store a response that waits for capacity; returns until when it may wait, by the wall clock.
+
+        Raises:
+            TooLarge, BusError: as `keep`.
+        """
+        name, until = background.name, self.logs.clock() + seconds
+        await self.logs.begin(
+            self.logs.owner(key),
+            name,
+            background.head,
+            HEAD,
+            seconds=background.seconds,
+            waits=until,
+            attempts=attempts,
+        )
+        if background.begin and background.keeps_parts:
+            await self.logs.bus.append(self.logs.topic(name), background.begin, label_part(0))
+        return until
+
     async def check_free(self, key: str | None, name: str) -> None:
         """Check that no answer of this name is kept, or that its end has freed the name.
 
@@ -135,88 +122,6 @@ class JobStore:
             self.logs.written.discard(name)
             raise NameTaken
 
-    async def read(self, owner: str, name: str) -> KeptAnswer:
-        """As `KeptAnswers.read`."""
-        log = await self.logs.load(owner, name)
-        # If its gateway died, this reader says so in the log, so that all others find it too.
-        if log.outcome == "running" and not log.waiting and self._seen.is_silent(name, log.position):
-            await self.logs.declare_dead(name, log)
-        elif log.is_expired(self.logs.clock()):
-            await self.logs.declare_expired(name, log)
-        else:
-            return log.answer
-        return (await self.logs.load(owner, name)).answer
-
-    async def follow(self, owner: str, name: str, head: bytes | None, *, bounded: bool) -> _Steps:
-        """As `KeptAnswers.follow`; bounded: whether it counts."""
-        # Count ended responses too: this process holds a whole response until its client has read it.
-        with self._followers.enter(owner) if bounded else nullcontext():
-            log = await self.logs.load(owner, name, head)
-            for part in log.take_parts():
-                yield part
-            if log.outcome == "running":
-                yield b""
-                async with aclosing(self._follow(name, log)) as parts:
-                    async for part in parts:
-                        yield part
-            yield log.answer
-
-    async def follow_live(self, owner: str, name: str, head: bytes | None, live: LiveParts) -> _Steps:
-        """As `follow`, of an answer that this process makes; without the log's delay while the client keeps up."""
-        async with aclosing(live.lead(self.follow(owner, name, head, bounded=False))) as steps:
-            async for step in steps:
-                yield step
-
-    async def _follow(self, name: str, log: JobLog) -> AsyncGenerator[bytes, None]:
-        async with aclosing(self.logs.watch(name, log.position)) as entries:
-            async for entry in entries:
-                if entry is None:
-                    if log.is_expired(self.logs.clock()):
-                        await self.logs.declare_expired(name, log)
-                    elif log.waiting:
-                        yield b""
-                    else:
-                        # If no end can be appended, the next client gets the reason, and not that the response still
-                        # runs.
-                        self._seen.note_silence(name, log.position)
-                        await self.logs.declare_dead(name, log)
-                    continue
-                log.add(entry)
-                for part in log.take_parts():
-                    yield part
-                if log.outcome != "running":
-                    return
-        raise NotFound(NOT_FOUND)
-
-    async def cancel(self, owner: str, name: str, head: bytes | None) -> KeptAnswer:
-        """As `KeptAnswers.cancel`. If its writer does not end it within `silence`, this gateway writes the end."""
-        log = await self.logs.load(owner, name)
-        # Another head means that a newer response has the name, so the response that is meant has ended.
-        if head not in {None, log.answer.head}:
-            return log.answer
-        if log.waiting:
-            # No gateway works on it yet, so nobody needs a stop signal. A gateway that takes it now finds this end.
-            await self.logs.declare(name, "cancelled", claim=log.claim)
-            log = await self.logs.load(owner, name)
-        elif log.outcome == "running":
-            await self.logs.bus.append(self.logs.topic(name), b"", label_claim(CANCEL, log.claim))
-            try:
-                async with asyncio.timeout(self.logs.silence), aclosing(self._follow(name, log)) as parts:
-                    async for _ in parts:
-                        pass
-            except TimeoutError:
-                await self.logs.declare(name, "cancelled", claim=log.claim)
-                log = await self.logs.load(owner, name)
-            except NotFound:
-                await self.logs.sweep(name)
-                raise
-        return log.answer
-
-    async def erase(self, owner: str, name: str) -> None:
-        """As `KeptAnswers.erase`."""
-        await self.logs.load(owner, name)
-        await self.logs.written.erase(name)
-
 
 @dataclass(frozen=True, slots=True)
 class _KeyAnswers(KeptAnswers):
@@ -229,18 +134,85 @@ class _KeyAnswers(KeptAnswers):
 
     @override
     async def read(self, name: str) -> KeptAnswer:
-        return await self.store.read(self.owner, name)
+        logs = self.store.logs
+        log = await logs.load(self.owner, name)
+        # If its gateway died, this reader says so in the log, so that all others find it too.
+        if log.outcome == "running" and not log.waiting and self.store.seen.is_silent(name, log.position):
+            await logs.declare_dead(name, log)
+        elif log.is_expired(logs.clock()):
+            await logs.declare_expired(name, log)
+        else:
+            return log.answer
+        return (await logs.load(self.owner, name)).answer
 
     @override
     def follow(self, name: str, head: bytes | None = None) -> _Steps:
-        if self.live is not None:
-            return self.store.follow_live(self.owner, name, head, self.live)
-        return self.store.follow(self.owner, name, head, bounded=self.bounded)
+        steps = self._read_on(name, head)
+        # Of an answer that this process makes, without the log's delay while the client keeps up.
+        return steps if self.live is None else self.live.lead(steps)
+
+    async def _read_on(self, name: str, head: bytes | None) -> _Steps:
+        # Count ended responses too: this process holds a whole response until its client has read it.
+        with self.store.followers.enter(self.owner) if self.bounded else nullcontext():
+            log = await self.store.logs.load(self.owner, name, head)
+            for part in log.take_parts():
+                yield part
+            if log.outcome == "running":
+                yield b""
+                async with aclosing(self._watch(name, log)) as parts:
+                    async for part in parts:
+                        yield part
+            yield log.answer
+
+    async def _watch(self, name: str, log: JobLog) -> AsyncGenerator[bytes, None]:
+        logs = self.store.logs
+        async with aclosing(logs.watch(name, log.position)) as entries:
+            async for entry in entries:
+                if entry is None:
+                    if log.is_expired(logs.clock()):
+                        await logs.declare_expired(name, log)
+                    elif log.waiting:
+                        yield b""
+                    else:
+                        # If no end can be appended, the next client gets the reason, and not that the response still
+                        # runs.
+                        self.store.seen.note_silence(name, log.position)
+                        await logs.declare_dead(name, log)
+                    continue
+                log.add(entry)
+                for part in log.take_parts():
+                    yield part
+                if log.outcome != "running":
+                    return
+        raise NotFound(NOT_FOUND)
 
     @override
     async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
-        return await self.store.cancel(self.owner, name, head)
+        """As `KeptAnswers.cancel`. If its writer does not end it within `silence`, this gateway writes the end."""
+        logs = self.store.logs
+        log = await logs.load(self.owner, name)
+        # Another head means that a newer response has the name, so the response that is meant has ended.
+        if head not in {None, log.answer.head}:
+            return log.answer
+        if log.waiting:
+            # No gateway works on it yet, so nobody needs a stop signal. A gateway that takes it now finds this end.
+            await logs.declare(name, "cancelled", claim=log.claim)
+            log = await logs.load(self.owner, name)
+        elif log.outcome == "running":
+            await logs.bus.append(logs.topic(name), b"", label_claim(CANCEL, log.claim))
+            try:
+                async with asyncio.timeout(logs.silence), aclosing(self._watch(name, log)) as parts:
+                    async for _ in parts:
+                        pass
+            except TimeoutError:
+                await logs.declare(name, "cancelled", claim=log.claim)
+                log = await logs.load(self.owner, name)
+            except NotFound:
+                await logs.sweep(name)
+                raise
+        return log.answer
 
     @override
     async def erase(self, name: str) -> None:
-        await self.store.erase(self.owner, name)
+        await self.store.logs.load(self.owner, name)
+        await self.store.logs.written.erase(name)
