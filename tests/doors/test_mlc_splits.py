@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.splittings import splittings
 from tests.unit.test_openai_splits import N, Record, answers, events_of
 from tg_doors.mlc.dialect import STYLE
-from tg_gateway.dialects.chat.writers import ChatBodyWriter, ChatStreamWriter
+from tg_gateway.dialects import CompletionWriter
+from tg_gateway.dialects.chat.writers import ChatStreamWriter, encode_chat
 from tg_gateway.dialects.openai.completion_writers import CompletionStreamWriter
 
 NAME = "id"
@@ -30,7 +32,7 @@ def read_chunks(records: Sequence[Record]) -> dict[int, tuple[str, str | None]]:
 
 
 def read_body(records: Sequence[Record]) -> dict[int, tuple[str, str | None]]:
-    writer = ChatBodyWriter("m", N, name=NAME)
+    writer = CompletionWriter(partial(encode_chat, model="m", n=N, name=NAME))
     for record in records:
         writer.write(record)
     body: dict[str, Any] = json.loads(writer.end())

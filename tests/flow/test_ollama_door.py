@@ -12,7 +12,7 @@ from tests.flow.open_gateway import Opened, open_gateway, until_listed
 from tests.llama.demo_llm import opened
 from tg_base.config import GatewayConfig
 from tg_gateway.dialects.ollama.bodies import ChatBody
-from tg_gateway.dialects.ollama.sampling import read_sampling
+from tg_gateway.dialects.ollama.request import read_sampling
 from tg_schema import COMMON_FEATURES, Sampling, decode, encode
 
 MODEL = "counting"

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,9 +10,9 @@ from anthropic.types import Message as PublishedMessage
 from anthropic.types import RawMessageStreamEvent
 from pydantic import TypeAdapter
 
+from tg_gateway.dialects import CompletionWriter
 from tg_gateway.dialects.anthropic.block_sequence import BLOCK_CHARACTERS, MAX_WAITING_CHARACTERS
-from tg_gateway.dialects.anthropic.stream_writer import StreamWriter
-from tg_gateway.dialects.anthropic.whole_writers import CountWriter, MessageWriter
+from tg_gateway.dialects.anthropic.writers import StreamWriter, encode_count, encode_message
 from tg_schema import TextCompletionResponse, ToolCallDelta
 from tg_schema.conversation import MAX_CALL_INDEX
 from tg_schema.errors import ProtocolError, RateLimited, TooLarge, Unavailable
@@ -309,7 +310,7 @@ def test_the_usage_is_that_of_the_whole_answer(fields: dict[str, Any], usage: di
 
 
 def whole(*records: TextCompletionResponse) -> dict[str, Any]:
-    writer = MessageWriter("m", {})
+    writer = CompletionWriter(partial(encode_message, model="m"))
     for record in records:
         assert writer.write(record) == b""
     message: dict[str, Any] = json.loads(writer.end())
@@ -349,10 +350,10 @@ def test_a_whole_message() -> None:
 
 
 def test_a_count() -> None:
-    writer = CountWriter({})
+    writer = CompletionWriter(encode_count)
     writer.write(said(in_token=7, end_of_stream=True))
     assert writer.end() == b'{"input_tokens":7}'
-    nothing = CountWriter({})
+    nothing = CompletionWriter(encode_count)
     nothing.write(said(end_of_stream=True))
     with pytest.raises(ProtocolError):
         nothing.end()

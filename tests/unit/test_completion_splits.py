@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from openai.types import Completion
 
 from tests.unit.splittings import splittings
-from tg_gateway.dialects.openai.completion_writers import CompletionBodyWriter, CompletionStreamWriter
+from tg_gateway.dialects import CompletionWriter
+from tg_gateway.dialects.openai.completion_writers import CompletionStreamWriter, encode_completion
 from tg_schema import FinishReason, TextCompletionResponse, Token
 
 Record = TextCompletionResponse
@@ -82,7 +84,7 @@ def add_piece(choice: dict[str, Any], piece: dict[str, Any]) -> None:
 
 
 def read_body(records: Sequence[Record]) -> dict[str, Any]:
-    writer = CompletionBodyWriter("m", ANSWERS)
+    writer = CompletionWriter(partial(encode_completion, model="m", answers=ANSWERS))
     for record in records:
         writer.write(record)
     body: dict[str, Any] = json.loads(writer.end())

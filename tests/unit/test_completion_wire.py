@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.flow.open_gateway import CONFIG
-from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects import CompletionWriter, FoundModel
 from tg_gateway.dialects.openai.completion_request import CompletionBody, read_prompts, read_requests
-from tg_gateway.dialects.openai.completion_writers import CompletionBodyWriter, CompletionStreamWriter
+from tg_gateway.dialects.openai.completion_writers import CompletionStreamWriter, encode_completion
 from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse, Token
 from tg_schema.errors import ProtocolError, Unavailable
 
@@ -142,7 +143,7 @@ def test_a_failure_is_told_and_the_connection_cut() -> None:
 def test_an_answer_too_many_is_an_error() -> None:
     with pytest.raises(ProtocolError, match="more answers"):
         CompletionStreamWriter("m", 2).write(Record(index=2, response="x"))
-    writer = CompletionBodyWriter("m", 2)
+    writer = CompletionWriter(partial(encode_completion, model="m", answers=2))
     writer.write(Record(index=2, response="x"))
     with pytest.raises(ProtocolError, match="more answers"):
         writer.end()

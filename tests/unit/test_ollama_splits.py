@@ -5,6 +5,7 @@ Lines are split and read as the client does, and every one is held against its m
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from ollama import ChatResponse, GenerateResponse
 
 from tests.unit.splittings import splittings
+from tg_gateway.dialects import CompletionWriter
 from tg_gateway.dialects.ollama.answer_shape import AnswerShape, ChatShape, GenerateShape
-from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLineWriter
+from tg_gateway.dialects.ollama.answer_writers import AnswerLineWriter, encode_answer
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
 from tg_schema import FinishReason, TextCompletionResponse, Token, ToolCallDelta
 
@@ -63,9 +65,10 @@ def add(seen: dict[str, Any], part: dict[str, Any]) -> None:
 
 def read(shape: type[AnswerShape], records: Sequence[Record], *, whole: bool) -> dict[str, Any]:
     """What a client that adds up the parts has in the end."""
-    make = AnswerBodyWriter if whole else AnswerLineWriter
     model = ChatResponse if shape is ChatShape else GenerateResponse
-    writer = make(shape("m"), Stopwatch(), {})
+    made, watch = shape("m"), Stopwatch()
+    encode_whole = partial(encode_answer, shape=made, watch=watch)
+    writer = CompletionWriter(encode_whole) if whole else AnswerLineWriter(made, watch, {})
     data = b"".join(map(writer.write, records)) + writer.end()
     seen: dict[str, Any] = {"text": "", "thinking": "", "calls": [], "logprobs": [], "done": False}
     for line in [data.decode()] if whole else data.decode().splitlines():

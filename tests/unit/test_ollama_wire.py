@@ -3,15 +3,16 @@
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.flow.open_gateway import CONFIG
-from tg_gateway.dialects import Call, Catalogue, FoundModel, json_line
+from tg_gateway.dialects import Call, Catalogue, CompletionWriter, FoundModel, json_line
 from tg_gateway.dialects.ollama.answer_shape import AnswerShape, ChatShape, GenerateShape
-from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLineWriter
+from tg_gateway.dialects.ollama.answer_writers import AnswerLineWriter, encode_answer
 from tg_gateway.dialects.ollama.bodies import ChatBody, GenerateBody
 from tg_gateway.dialects.ollama.images import read_image
 from tg_gateway.dialects.ollama.model_choice import find_model
@@ -263,7 +264,7 @@ def test_records_become_lines(shape: type[AnswerShape], records: list[Record], l
 
 
 def test_records_become_one_body() -> None:
-    writer = AnswerBodyWriter(ChatShape("m", NOW), ticking(), {"X": "y"})
+    writer = CompletionWriter(partial(encode_answer, shape=ChatShape("m", NOW), watch=ticking()), {"X": "y"})
     call = ToolCallDelta(0, None, "f", '{"a":1}')
     for record in (
         Record(reasoning="t"),

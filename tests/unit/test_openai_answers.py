@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 import pytest
 
-from tg_gateway.dialects.chat.writers import ChatBodyWriter, ChatStreamWriter
+from tg_gateway.dialects import CompletionWriter
+from tg_gateway.dialects.chat.writers import ChatStreamWriter, encode_chat
 from tg_schema import TextCompletionResponse, Token, ToolCallDelta
 from tg_schema.errors import ProtocolError, Timeout
 
@@ -36,7 +38,7 @@ def chunks(*records: Record, n: int = 1, usage: bool = False) -> list[str]:
 
 def whole(*records: Record, n: int = 1) -> str:
     """A whole answer after its head."""
-    writer = ChatBodyWriter("m", n)
+    writer = CompletionWriter(partial(encode_chat, model="m", n=n))
     assert b"".join(writer.write(record) for record in records) == b""
     return HEAD.sub(b"", writer.end()).removesuffix(b"}").decode()
 

@@ -5,6 +5,7 @@ Every chunk and body is held against the SDK's models, which are generated from 
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +15,8 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from tests.unit.splittings import splittings
-from tg_gateway.dialects.chat.writers import ChatBodyWriter, ChatStreamWriter
+from tg_gateway.dialects import CompletionWriter
+from tg_gateway.dialects.chat.writers import ChatStreamWriter, encode_chat
 from tg_schema import TextCompletionResponse, Token, ToolCallDelta
 
 Record = TextCompletionResponse
@@ -106,7 +108,7 @@ def test_the_sdk_sees_the_same_however_the_answer_is_split(data: st.DataObject) 
 
 
 def body_of(records: Sequence[Record]) -> dict[str, Any]:
-    writer = ChatBodyWriter("m", N)
+    writer = CompletionWriter(partial(encode_chat, model="m", n=N))
     for record in records:
         writer.write(record)
     body: dict[str, Any] = json.loads(writer.end())

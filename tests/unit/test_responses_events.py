@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ from hypothesis import strategies as st
 
 from tests.flow.responses_stream import check_stream, read_events
 from tests.unit.test_responses_request import read
-from tg_gateway.dialects import join_output
+from tg_gateway.dialects import CompletionWriter, join_output
 from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, unseal
 from tg_gateway.dialects.responses.output_draft import ITEM_BYTES
+from tg_gateway.dialects.responses.request import encode_count
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
-from tg_gateway.dialects.responses.writers import BodyWriter, CountWriter, EventWriter
+from tg_gateway.dialects.responses.writers import EventWriter, encode_whole
 from tg_schema import FinishReason, TextCompletionResponse, Token, ToolCallDelta
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.errors import ContentFilter, IncompleteStream, ProtocolError, RateLimited, TgError, TooLarge
@@ -38,7 +40,7 @@ def stream(records: Sequence[Record], **fields: Any) -> list[dict[str, Any]]:
 
 
 def whole(records: Sequence[Record], **fields: Any) -> dict[str, Any]:
-    writer = BodyWriter(ResponseDraft(read(**fields), "m"), {})
+    writer = CompletionWriter(partial(encode_whole, draft=ResponseDraft(read(**fields), "m")))
     for record in records:
         writer.write(record)
     return dict(json.loads(writer.end()))
@@ -310,7 +312,7 @@ def test_how_many_items_a_stream_has_is_bounded() -> None:
 
 
 def test_a_count_that_the_model_does_not_say_is_an_error() -> None:
-    writer = CountWriter()
+    writer = CompletionWriter(encode_count)
     writer.write(Record(response="", end_of_stream=True))
     with pytest.raises(ProtocolError):
         writer.end()

@@ -1,19 +1,19 @@
 """Records of an answer to a raw text -> the formats `json_chat`, `jsonlines_chat` and `sse_chat`: OpenAI's chat."""
 
+from functools import partial
+
 from typing_extensions import override
 
 from tg_doors.lmi.line_writer import JSON_LINES
 from tg_doors.lmi.parameters import Order
-from tg_gateway.dialects import Writer, json_line
-from tg_gateway.dialects.chat import ChatBodyWriter, ChatStreamWriter
+from tg_gateway.dialects import CompletionWriter, Writer, json_line
+from tg_gateway.dialects.chat import ChatStreamWriter, encode_chat
 from tg_schema import TextCompletionResponse, TgError
 
 
-def make_chat_body_writer(order: Order) -> ChatBodyWriter:
-    """`json_chat`: OpenAI's writer of a whole chat completion."""
-    writer = ChatBodyWriter(order.model, order.parameters.generated)
-    writer.headers = {**writer.headers, **order.headers}
-    return writer
+def make_chat_body_writer(order: Order) -> CompletionWriter:
+    """`json_chat`: OpenAI's whole chat completion."""
+    return CompletionWriter(partial(encode_chat, model=order.model, n=order.parameters.generated), order.headers)
 
 
 def make_chat_stream_writer(order: Order) -> ChatStreamWriter:

@@ -3,6 +3,7 @@
 The JSON that comes in has its control characters escaped, so that no text can end a line or begin another event.
 """
 
+import math
 import struct
 from typing import Final
 
@@ -37,3 +38,8 @@ def text_frame(payload: bytes) -> bytes:
     if size < 65536:
         return struct.pack("!BBH", 0x81, 126, size) + payload
     return struct.pack("!BBQ", 0x81, 127, size) + payload
+
+
+def format_retry_after(seconds: float) -> str:
+    """Whole seconds, at least one: 0 would invite a client to ask without a pause."""
+    return str(max(1, math.ceil(seconds)))

@@ -1,7 +1,7 @@
 """Records of one answer -> its bytes in one protocol: a writer is made for each request, and holds its state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from tg_gateway.dialects.framing import KEEP_ALIVE
 from tg_gateway.dialects.output import Output
-from tg_schema import TgError
+from tg_schema import TextCompletionResponse, TgError
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.response import Response
 
@@ -90,3 +90,24 @@ class WholeWriter(Writer[Record]):
     def fail(self, error: TgError) -> bytes:
         """Nothing: over HTTP no byte was written yet, so the dialect's `refuse` answers."""
         return b""
+
+
+class CompletionWriter(WholeWriter[TextCompletionResponse]):
+    """The whole answer of a completion, made by a function.
+
+    Args:
+        make: returns the body of all records. It can be pickled: a function of a module, or a `partial` of one.
+        headers: further headers of the answer.
+    """
+
+    def __init__(
+        self, make: Callable[[Sequence[TextCompletionResponse]], bytes], headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(TextCompletionResponse)
+        self._make = make
+        # Not the class's own: a read-only proxy cannot be pickled.
+        self.headers = headers or {}
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        return self._make(records)

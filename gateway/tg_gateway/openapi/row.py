@@ -1,9 +1,11 @@
-"""A mount and what its dialect says of it: what one operation of the OpenAPI document is made of."""
+"""A mount and what its dialect says of it; the statuses of its refusals, computed by the dialect itself."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from tg_gateway.dialects import Description, Mount
+from tg_gateway.dialects import Call, Catalogue, Description, Mount
+from tg_schema import TgError, encode
+from tg_schema.errors import AccessDenied, BadRequest, Internal, RateLimited, TooLarge, Unauthorized, Unavailable
 
 
 class Row(NamedTuple):
@@ -26,3 +28,37 @@ def list_types(rows: Sequence[Row]) -> Iterator[Any]:
         for kind in (*kinds, *description.further.values(), *description.messages.values()):
             if kind is not None:
                 yield kind
+
+
+_OF_HTTP: Final[tuple[tuple[type[TgError], int], ...]] = (
+    *((BadRequest, status) for status in (400, 403, 408, 415, 417)),
+    (TooLarge, 413),
+    (AccessDenied, 403),
+)
+"""What the gateway refuses by itself: foreign origins and hosts, bodies that come too slowly or cannot be read."""
+_OF_KEYS: Final[tuple[tuple[type[TgError], int], ...]] = ((Unauthorized, 401), (RateLimited, 429))
+_OF_SOCKETS: Final[tuple[tuple[type[TgError], int], ...]] = ((Unauthorized, 401), (Unavailable, 503))
+_NOTHING_SERVED: Final = Catalogue((), lambda queue: (), {})
+
+
+def list_refusals(row: Row) -> frozenset[int]:
+    """The statuses with which a mount's requests are refused; 200 where the refusal is an event."""
+    return frozenset(_list_refusals(row))
+
+
+def _list_refusals(row: Row) -> Iterator[int]:
+    mount = row.mount
+    yield Internal.status
+    for kind, status in _OF_HTTP + (() if mount.keyless else _OF_KEYS) + (_OF_SOCKETS if mount.socket else ()):
+        yield _refuse(mount, kind, status, b"", {})
+    for description in row.descriptions:
+        bodies = [encode(example) for example in description.examples.values()] or [b""]
+        for kind in description.raises:
+            for body in bodies:
+                yield _refuse(mount, kind, kind.status, body, description.path)
+
+
+def _refuse(mount: Mount, kind: type[TgError], status: int, body: bytes, path: Mapping[str, str]) -> int:
+    call = Call(mount.operation, _NOTHING_SERVED, {}, path, {}, "", body)
+    # The text does not matter: only the status is used.
+    return mount.dialect.refuse(kind("any"), status, call).status

@@ -1,13 +1,13 @@
 """Doors -> operator: metrics, and one log line per request; also plain answers that are written within a deadline."""
 
 from tg_gateway.telemetry.access_log import AccessLogEntry
-from tg_gateway.telemetry.fresh_answer import FreshAnswer
 from tg_gateway.telemetry.metrics import (
     AUTH_FAILURES,
     MALFORMED,
     SOCKETS,
     STREAMING,
     UNAUTHENTICATED_REFUSED,
+    FreshAnswer,
     MetricsPage,
 )
 from tg_gateway.telemetry.timed_write import write_in_time

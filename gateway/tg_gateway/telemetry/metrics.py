@@ -1,9 +1,9 @@
 """Metrics of the doors, beside those of `tg_base.telemetry.metrics`, and the page that shows all of them."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, generate_latest
@@ -11,7 +11,34 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from tg_gateway.telemetry.fresh_answer import FreshAnswer
+T = TypeVar("T")
+
+
+class FreshAnswer(Generic[T]):
+    """The answer to one question.
+
+    Args:
+        ask: asks it.
+        seconds: for how long its answer is good.
+    """
+
+    def __init__(self, ask: Callable[[], Awaitable[T]], seconds: float) -> None:
+        self._ask = ask
+        self._seconds = seconds
+        self._asking = asyncio.Lock()
+        self._asked_at = float("-inf")
+        self._answer: T
+
+    async def get(self) -> T:
+        """The answer. Callers that come while it is asked for get the same one."""
+        time = asyncio.get_running_loop().time
+        async with self._asking:
+            if time() - self._asked_at > self._seconds:
+                self._answer = await self._ask()
+                # Read the clock again: the answer may have taken long.
+                self._asked_at = time()
+            return self._answer
+
 
 REQUESTS = Counter("tg_gateway_requests_total", "Requests ended, by door and outcome", ["door", "service", "outcome"])
 # Looked up once: to find a counter, the client library takes a lock, which costs more than counting.

@@ -12,12 +12,12 @@ from tg_gateway.dialects import (
     Answer,
     Ask,
     Call,
+    CompletionWriter,
     Description,
     Dialect,
     FoundModel,
     InvalidParameter,
     Mount,
-    WholeWriter,
 )
 from tg_gateway.dialects.chat import Failure, check_peer, decode_body, find_asked_model, refuse
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
@@ -66,18 +66,9 @@ ADAPTERS_DESCRIPTIONS: Final[Mapping[str, Description]] = {
 }
 
 
-class _SuccessWriter(WholeWriter[TextCompletionResponse]):
-    """Answers with vLLM's sentence, once the processor has loaded or unloaded the adapter."""
-
-    content_type = "text/plain; charset=utf-8"
-
-    def __init__(self, name: str, done: str) -> None:
-        super().__init__(TextCompletionResponse)
-        self._sentence = f"Success: LoRA adapter '{name}' {done} successfully."
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        return self._sentence.encode("utf-8", "replace")
+def _say_success(records: Sequence[TextCompletionResponse], name: str, done: str) -> bytes:
+    """The sentence of vLLM, once the processor has loaded or unloaded the adapter."""
+    return f"Success: LoRA adapter '{name}' {done} successfully.".encode("utf-8", "replace")
 
 
 class AdaptersApi(Dialect):
@@ -122,7 +113,9 @@ def _ask(call: Call, body: UnloadBody, name: str, path: str | None = None) -> As
     )
     check_peer(found, [request])
     _check_editable(found)
-    return Ask(found.route, request, _SuccessWriter(name, "removed" if path is None else "added"), streaming=False)
+    writer = CompletionWriter(partial(_say_success, name=name, done="removed" if path is None else "added"))
+    writer.content_type = "text/plain; charset=utf-8"
+    return Ask(found.route, request, writer, streaming=False)
 
 
 def _check_editable(found: FoundModel) -> None:

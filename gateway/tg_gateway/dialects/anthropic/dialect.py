@@ -1,21 +1,64 @@
 """Anthropic's Messages API over HTTP: what each of its paths asks, and how it is answered and refused."""
 
-from typing import Final
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Call, Dialect, FoundModel, Mount, show_ignored
+from tg_gateway.dialects import (
+    ASKING,
+    EVENTS,
+    Answer,
+    Ask,
+    Call,
+    CompletionWriter,
+    Description,
+    Dialect,
+    FoundModel,
+    Mount,
+    show_ignored,
+)
 from tg_gateway.dialects.anthropic.blocks import DIALECT
 from tg_gateway.dialects.anthropic.body import MessageBody
-from tg_gateway.dialects.anthropic.descriptions import ANTHROPIC_DESCRIPTIONS
-from tg_gateway.dialects.anthropic.failures import MESSAGES_FIELDS, make_headers, refuse
+from tg_gateway.dialects.anthropic.failures import MESSAGES_FIELDS, MessageFailure, make_headers, refuse
 from tg_gateway.dialects.anthropic.request import read_request
-from tg_gateway.dialects.anthropic.stream_writer import StreamWriter
-from tg_gateway.dialects.anthropic.whole_writers import CountWriter, MessageWriter
-from tg_gateway.dialects.anthropic.wire import Model, ModelList
+from tg_gateway.dialects.anthropic.wire import AnswerMessage, BlockDelta, Event, Model, ModelList, Ping, TokenCount
+from tg_gateway.dialects.anthropic.writers import StreamWriter, encode_count, encode_message
 from tg_schema import TextCompletionRequest, TgError, decode, encode
 from tg_schema.errors import BadRequest, NotFound
+
+_describe = partial(Description, group="Anthropic", failure=MessageFailure)
+_HELLO: Final[Mapping[str, Any]] = {"model": "tinydemo", "messages": [{"role": "user", "content": "Hello"}]}
+
+ANTHROPIC_DESCRIPTIONS: Final[Mapping[str, Description]] = {
+    "message": _describe(
+        summary="Continue a conversation",
+        body=MessageBody,
+        required=("messages", "max_tokens"),
+        answer=AnswerMessage,
+        events=EVENTS,
+        event=(Event, BlockDelta, Ping, MessageFailure),
+        raises=ASKING,
+        examples={
+            "whole": {**_HELLO, "max_tokens": 16},
+            "streamed": {**_HELLO, "max_tokens": 64, "stream": True},
+        },
+    ),
+    "count": _describe(
+        summary="Count the tokens of a conversation",
+        body=MessageBody,
+        required=("messages",),
+        answer=TokenCount,
+        raises=ASKING,
+        examples={"count": _HELLO},
+    ),
+    "models": _describe(summary="List the models", answer=ModelList),
+    "model": _describe(summary="Show a model", answer=Model, path={"model": "tinydemo"}, raises=(NotFound,)),
+    "probe": _describe(summary="Tell whether anybody is there"),
+}
+
 
 _VERSION: Final = "anthropic-version"
 """Anthropic's clients send it with every request; others that ask for the list of models do not."""
@@ -56,21 +99,22 @@ def _ask_message(call: Call) -> Ask:
     if body.stream:
         writer = StreamWriter(model, call.request_id, headers)
         return Ask(found.route, request, writer, streaming=True, fields=MESSAGES_FIELDS)
-    return Ask(found.route, request, MessageWriter(model, headers), streaming=False, fields=MESSAGES_FIELDS)
+    whole = CompletionWriter(partial(encode_message, model=model), headers)
+    return Ask(found.route, request, whole, streaming=False, fields=MESSAGES_FIELDS)
 
 
 def _ask_count(call: Call) -> Ask:
     found, request, headers = _read(call, decode(MessageBody, call.body))
     request = msgspec.structs.replace(request, operation="count-tokens", streaming=False)
-    return Ask(found.route, request, CountWriter(headers), streaming=False, fields=MESSAGES_FIELDS)
+    return Ask(found.route, request, CompletionWriter(encode_count, headers), streaming=False, fields=MESSAGES_FIELDS)
 
 
 def _read(call: Call, body: MessageBody) -> tuple[FoundModel, TextCompletionRequest, dict[str, str]]:
     """The model that a body is for, the request, and the headers of its answer."""
     found = call.catalogue.find_model(body.model)
     call.route = found.route
-    asked = read_request(body, call.body, call.headers.get("anthropic-beta", ""), found)
-    return found, asked.request, make_headers(call.request_id) | show_ignored(DIALECT, asked.ignored)
+    request, ignored = read_request(body, call.body, call.headers.get("anthropic-beta", ""), found)
+    return found, request, make_headers(call.request_id) | show_ignored(DIALECT, ignored)
 
 
 def _find_model(call: Call) -> Model:

@@ -1,33 +1,104 @@
 """Body and headers of a message request -> TextCompletionRequest, and the fields that have no effect."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from tg_gateway.dialects import FoundModel
-from tg_gateway.dialects.anthropic.blocks import kind_of
-from tg_gateway.dialects.anthropic.body import MessageBody
-from tg_gateway.dialects.anthropic.foreign_fields import FOREIGN_FIELDS, find_foreign_fields
-from tg_gateway.dialects.anthropic.reasoning import read_reasoning
+from tg_gateway.dialects.anthropic.blocks import DIALECT, kind_of
+from tg_gateway.dialects.anthropic.body import MessageBody, OutputConfig, Thinking
 from tg_gateway.dialects.anthropic.tools import Tools, is_foreign_choice, read_choice, read_tools
 from tg_gateway.dialects.anthropic.turns import read_system, read_turns
 from tg_schema import Message, Sampling, TextCompletionRequest, decode
 from tg_schema.conversation import ForeignPart, Part
 from tg_schema.errors import BadRequest
 from tg_schema.features import describe_missing
-from tg_schema.text_completion import SYSTEM_ROLES, Foreign
+from tg_schema.text_completion import SYSTEM_ROLES, Foreign, Reasoning
+
+FOREIGN_FIELDS: Final = f"{DIALECT}_fields"
+"""The feature of providers that pass on Anthropic's own fields and blocks."""
+MAX_BETAS = 64
+"""Names of beta versions that are passed on."""
 
 
 @dataclass(frozen=True, slots=True)
-class MessageRequest:
-    """A message request, read.
+class ForeignFields:
+    """The fields that no record of ours has.
 
     Attributes:
-        request: the record.
-        ignored: names of fields without any effect on the answer.
+        values: by name.
+        nested: names of fields within fields that our records do have, such as `output_config.task_budget`.
+        betas: the names of beta versions in the header `anthropic-beta`.
     """
+
+    values: Mapping[str, msgspec.Raw]
+    nested: tuple[str, ...] = ()
+    betas: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that are ignored if the provider does not take these fields."""
+        return (*self.values, *self.nested, *(("anthropic-beta",) if self.betas else ()))
+
+    def pass_on(self, sent: Mapping[str, msgspec.Raw], whole: frozenset[str], tools: tuple[Any, ...]) -> Foreign:
+        """The record of these fields.
+
+        Args:
+            sent: all fields of the request.
+            whole: further fields to pass on unchanged, because our records can express them only in part.
+            tools: foreign ones.
+        """
+        named = {*self.values, *whole, *(name.partition(".")[0] for name in self.nested)}
+        fields = {name: decode(Any, bytes(value)) for name, value in sent.items() if name in named}
+        return Foreign(DIALECT, fields, tools, self.betas)
+
+
+def find_foreign_fields(sent: Mapping[str, msgspec.Raw], betas: str) -> ForeignFields:
+    """The fields of a request that no record of ours has.
+
+    Args:
+        sent: all fields of the request.
+        betas: the header `anthropic-beta`; "" = there is none.
+    """
+    names = tuple(name for beta in betas.split(",") if (name := beta.strip()))[:MAX_BETAS]
+    values = {name: value for name, value in sent.items() if name not in MessageBody.__struct_fields__}
+    return ForeignFields(values, tuple(_list_nested(sent)), names)
+
+
+def _list_nested(sent: Mapping[str, msgspec.Raw]) -> Iterator[str]:
+    for outer, shape in (("output_config", OutputConfig), ("thinking", Thinking)):
+        given = bytes(sent.get(outer, b"null"))
+        fields = {} if given == b"null" else decode(dict[str, msgspec.Raw], given)
+        yield from (f"{outer}.{name}" for name in fields if name not in shape.__struct_fields__)
+
+
+def _read_reasoning(body: MessageBody, features: AbstractSet[str]) -> tuple[Reasoning | None, tuple[str, ...]]:
+    """How much the model should think, and the names of fields that a model without reasoning does not need.
+
+    A budget is required: a model that does not reason refuses it. Adaptive thinking leaves it to the model, and an
+    effort is a hint, so both are ignored where the model does not reason.
+
+    Args:
+        body: the request.
+        features: what the model's processors announce.
+    """
+    kind = body.thinking.type if body.thinking else None
+    budget = body.thinking.budget_tokens if body.thinking else None
+    effort = body.output_config.effort if body.output_config else None
+    if kind == "enabled":
+        return Reasoning(effort, budget), ()
+    if "reasoning" in features:
+        budget = 0 if kind == "disabled" else None
+        return Reasoning(effort, budget) if kind or effort else None, ()
+    wishes = {"thinking": kind == "adaptive", "output_config.effort": effort is not None}
+    return None, tuple(name for name, given in wishes.items() if given)
+
+
+class MessageRequest(NamedTuple):
+    """A record, and the names of fields without any effect on the answer."""
 
     request: TextCompletionRequest
     ignored: tuple[str, ...]
@@ -47,7 +118,7 @@ def read_request(body: MessageBody, raw: bytes, betas: str, found: FoundModel) -
     """
     knows = FOREIGN_FIELDS in found.features
     tools = read_tools(body.tools or (), passes_foreign=knows if found.features else None)
-    reasoning = read_reasoning(body, found.features)
+    reasoning, needless = _read_reasoning(body, found.features)
     foreign, unused = _read_foreign(body, raw, betas, tools, knows=knows)
     request = TextCompletionRequest(
         model=found.model,
@@ -60,12 +131,12 @@ def read_request(body: MessageBody, raw: bytes, betas: str, found: FoundModel) -
         # A choice that is passed on unchanged must not be in our record too.
         tool_choice=None if foreign and "tool_choice" in foreign.fields else read_choice(body.tool_choice),
         parallel_tool_calls=False if body.tool_choice and body.tool_choice.disable_parallel_tool_use else None,
-        reasoning=reasoning.asked,
+        reasoning=reasoning,
         user=body.metadata.user_id if body.metadata else None,
         foreign=foreign,
     )
     marks = () if knows or not _has_marks(request) else ("cache_control",)
-    ignored = (*unused, *reasoning.ignored, *tools.ignored, *marks)
+    ignored = (*unused, *needless, *tools.ignored, *marks)
     return MessageRequest(_check(_shorten(request), found), ignored)
 
 

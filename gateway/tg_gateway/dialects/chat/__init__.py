@@ -3,12 +3,10 @@
 from tg_gateway.dialects.chat.answer_style import OPENAI_STYLE, OWNER, AnswerStyle
 from tg_gateway.dialects.chat.asked_model import check_peer, find_asked_model
 from tg_gateway.dialects.chat.body import ChatBody
-from tg_gateway.dialects.chat.chunk_writer import ChunkWriter, too_many
 from tg_gateway.dialects.chat.failures import ErrorObject, Failure, decode_body, describe_error, refuse
-from tg_gateway.dialects.chat.ignored import list_ignored
 from tg_gateway.dialects.chat.logprobs import UNKNOWN_LOGPROB, TokenLogprob, make_logprobs
 from tg_gateway.dialects.chat.messages import read_image
-from tg_gateway.dialects.chat.request import DIALECT, read_effort, read_request, simplify
+from tg_gateway.dialects.chat.request import DIALECT, list_ignored, read_effort, read_request, simplify
 from tg_gateway.dialects.chat.sampling import read_form, read_sampling
 from tg_gateway.dialects.chat.sampling_body import AnyCount, SamplingBody
 from tg_gateway.dialects.chat.shapes import (
@@ -21,14 +19,15 @@ from tg_gateway.dialects.chat.shapes import (
     WholeMessage,
 )
 from tg_gateway.dialects.chat.text_inputs import TextInput, TextInputs, read_inputs
+from tg_gateway.dialects.chat.tools import make_tool
 from tg_gateway.dialects.chat.usage import CompletionUsage, UsageTotals
-from tg_gateway.dialects.chat.writers import ChatBodyWriter, ChatStreamWriter
+from tg_gateway.dialects.chat.writers import ChatStreamWriter, ChunkWriter, encode_chat, too_many
 
 __all__ = [
-    "DIALECT", "OPENAI_STYLE", "OWNER", "UNKNOWN_LOGPROB", "AnswerStyle", "AnyCount", "ChatBody", "ChatBodyWriter",
-    "ChatCompletion", "ChatEnding", "ChatStreamWriter", "ChunkChoice", "ChunkWriter", "CompletionUsage", "ErrorObject",
-    "Failure", "SamplingBody", "TextInput", "TextInputs", "TokenLogprob", "UsageTotals", "WholeCall", "WholeChoice",
-    "WholeFunction", "WholeMessage", "check_peer", "decode_body", "describe_error", "find_asked_model",
-    "list_ignored", "make_logprobs", "read_effort", "read_form", "read_image", "read_inputs", "read_request",
-    "read_sampling", "refuse", "simplify", "too_many",
+    "DIALECT", "OPENAI_STYLE", "OWNER", "UNKNOWN_LOGPROB", "AnswerStyle", "AnyCount", "ChatBody", "ChatCompletion",
+    "ChatEnding", "ChatStreamWriter", "ChunkChoice", "ChunkWriter", "CompletionUsage", "ErrorObject", "Failure",
+    "SamplingBody", "TextInput", "TextInputs", "TokenLogprob", "UsageTotals", "WholeCall", "WholeChoice",
+    "WholeFunction", "WholeMessage", "check_peer", "decode_body", "describe_error", "encode_chat", "find_asked_model",
+    "list_ignored", "make_logprobs", "make_tool", "read_effort", "read_form", "read_image", "read_inputs",
+    "read_request", "read_sampling", "refuse", "simplify", "too_many",
 ]  # fmt: skip

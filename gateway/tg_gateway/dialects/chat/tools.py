@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import Any
+
+import msgspec
 
 from tg_gateway.dialects import InvalidParameter
 from tg_gateway.dialects.chat.body import AllowedTools, Function, FunctionTool, ToolChoice
@@ -17,15 +20,16 @@ def read_tools(tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
     Raises:
         InvalidParameter: one is no function.
     """
-    return tuple(_read_tool(_function_of(f"tools[{number}]", tool)) for number, tool in enumerate(tools))
+    functions = (_function_of(f"tools[{number}]", tool) for number, tool in enumerate(tools))
+    return tuple(make_tool(each.name, each.description, each.parameters, strict=each.strict) for each in functions)
 
 
-def _read_tool(function: Function) -> Tool:
-    tool = Tool(function.name, function.description or "", strict=bool(function.strict))
-    # A function without parameters has those of the record's default, an object without properties.
-    if function.parameters is None:
-        return tool
-    return Tool(tool.name, tool.description, function.parameters, tool.strict)
+def make_tool(
+    name: str, description: str | None, parameters: dict[str, Any] | None, *, strict: bool | None = None
+) -> Tool:
+    """A function that the model may call. Without parameters it has an object without properties."""
+    tool = Tool(name, description or "", strict=bool(strict))
+    return tool if parameters is None else msgspec.structs.replace(tool, parameters=parameters)
 
 
 def _function_of(place: str, tool: FunctionTool) -> Function:

@@ -1,20 +1,79 @@
-"""Records of an answer -> chunks of a chat completion, or the whole of it."""
+"""Records of an answer -> OpenAI's chunks: what chats and completions share; chunks of a chat, or the whole of it."""
 
 import time
 import uuid
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import WholeWriter, is_text_alone
+from tg_gateway.dialects import Writer, is_text_alone, server_sent_event
 from tg_gateway.dialects.chat.answer_style import OPENAI_STYLE, AnswerStyle
 from tg_gateway.dialects.chat.choice import StreamedChoice, make_choices
-from tg_gateway.dialects.chat.chunk_writer import ChunkWriter, too_many
 from tg_gateway.dialects.chat.shapes import ChatCompletion, ChunkChoice
 from tg_gateway.dialects.chat.usage import UsageTotals
-from tg_schema import TextCompletionResponse, encode
+from tg_schema import TextCompletionResponse, TgError, encode
+from tg_schema.errors import ProtocolError
+
+DONE: Final = server_sent_event(b"[DONE]")
+"""The event after the last one."""
+
+
+class ChunkWriter(Writer[TextCompletionResponse]):
+    """Server-sent events, one for each piece of a choice.
+
+    An SDK takes every orderly end for a whole answer, so after a failure the connection is cut.
+
+    Args:
+        before: how every chunk begins, until the model's name.
+        model: the name that chunks say until a record tells who answers.
+        after: what follows the name, until the choices.
+        include_usage: whether the last chunk has no choice but the usage, and every other one `"usage":null`.
+        style: whose clients they are for.
+    """
+
+    cut_after_failure = True
+
+    def __init__(self, before: bytes, model: str, after: bytes, style: AnswerStyle, *, include_usage: bool) -> None:
+        self._around = (before, after)
+        self._name(model)
+        self._is_named = False
+        self._tail = b'],"usage":null}\n\n' if include_usage or style.complete else b"]}\n\n"
+        self._style = style
+        self._include_usage = include_usage
+        self._usage = UsageTotals()
+
+    @abstractmethod
+    def finish(self) -> Iterable[bytes]:
+        """The events that end all choices."""
+
+    def _name(self, model: str) -> None:
+        """Put the answering model's name into the chunks.
+
+        It may differ from the requested name, such as one version of several.
+        """
+        self._is_named = True
+        self._head = encode(model).join(self._around)
+
+    @override
+    def end(self) -> bytes:
+        events = [*self.finish()]
+        usage = self._usage.usage() if self._include_usage else None
+        if usage is not None:
+            events.append(b'%b],"usage":%b}\n\n' % (self._head, encode(usage)))
+        return b"".join((*events, DONE))
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        return server_sent_event(self._style.encode_failure(error))
+
+
+def too_many() -> ProtocolError:
+    """The error for an answer with a number that was not requested."""
+    return ProtocolError("the model sent more answers than were asked for; ask again, or another model")
+
 
 _TEXT_HEAD: Final = b'%b{"index":%d,"delta":{%b"content":'
 _TEXT_TAIL: Final = b'},"finish_reason":null}%b'
@@ -84,33 +143,24 @@ class ChatStreamWriter(ChunkWriter):
         return b"".join(b"%b%b%b" % (self._head, encode(chunk), self._tail) for chunk in written)
 
 
-class ChatBodyWriter(WholeWriter[TextCompletionResponse]):
+def encode_chat(records: Sequence[TextCompletionResponse], model: str, n: int = 1, *, name: str | None = None) -> bytes:
     """The whole answer in one body.
 
     Args:
+        records: all of it.
         model: the name that it says unless a record tells who answered.
         n: answers that were asked for.
         name: the id that it says; None = a new one.
     """
-
-    def __init__(self, model: str, n: int = 1, *, name: str | None = None) -> None:
-        super().__init__(TextCompletionResponse)
-        self._name = name or _new_id()
-        self._model = model
-        self._n = n
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        usage = UsageTotals()
-        for record in records:
-            usage.add(record)
-            if record.index >= self._n:
-                raise too_many()
-        choices = make_choices(records, self._n)
-        model = records[0].model or self._model
-        return encode(
-            ChatCompletion(self._name, "chat.completion", int(time.time()), model, "", choices, usage.usage())
-        )
+    usage = UsageTotals()
+    for record in records:
+        usage.add(record)
+        if record.index >= n:
+            raise too_many()
+    choices, model = make_choices(records, n), records[0].model or model
+    return encode(
+        ChatCompletion(name or _new_id(), "chat.completion", int(time.time()), model, "", choices, usage.usage())
+    )
 
 
 def _complete(chunk: ChunkChoice) -> ChunkChoice:

@@ -2,9 +2,14 @@
 
 from tg_gateway.dialects.embeddings.bodies import VectorsBody
 from tg_gateway.dialects.embeddings.dialect import EMBEDDINGS, MOUNTS
-from tg_gateway.dialects.embeddings.encoded_vectors import EncodedVectors
-from tg_gateway.dialects.embeddings.vector_requests import MAX_INPUTS, VectorRequests, make_vector_requests
-from tg_gateway.dialects.embeddings.vector_writer import Vector, VectorWriter
+from tg_gateway.dialects.embeddings.vectors import (
+    MAX_INPUTS,
+    EncodedVectors,
+    Vector,
+    VectorRequests,
+    VectorWriter,
+    make_vector_requests,
+)
 
 __all__ = [
     "EMBEDDINGS",

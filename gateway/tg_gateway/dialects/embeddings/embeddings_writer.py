@@ -6,9 +6,7 @@ from array import array
 
 from typing_extensions import override
 
-from tg_gateway.dialects.embeddings.encoded_vectors import EncodedVectors
-from tg_gateway.dialects.embeddings.vector_requests import VectorRequests
-from tg_gateway.dialects.embeddings.vector_writer import Vector, VectorWriter
+from tg_gateway.dialects.embeddings.vectors import EncodedVectors, Vector, VectorRequests, VectorWriter
 from tg_schema import encode
 
 

@@ -8,8 +8,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects.embeddings.similarity import PairScores
-from tg_gateway.dialects.embeddings.vector_requests import VectorRequests
-from tg_gateway.dialects.embeddings.vector_writer import Vector, VectorUsage, VectorWriter
+from tg_gateway.dialects.embeddings.vectors import Vector, VectorRequests, VectorUsage, VectorWriter
 from tg_schema import encode
 
 

@@ -5,7 +5,7 @@ from array import array
 from operator import mul
 from typing import Final
 
-from tg_gateway.dialects.embeddings.vector_writer import Vector
+from tg_gateway.dialects.embeddings.vectors import Vector
 from tg_schema.errors import ProtocolError, TooLarge
 
 MAX_WAITING_NUMBERS: Final = 8 * 1024 * 1024

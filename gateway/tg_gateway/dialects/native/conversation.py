@@ -8,8 +8,7 @@ from tg_base.protocol import Route
 from tg_gateway.dialects import Ask, Conversation, Socket, text_frame
 from tg_gateway.dialects.native import envelope
 from tg_gateway.dialects.native.flow_service import FLOW_SERVICES, answer_flow_service
-from tg_gateway.dialects.native.services import service_of
-from tg_gateway.dialects.native.writers import MessageWriter, WholeMessageWriter
+from tg_gateway.dialects.native.services import MessageWriter, WholeMessageWriter, service_of
 from tg_schema import TgError, decode
 from tg_schema.errors import BadRequest, Unauthorized
 

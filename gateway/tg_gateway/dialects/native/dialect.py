@@ -14,8 +14,7 @@ from tg_gateway.dialects.native.descriptions import NATIVE_DESCRIPTIONS
 from tg_gateway.dialects.native.failures import encode_refusal
 from tg_gateway.dialects.native.flow_service import MODELS, list_models
 from tg_gateway.dialects.native.page import PAGE, show_page
-from tg_gateway.dialects.native.services import SERVICES, NativeService, service_of
-from tg_gateway.dialects.native.writers import BodyWriter
+from tg_gateway.dialects.native.services import SERVICES, BodyWriter, NativeService, service_of
 from tg_schema import TgError
 from tg_schema.errors import NotFound
 from tg_schema.response import Response

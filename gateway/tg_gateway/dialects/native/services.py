@@ -6,12 +6,14 @@ TrustGraph's clients read these shapes: `end_of_stream` is always present, and t
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects.native.event_shape import event_encoder
+from tg_gateway.dialects import WholeWriter, Writer, text_frame
+from tg_gateway.dialects.native import envelope
 from tg_gateway.dialects.native.failures import encode_agent_failure, encode_failure
 from tg_gateway.dialects.native.request_bodies import parse_agent, parse_completion, parse_fields, parse_prompt
 from tg_schema import (
@@ -25,6 +27,51 @@ from tg_schema import (
     TgError,
     encode,
 )
+from tg_schema.response import Response
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+_NEVER_SHOWN: Final = "error"
+"""A record with an error is no event: errors have a shape of their own."""
+
+
+def event_encoder(
+    record: type[R],
+    always: Mapping[str, object],
+    also: Mapping[str, str] = MappingProxyType({}),
+    order: tuple[str, ...] = (),
+) -> Callable[[R], bytes]:
+    """What makes the JSON of a record's event.
+
+    Args:
+        record: its fields are the event's, in their order, but for `error`.
+        always: the fields that every event has, with the value that replaces null.
+        also: fields that an event repeats under a second name, and that name.
+        order: fields that come first, in this order; the others follow in the record's.
+    """
+    known = {field.name: field for field in msgspec.structs.fields(record) if field.name != _NEVER_SHOWN}
+    fields = [known[name] for name in dict.fromkeys((*order, *known))]
+    shown = [(name, field) for field in fields for name in (field.name, also.get(field.name)) if name]
+    event = msgspec.defstruct(
+        f"{record.__name__}Event",
+        # No field has the value UNSET, so a field with that default is never left out.
+        [(name, Any, msgspec.UNSET if field.name in always else field.default) for name, field in shown],
+        frozen=True,
+        omit_defaults=True,
+        gc=False,
+    )
+
+    def fill(record: R) -> R:
+        missing = {name: value for name, value in always.items() if getattr(record, name) is None}
+        return msgspec.structs.replace(record, **missing)
+
+    values = ", ".join(f"record.{field.name}" for _, field in shown)
+    is_whole = " and ".join(f"record.{name} is not None" for name in always)
+    source = f"lambda record: encode(event({values})) if {is_whole} else again(fill(record))"
+    # Written out like this it takes 0.2 us; attrgetter, which the interpreter does not specialise, takes twice that.
+    names: dict[str, Any] = {"encode": encode, "event": event, "fill": fill}
+    names["again"] = eval(source, names)  # noqa: S307 - made of the names of our own fields alone
+    return cast("Callable[[R], bytes]", names["again"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +155,43 @@ def _make_service(spec: ServiceSpec[Any, Any]) -> NativeService:
         return encode(fields | {"end_of_stream": record.last})
 
     return NativeService(spec, partial(parse_fields, spec), event)
+
+
+class BodyWriter(WholeWriter[Any]):
+    """The whole answer as one JSON object."""
+
+    def __init__(self, service: NativeService, record: type[Any]) -> None:
+        super().__init__(record)
+        self._whole = service.whole
+
+    @override
+    def body(self, records: Sequence[Response]) -> bytes:
+        return self._whole(records)
+
+
+class MessageWriter(Writer[Any]):
+    """WebSocket messages, each event in an envelope."""
+
+    def __init__(self, service: NativeService, name: envelope.Id) -> None:
+        self._event = service.event
+        self._opened = envelope.opening(name)
+
+    @override
+    def write(self, record: Response) -> bytes:
+        return text_frame(envelope.response(self._opened, self._event(record), last=record.last))
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        return text_frame(envelope.failure(self._opened, error, error.type))
+
+
+class WholeMessageWriter(BodyWriter):
+    """The whole answer in one WebSocket message."""
+
+    def __init__(self, service: NativeService, record: type[Any], name: envelope.Id) -> None:
+        super().__init__(service, record)
+        self._opened = envelope.opening(name)
+
+    @override
+    def body(self, records: Sequence[Response]) -> bytes:
+        return text_frame(envelope.response(self._opened, super().body(records), last=True))

@@ -2,14 +2,28 @@
 
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects.ollama.stopwatch import Durations
-from tg_gateway.dialects.ollama.tool_calls import AnsweredCall
 from tg_schema import encode
+
+
+class AnsweredFunction(msgspec.Struct, frozen=True):
+    """What the model calls; `index` counts the calls of the answer."""
+
+    index: int
+    name: str
+    arguments: dict[str, Any]
+
+
+class AnsweredCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call, with its id if the provider has one."""
+
+    function: AnsweredFunction
+    id: str | None = None
 
 
 class AnsweredMessage(msgspec.Struct, frozen=True, omit_defaults=True):

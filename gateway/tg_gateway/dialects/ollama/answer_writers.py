@@ -1,20 +1,91 @@
-"""Records of an answer -> JSON lines, one for each piece, or one JSON body."""
+"""Records of an answer -> JSON lines, one for each piece, or one JSON body.
 
-from collections.abc import Mapping, Sequence
-from typing import Final, assert_never
+Ollama's clients know no pieces of tool calls, and arguments are an object.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, assert_never
 
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, json_line
+from tg_gateway.dialects import ArgumentsEnd, Writer, is_text_alone, json_line
 from tg_gateway.dialects.chat import make_logprobs
-from tg_gateway.dialects.ollama.answer_shape import LOADED, AnswerShape, Tail
+from tg_gateway.dialects.ollama.answer_shape import LOADED, AnsweredCall, AnsweredFunction, AnswerShape, Tail
 from tg_gateway.dialects.ollama.failures import encode_failure
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
-from tg_gateway.dialects.ollama.tool_calls import AnsweredCall, ToolCalls
-from tg_schema import FinishReason, TextCompletionResponse, TgError, Token
+from tg_schema import FinishReason, TextCompletionResponse, TgError, Token, ToolCallDelta, decode
+from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.deltas import join_text
-from tg_schema.errors import ProtocolError
+from tg_schema.errors import BadRequest, ProtocolError, TooLarge
+
+
+class _OpenCall:
+    """A call whose pieces are still coming."""
+
+    def __init__(self) -> None:
+        self.id: str | None = None
+        self.name = ""
+        self.end = ArgumentsEnd()
+        self._pieces: list[str] = []
+
+    def add(self, delta: ToolCallDelta) -> None:
+        self.id = self.id or delta.id
+        self.name = self.name or delta.name or ""
+        self._pieces.append(delta.arguments)
+        self.end.feed(delta.arguments)
+
+    def read_arguments(self) -> dict[str, Any]:
+        text = "".join(self._pieces).strip()
+        try:
+            return decode(dict[str, Any], text) if text else {}
+        except BadRequest:
+            sentence = f"the model called {self.name[:64]!r} with arguments that are no JSON object; ask again"
+            raise ProtocolError(sentence) from None
+
+
+class ToolCalls:
+    """Gathers the calls of one answer.
+
+    Returns each call once, in order, as soon as it and those before it are whole.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[int, _OpenCall] = {}
+        self._taken = 0
+        self._size = 0
+
+    def add(self, deltas: Iterable[ToolCallDelta]) -> tuple[AnsweredCall, ...]:
+        """The calls that are whole now.
+
+        Raises:
+            ProtocolError: the arguments of one are no object.
+            TooLarge: all of them are larger than an answer may be.
+        """
+        for delta in deltas:
+            self._size += len(delta.arguments)
+            if self._size > MAX_ANSWER_BYTES:
+                raise TooLarge("the model's tool calls are larger than an answer may be; ask for less")
+            self._open.setdefault(delta.index, _OpenCall()).add(delta)
+        return self._take_whole(all_of_them=False)
+
+    def end(self) -> tuple[AnsweredCall, ...]:
+        """The rest, once the answer has ended.
+
+        Raises:
+            ProtocolError: as `add`.
+        """
+        return self._take_whole(all_of_them=True)
+
+    def _take_whole(self, *, all_of_them: bool) -> tuple[AnsweredCall, ...]:
+        taken = []
+        for call in list(self._open.values())[self._taken :]:
+            if not (all_of_them or call.end.reached):
+                break
+            taken.append(AnsweredCall(AnsweredFunction(self._taken, call.name, call.read_arguments()), call.id))
+            self._taken += 1
+        return tuple(taken)
+
 
 _PIECE: Final = Tail(done=False)
 
@@ -106,35 +177,20 @@ class AnswerLineWriter(Writer[TextCompletionResponse]):
         return json_line(encode_failure(error))
 
 
-class AnswerBodyWriter(WholeWriter[TextCompletionResponse]):
-    """The whole answer in one body.
-
-    Args:
-        shape: the shape of the body.
-        watch: runs since the request came.
-        ignored: headers that list what was ignored.
-    """
-
-    def __init__(self, shape: AnswerShape, watch: Stopwatch, ignored: Mapping[str, str]) -> None:
-        super().__init__(TextCompletionResponse)
-        self.headers = ignored
-        self._shape = shape
-        self._ending = _Ending(watch)
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        calls = ToolCalls()
-        answered: list[AnsweredCall] = []
-        self._shape.name(records[0].model)
-        for record in records:
-            self._ending.add(record)
-            answered += calls.add(record.tool_calls)
-        return self._shape.write(
-            self._ending.tail(_read_logprobs([token for record in records for token in record.tokens])),
-            join_text(record.response for record in records) or "",
-            join_text(record.reasoning for record in records) or None,
-            (*answered, *calls.end()),
-        )
+def encode_answer(records: Sequence[TextCompletionResponse], shape: AnswerShape, watch: Stopwatch) -> bytes:
+    """The whole answer in one body of this shape; the watch runs since the request came."""
+    calls, ending = ToolCalls(), _Ending(watch)
+    answered: list[AnsweredCall] = []
+    shape.name(records[0].model)
+    for record in records:
+        ending.add(record)
+        answered += calls.add(record.tool_calls)
+    return shape.write(
+        ending.tail(_read_logprobs([token for record in records for token in record.tokens])),
+        join_text(record.response for record in records) or "",
+        join_text(record.reasoning for record in records) or None,
+        (*answered, *calls.end()),
+    )
 
 
 def _read_logprobs(tokens: Sequence[Token]) -> tuple[msgspec.Struct, ...]:
@@ -142,19 +198,6 @@ def _read_logprobs(tokens: Sequence[Token]) -> tuple[msgspec.Struct, ...]:
     return made.content if made else ()
 
 
-class LoadedWriter(WholeWriter[TextCompletionResponse]):
-    """Says that a model is loaded, once its provider has answered.
-
-    Args:
-        shape: the shape of the body.
-        ignored: headers that list what was ignored.
-    """
-
-    def __init__(self, shape: AnswerShape, ignored: Mapping[str, str]) -> None:
-        super().__init__(TextCompletionResponse)
-        self.headers = ignored
-        self._shape = shape
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        return self._shape.write(LOADED)
+def encode_loaded(records: Sequence[TextCompletionResponse], shape: AnswerShape) -> bytes:
+    """Says that a model is loaded, once its provider has answered."""
+    return shape.write(LOADED)

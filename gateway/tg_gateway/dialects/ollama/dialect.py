@@ -2,20 +2,20 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, Mount, show_ignored
+from tg_gateway.dialects import Answer, Ask, Batch, Call, CompletionWriter, Dialect, FoundModel, Mount, show_ignored
 from tg_gateway.dialects.ollama.answer_shape import LOADED, UNLOADED, AnswerShape, ChatShape, GenerateShape
-from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLineWriter, LoadedWriter
+from tg_gateway.dialects.ollama.answer_writers import AnswerLineWriter, encode_answer, encode_loaded
 from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody
 from tg_gateway.dialects.ollama.descriptions import OLLAMA_DESCRIPTIONS
 from tg_gateway.dialects.ollama.failures import OLLAMA_FIELDS, encode_failure, refuse_absent
 from tg_gateway.dialects.ollama.model_choice import find_model
 from tg_gateway.dialects.ollama.model_list import (
-    ShownModelWriter,
     encode_running,
     encode_shown,
     encode_tags,
@@ -81,7 +81,9 @@ def _load(call: Call, found: FoundModel, shape: AnswerShape, ignored: dict[str, 
         return Answer(shape.write(UNLOADED), headers=ignored)
     if not found.loading:
         return Answer(shape.write(LOADED), headers=ignored)
-    return Ask(found.route, _describe(found), LoadedWriter(shape, ignored), streaming=False)
+    return Ask(
+        found.route, _describe(found), CompletionWriter(partial(encode_loaded, shape=shape), ignored), streaming=False
+    )
 
 
 def _describe(found: FoundModel) -> TextCompletionRequest:
@@ -93,8 +95,9 @@ def _ask(
     found: FoundModel, request: TextCompletionRequest, shape: AnswerShape, watch: Stopwatch, ignored: dict[str, str]
 ) -> Ask:
     streaming = bool(request.streaming)
-    make = AnswerLineWriter if streaming else AnswerBodyWriter
-    return Ask(found.route, request, make(shape, watch, ignored), streaming, fields=OLLAMA_FIELDS)
+    whole = CompletionWriter(partial(encode_answer, shape=shape, watch=watch), ignored)
+    writer = AnswerLineWriter(shape, watch, ignored) if streaming else whole
+    return Ask(found.route, request, writer, streaming, fields=OLLAMA_FIELDS)
 
 
 def _parse_embed(call: Call) -> Ask | Answer:
@@ -124,8 +127,9 @@ def _parse_show(call: Call) -> Ask | Answer:
     body = decode(ShowBody, call.body)
     found = find_model(call, body.model or body.name)
     if found.route.plain:
-        return Answer(encode_shown(found.features, None))
-    return Ask(found.route, _describe(found), ShownModelWriter(found.features), streaming=False)
+        return Answer(encode_shown((), found.features))
+    writer = CompletionWriter(partial(encode_shown, features=found.features))
+    return Ask(found.route, _describe(found), writer, streaming=False)
 
 
 def _show_ignored(call: Call, kind: type[msgspec.Struct]) -> dict[str, str]:

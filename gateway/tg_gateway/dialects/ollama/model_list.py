@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from typing_extensions import override
 
-from tg_gateway.dialects import Catalogue, WholeWriter
+from tg_gateway.dialects import Catalogue
 from tg_gateway.dialects.ollama.model_choice import add_tag
-from tg_schema import ModelInfo, TextCompletionResponse, encode
+from tg_schema import TextCompletionResponse, encode
 
 API_VERSION: Final = "0.12.11"
 """The release of Ollama whose API this is; clients refuse older ones by it. Logprobs came with it (its release notes:
@@ -94,34 +93,19 @@ def encode_version() -> bytes:
     return encode(Version(API_VERSION))
 
 
-def encode_shown(features: frozenset[str], listed: ModelInfo | None) -> bytes:
+def encode_shown(records: Sequence[TextCompletionResponse], features: frozenset[str]) -> bytes:
     """`POST /api/show`.
 
     Args:
-        features: what the model's processors announce.
-        listed: what its provider says of it.
+        records: what the model's provider says of it.
+        features: what its processors announce.
     """
+    listed = next((model for record in records for model in record.models), None)
     numbers = {"context_length": listed.context_length, "embedding_length": listed.dimensions} if listed else {}
     info: dict[str, Any] = {"general.architecture": ARCHITECTURE}
     info |= {f"{ARCHITECTURE}.{name}": number for name, number in numbers.items() if number}
     can = ("completion", *(word for feature, word in _CAPABILITIES if feature in features))
     return encode(ShownModel("", "", "", _Details(), info, can, UNKNOWN_TIME))
-
-
-class ShownModelWriter(WholeWriter[TextCompletionResponse]):
-    """A model, as its provider describes it.
-
-    Args:
-        features: what its processors announce.
-    """
-
-    def __init__(self, features: frozenset[str]) -> None:
-        super().__init__(TextCompletionResponse)
-        self._features = features
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        return encode_shown(self._features, next((model for record in records for model in record.models), None))
 
 
 def _describe(name: str, **fields: Any) -> ListedModel:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import WholeWriter, is_text_alone
+from tg_gateway.dialects import is_text_alone
 from tg_gateway.dialects.chat import OPENAI_STYLE, AnswerStyle, ChunkWriter, TextInput, UsageTotals, too_many
 from tg_gateway.dialects.openai.completion_logprobs import TokenTable, bytes_of
 from tg_gateway.dialects.openai.completion_shapes import TEXT_COMPLETION, CompletionChoice, TextCompletion
@@ -98,38 +98,33 @@ class CompletionStreamWriter(ChunkWriter):
         return b"%b%b%b" % (self._head, encode(chunk), self._tail)
 
 
-class CompletionBodyWriter(WholeWriter[TextCompletionResponse]):
+def encode_completion(
+    records: Sequence[TextCompletionResponse],
+    model: str,
+    answers: int = 1,
+    *,
+    scored: Sequence[TextInput] = (),
+    name: str | None = None,
+) -> bytes:
     """The whole answer in one body.
 
     Args:
+        records: all of it.
         model: the name that it says unless a record tells who answered.
         answers: the number of choices: prompts times `n`.
         scored: the prompts, if they are scored and nothing is generated.
         name: the id that it says; None = a new one.
     """
-
-    def __init__(
-        self, model: str, answers: int = 1, *, scored: Sequence[TextInput] = (), name: str | None = None
-    ) -> None:
-        super().__init__(TextCompletionResponse)
-        self._name = name or _new_id()
-        self._model = model
-        self._answers = answers
-        self._scored = ScoredPrompts(scored) if scored else None
-        self._last_reason = _guess(scored)
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        usage = UsageTotals()
-        pieces: list[list[TextCompletionResponse]] = [[] for _ in range(self._answers)]
-        for record in records:
-            usage.add(record)
-            if record.index >= self._answers:
-                raise too_many()
-            pieces[record.index].append(record if self._scored is None else self._scored.add_text(record))
-        model = records[0].model or self._model
-        choices = tuple(_make_choice(index, piece, self._last_reason) for index, piece in enumerate(pieces))
-        return encode(TextCompletion(self._name, TEXT_COMPLETION, int(time.time()), model, choices, usage.usage()))
+    usage, prompts = UsageTotals(), ScoredPrompts(scored) if scored else None
+    pieces: list[list[TextCompletionResponse]] = [[] for _ in range(answers)]
+    for record in records:
+        usage.add(record)
+        if record.index >= answers:
+            raise too_many()
+        pieces[record.index].append(record if prompts is None else prompts.add_text(record))
+    model = records[0].model or model
+    choices = tuple(_make_choice(index, piece, _guess(scored)) for index, piece in enumerate(pieces))
+    return encode(TextCompletion(name or _new_id(), TEXT_COMPLETION, int(time.time()), model, choices, usage.usage()))
 
 
 class _StreamedChoice:

@@ -1,22 +1,41 @@
 """OpenAI's protocol over HTTP: what a path means, and how it is asked, answered and refused."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
+import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FieldNames, Mount, Writer, show_ignored
+from tg_gateway.dialects import (
+    ASKING,
+    EVENTS,
+    Answer,
+    Ask,
+    Batch,
+    Call,
+    CompletionWriter,
+    Description,
+    Dialect,
+    FieldNames,
+    Mount,
+    Writer,
+    show_ignored,
+)
 from tg_gateway.dialects.chat import (
     DIALECT,
     OPENAI_STYLE,
     AnswerStyle,
     ChatBody,
-    ChatBodyWriter,
+    ChatCompletion,
     ChatStreamWriter,
+    ChunkChoice,
+    CompletionUsage,
     Failure,
     TextInput,
     decode_body,
+    encode_chat,
     find_asked_model,
     list_ignored,
     read_request,
@@ -29,10 +48,62 @@ from tg_gateway.dialects.openai.completion_request import (
     read_prompts,
     read_requests,
 )
-from tg_gateway.dialects.openai.completion_writers import CompletionBodyWriter, CompletionStreamWriter
-from tg_gateway.dialects.openai.descriptions import OPENAI_DESCRIPTIONS
-from tg_gateway.dialects.openai.models import encode_model, encode_models
+from tg_gateway.dialects.openai.completion_shapes import TextCompletion
+from tg_gateway.dialects.openai.completion_writers import CompletionStreamWriter, encode_completion
+from tg_gateway.dialects.openai.models import Model, ModelList, encode_model, encode_models
 from tg_schema import TextCompletionResponse, TgError
+from tg_schema.errors import NotFound
+
+_describe = partial(Description, group="OpenAI", failure=Failure)
+_HELLO: Final = ({"role": "user", "content": "Hello"},)
+_DONE: Final = "[DONE]"
+
+
+class ChatChunk(msgspec.Struct, frozen=True):
+    """An event of a streamed chat, as `chat.writers` writes it piece by piece; the last event is `[DONE]`."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: tuple[ChunkChoice, ...]
+    usage: CompletionUsage | msgspec.UnsetType | None = msgspec.UNSET
+
+
+OPENAI_DESCRIPTIONS: Final[Mapping[str, Description]] = {
+    "list-models": _describe(summary="List the models", answer=ModelList),
+    "show-model": _describe(summary="Show a model", answer=Model, path={"model": "tinydemo"}, raises=(NotFound,)),
+    "chat-completion": _describe(
+        summary="Continue a conversation",
+        body=ChatBody,
+        required=("model", "messages"),
+        answer=ChatCompletion,
+        events=EVENTS,
+        event=(ChatChunk, Failure),
+        done=_DONE,
+        raises=ASKING,
+        examples={
+            "whole": {"model": "tinydemo", "messages": _HELLO, "max_tokens": 16},
+            "streamed": {"model": "tinydemo", "messages": _HELLO, "max_tokens": 64, "stream": True},
+        },
+    ),
+    "completion": _describe(
+        summary="Continue a text",
+        body=CompletionBody,
+        required=("model", "prompt"),
+        answer=TextCompletion,
+        events=EVENTS,
+        event=(TextCompletion, Failure),
+        done=_DONE,
+        raises=ASKING,
+        examples={
+            "whole": {"model": "tinydemo", "prompt": "Once upon a time", "max_tokens": 16},
+            "streamed": {"model": "tinydemo", "prompt": "Once upon a time", "max_tokens": 64, "stream": True},
+            "several": {"model": "tinydemo", "prompt": ["One", "Two"], "max_tokens": 4, "n": 2, "logprobs": 1},
+        },
+    ),
+}
+
 
 _SHARED: Final = {
     "stop_ids": "stop_token_ids",
@@ -111,7 +182,7 @@ def _make_completion_writer(
     scored = prompts if is_scoring(body) else ()
     name = style.name_answer(body.user)
     if not body.stream:
-        return CompletionBodyWriter(model, answers, scored=scored, name=name)
+        return CompletionWriter(partial(encode_completion, model=model, answers=answers, scored=scored, name=name))
     options = body.stream_options
     include_usage = bool(options and options.include_usage)
     return CompletionStreamWriter(model, answers, include_usage=include_usage, scored=scored, style=style, name=name)
@@ -121,7 +192,7 @@ def _make_chat_writer(body: ChatBody, model: str, style: AnswerStyle) -> Writer[
     n = body.n or 1
     name = style.name_answer(body.user)
     if not body.stream:
-        return ChatBodyWriter(model, n, name=name)
+        return CompletionWriter(partial(encode_chat, model=model, n=n, name=name))
     options = body.stream_options
     include_usage = bool(options and options.include_usage)
     return ChatStreamWriter(model, n, include_usage=include_usage, style=style, name=name)

@@ -5,13 +5,12 @@ The model reads a transcript, not turns: providers refuse turns with calls where
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, assert_never
 
 import msgspec
-from typing_extensions import override
 
-from tg_gateway.dialects import FoundModel, InvalidParameter, WholeWriter, show_ignored
+from tg_gateway.dialects import CompletionWriter, FoundModel, InvalidParameter, show_ignored
 from tg_gateway.dialects.chat import CompletionUsage, UsageTotals, decode_body, simplify
 from tg_gateway.dialects.responses.encrypted_content import SealedSummary, seal
 from tg_gateway.dialects.responses.input_items import read_items
@@ -105,23 +104,22 @@ class Compaction(msgspec.Struct, frozen=True):
     object: Literal["response.compaction"] = "response.compaction"
 
 
-class CompactionWriter(WholeWriter[TextCompletionResponse]):
+def make_compaction_writer(data: bytes) -> CompletionWriter:
+    """The writer of the answer to this body."""
+    return CompletionWriter(
+        _encode_compaction, show_ignored(DIALECT, decode(dict[str, msgspec.Raw], data).keys() - _FIELDS)
+    )
+
+
+def _encode_compaction(records: Sequence[TextCompletionResponse]) -> bytes:
     """The conversation as one item. Uncounted usage is 0, since the description requires a number."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(TextCompletionResponse)
-        names = decode(dict[str, msgspec.Raw], data)
-        self.headers: Mapping[str, str] = show_ignored(DIALECT, (name for name in names if name not in _FIELDS))
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        usage = UsageTotals()
-        for record in records:
-            usage.add(record)
-        number = uuid.uuid4().hex
-        item = CompactionItem(f"cmp_{number}", seal(SealedSummary(_read_summary(records))))
-        counted = make_usage(usage.usage() or _NOTHING_COUNTED)
-        return encode(Compaction(f"resp_{number}", int(time.time()), (item,), counted))
+    usage = UsageTotals()
+    for record in records:
+        usage.add(record)
+    number = uuid.uuid4().hex
+    item = CompactionItem(f"cmp_{number}", seal(SealedSummary(_read_summary(records))))
+    counted = make_usage(usage.usage() or _NOTHING_COUNTED)
+    return encode(Compaction(f"resp_{number}", int(time.time()), (item,), counted))
 
 
 def _read_summary(records: Sequence[TextCompletionResponse]) -> str:

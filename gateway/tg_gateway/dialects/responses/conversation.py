@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from tg_gateway.dialects import Ask, Conversation, InvalidParameter, Output, Socket, show_ignored
 from tg_gateway.dialects.chat import decode_body
-from tg_gateway.dialects.responses.item_references import drop_repeated
+from tg_gateway.dialects.responses.kept_items import drop_repeated
 from tg_gateway.dialects.responses.lanes import Lanes, Turn
 from tg_gateway.dialects.responses.last_response import LastResponse
 from tg_gateway.dialects.responses.request import DIALECT, RESPONSES_FIELDS, check_body, list_items, make_request

@@ -1,17 +1,22 @@
 """OpenAI's Responses API: parse, answer and refuse; and the requests about kept responses."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
 from tg_gateway.dialects import (
+    ASKING,
+    EVENTS,
     Answer,
     Ask,
     Call,
+    CompletionWriter,
     Conversation,
+    Description,
     Dialect,
     FoundModel,
     InvalidParameter,
@@ -22,25 +27,20 @@ from tg_gateway.dialects import (
     Writer,
     show_ignored,
 )
-from tg_gateway.dialects.chat import refuse
+from tg_gateway.dialects.chat import Failure, refuse
 from tg_gateway.dialects.responses.background_response import WaitingRequest, WaitTerms, make_background, make_waiting
-from tg_gateway.dialects.responses.compaction import CompactionWriter, make_compaction, read_compaction
-from tg_gateway.dialects.responses.conversation import ResponsesConversation
-from tg_gateway.dialects.responses.descriptions import (
-    CANCEL,
-    COMPACT,
-    CONVERSE,
-    COUNT,
-    CREATE,
-    DELETE,
-    LIST_ITEMS,
-    RESPONSES_DESCRIPTIONS,
-    RETRIEVE,
+from tg_gateway.dialects.responses.compaction import (
+    Compaction,
+    make_compaction,
+    make_compaction_writer,
+    read_compaction,
 )
-from tg_gateway.dialects.responses.input_list import encode_page
-from tg_gateway.dialects.responses.item_references import refers, resolve_references
+from tg_gateway.dialects.responses.conversation import ResponsesConversation
+from tg_gateway.dialects.responses.events import list_events
+from tg_gateway.dialects.responses.kept_items import ItemPage, PageQuery, encode_page, refers, resolve_references
 from tg_gateway.dialects.responses.kept_response import (
     DeletedResponse,
+    RetrieveQuery,
     check_items,
     make_keep,
     read_answer,
@@ -51,7 +51,9 @@ from tg_gateway.dialects.responses.kept_response import (
 from tg_gateway.dialects.responses.request import (
     DIALECT,
     RESPONSES_FIELDS,
+    InputTokens,
     ReadRequest,
+    encode_count,
     list_items,
     make_count,
     make_request,
@@ -59,15 +61,73 @@ from tg_gateway.dialects.responses.request import (
 )
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
+from tg_gateway.dialects.responses.response_object import ResponseObject
 from tg_gateway.dialects.responses.writers import (
     BackgroundWriter,
-    BodyWriter,
-    CountWriter,
     EventWriter,
     KeptEventWriter,
+    encode_whole,
 )
 from tg_schema import TextCompletionResponse, TgError, decode, encode
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, BusError, NotFound, Timeout, Unavailable
+
+CREATE: Final = "create"
+COUNT: Final = "input-tokens"
+COMPACT: Final = "compact"
+CONVERSE: Final = "converse"
+RETRIEVE: Final = "retrieve"
+DELETE: Final = "delete"
+LIST_ITEMS: Final = "input-items"
+CANCEL: Final = "cancel"
+
+
+_describe = partial(Description, group="OpenAI Responses", failure=Failure)
+_ask = partial(_describe, body=RequestBody, raises=ASKING)
+_about_kept = partial(
+    _describe,
+    path={"response": "resp_0123456789abcdef"},
+    raises=(BadRequest, NotFound, Timeout, Unavailable, BusError),
+)
+_HELLO: Final[Mapping[str, Any]] = {"model": "tinydemo", "input": "Hello"}
+_EVENTS: Final = tuple(list_events())
+
+RESPONSES_DESCRIPTIONS: Final[Mapping[str, Description]] = {
+    CREATE: _ask(
+        summary="Continue a conversation",
+        required=("input",),
+        answer=ResponseObject,
+        events=EVENTS,
+        event=_EVENTS,
+        examples={
+            "whole": {**_HELLO, "max_output_tokens": 16},
+            "streamed": {**_HELLO, "stream": True},
+            "kept": {**_HELLO, "max_output_tokens": 16, "store": True},
+        },
+    ),
+    CONVERSE: _describe(summary="Open a WebSocket for many responses at once"),
+    COUNT: _ask(
+        summary="Count the tokens of a conversation",
+        required=("input",),
+        answer=InputTokens,
+        examples={"text": _HELLO},
+    ),
+    COMPACT: _ask(
+        summary="Put a summary in place of a conversation",
+        required=("model", "input"),
+        answer=Compaction,
+        examples={"text": _HELLO},
+    ),
+    RETRIEVE: _about_kept(
+        summary="Show a kept response, or repeat its events",
+        query=RetrieveQuery,
+        answer=ResponseObject,
+        events=EVENTS,
+        event=_EVENTS,
+    ),
+    DELETE: _about_kept(summary="Delete a kept response", answer=DeletedResponse),
+    LIST_ITEMS: _about_kept(summary="List what a kept response was asked", query=PageQuery, answer=ItemPage),
+    CANCEL: _about_kept(summary="Cancel a response in the background", answer=ResponseObject),
+}
 
 
 class Responses(Dialect):
@@ -141,11 +201,13 @@ def _make_ask(
     call.route = found.route
     if call.operation == COMPACT:
         summary = make_compaction(body, items, found, earlier)
-        return Ask(found.route, summary, CompactionWriter(call.body), streaming=False, fields=RESPONSES_FIELDS)
+        return Ask(found.route, summary, make_compaction_writer(call.body), streaming=False, fields=RESPONSES_FIELDS)
     kept = _encode_kept(body, items) if call.operation == CREATE else b""
     request = make_request(call.body, msgspec.structs.replace(body, store=bool(kept)), found, earlier)
     if call.operation == COUNT:
-        return Ask(found.route, make_count(request), CountWriter(), streaming=False, fields=RESPONSES_FIELDS)
+        return Ask(
+            found.route, make_count(request), CompletionWriter(encode_count), streaming=False, fields=RESPONSES_FIELDS
+        )
     draft = ResponseDraft(request, found.model or body.model or "")
     headers = show_ignored(DIALECT, request.ignored)
     if body.background:
@@ -157,7 +219,11 @@ def _make_ask(
         kept_writer = KeptEventWriter(draft, headers)
         writer, events = kept_writer, kept_writer.events
     else:
-        writer = EventWriter(draft, headers) if body.stream else BodyWriter(draft, headers)
+        writer = (
+            EventWriter(draft, headers)
+            if body.stream
+            else CompletionWriter(partial(encode_whole, draft=draft), headers)
+        )
     keep = make_keep(draft, kept, events, optional=not body.store) if kept else None
     return Ask(found.route, request.record, writer, bool(body.stream), keep=keep, fields=RESPONSES_FIELDS)
 

@@ -1,5 +1,7 @@
 """The events of a response's stream. The field `sequence_number` is the writer's."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from tg_gateway.dialects.chat import describe_error
@@ -19,161 +21,133 @@ class Event(msgspec.Struct, frozen=True, tag_field="type"):
     """One event; its type is the name of the `event:` line too."""
 
 
-class ResponseCreated(Event, frozen=True, tag="response.created"):
+class _ResponseEvent(Event, frozen=True):
+    response: ResponseObject
+
+
+class ResponseCreated(_ResponseEvent, frozen=True, tag="response.created"):
     """The first event."""
 
-    response: ResponseObject
 
-
-class ResponseQueued(Event, frozen=True, tag="response.queued"):
+class ResponseQueued(_ResponseEvent, frozen=True, tag="response.queued"):
     """The second event of a response in the background: no model works on it yet."""
 
-    response: ResponseObject
 
-
-class ResponseInProgress(Event, frozen=True, tag="response.in_progress"):
+class ResponseInProgress(_ResponseEvent, frozen=True, tag="response.in_progress"):
     """The event before the first of the output: a model works on it."""
 
-    response: ResponseObject
 
-
-class ResponseCompleted(Event, frozen=True, tag="response.completed"):
+class ResponseCompleted(_ResponseEvent, frozen=True, tag="response.completed"):
     """The last event of an answer that is whole."""
 
-    response: ResponseObject
 
-
-class ResponseIncomplete(Event, frozen=True, tag="response.incomplete"):
+class ResponseIncomplete(_ResponseEvent, frozen=True, tag="response.incomplete"):
     """The last event of an answer that was cut by a limit or a filter."""
 
-    response: ResponseObject
 
-
-class ResponseFailed(Event, frozen=True, tag="response.failed"):
+class ResponseFailed(_ResponseEvent, frozen=True, tag="response.failed"):
     """The last event of an answer that failed."""
 
-    response: ResponseObject
+
+class _ItemEvent(Event, frozen=True):
+    output_index: int
+    item: OutputItem
 
 
-class ItemAdded(Event, frozen=True, tag="response.output_item.added"):
+class ItemAdded(_ItemEvent, frozen=True, tag="response.output_item.added"):
     """An item begins."""
 
-    output_index: int
-    item: OutputItem
 
-
-class ItemDone(Event, frozen=True, tag="response.output_item.done"):
+class ItemDone(_ItemEvent, frozen=True, tag="response.output_item.done"):
     """An item as it stands in the final response."""
 
+
+class _PieceEvent(Event, frozen=True):
+    """An event about a piece of an item."""
+
+    item_id: str
     output_index: int
-    item: OutputItem
 
 
-class PartAdded(Event, frozen=True, tag="response.content_part.added"):
+class _PartEvent(_PieceEvent, frozen=True):
+    part: OutputText | ReasoningText
+    content_index: int = 0
+
+
+class PartAdded(_PartEvent, frozen=True, tag="response.content_part.added"):
     """A part of an item begins."""
 
-    item_id: str
-    output_index: int
-    part: OutputText | ReasoningText
-    content_index: int = 0
 
-
-class PartDone(Event, frozen=True, tag="response.content_part.done"):
+class PartDone(_PartEvent, frozen=True, tag="response.content_part.done"):
     """A part as it stands in the final response."""
 
-    item_id: str
-    output_index: int
-    part: OutputText | ReasoningText
-    content_index: int = 0
 
-
-class TextDelta(Event, frozen=True, kw_only=True, tag="response.output_text.delta"):
+class TextDelta(_PieceEvent, frozen=True, kw_only=True, tag="response.output_text.delta"):
     """A piece of the text. The piece comes last, so that all of its JSON before it is the same for each piece."""
 
-    item_id: str
-    output_index: int
     content_index: int = 0
     logprobs: tuple[Logprob, ...] = ()
     delta: str
 
 
-class TextDone(Event, frozen=True, tag="response.output_text.done"):
+class TextDone(_PieceEvent, frozen=True, tag="response.output_text.done"):
     """The whole text."""
 
-    item_id: str
-    output_index: int
     text: str
     logprobs: tuple[Logprob, ...] = ()
     content_index: int = 0
 
 
-class ReasoningTextDelta(Event, frozen=True, tag="response.reasoning_text.delta"):
+class ReasoningTextDelta(_PieceEvent, frozen=True, tag="response.reasoning_text.delta"):
     """A piece of the thinking."""
 
-    item_id: str
-    output_index: int
     delta: str
     content_index: int = 0
 
 
-class ReasoningTextDone(Event, frozen=True, tag="response.reasoning_text.done"):
+class ReasoningTextDone(_PieceEvent, frozen=True, tag="response.reasoning_text.done"):
     """The whole thinking."""
 
-    item_id: str
-    output_index: int
     text: str
     content_index: int = 0
 
 
-class SummaryPartAdded(Event, frozen=True, tag="response.reasoning_summary_part.added"):
+class _SummaryPartEvent(_PieceEvent, frozen=True):
+    part: SummaryText
+    summary_index: int = 0
+
+
+class SummaryPartAdded(_SummaryPartEvent, frozen=True, tag="response.reasoning_summary_part.added"):
     """A summary begins."""
 
-    item_id: str
-    output_index: int
-    part: SummaryText
-    summary_index: int = 0
 
-
-class SummaryPartDone(Event, frozen=True, tag="response.reasoning_summary_part.done"):
+class SummaryPartDone(_SummaryPartEvent, frozen=True, tag="response.reasoning_summary_part.done"):
     """A summary as it stands in the final response."""
 
-    item_id: str
-    output_index: int
-    part: SummaryText
-    summary_index: int = 0
 
-
-class SummaryTextDelta(Event, frozen=True, tag="response.reasoning_summary_text.delta"):
+class SummaryTextDelta(_PieceEvent, frozen=True, tag="response.reasoning_summary_text.delta"):
     """A piece of the summary."""
 
-    item_id: str
-    output_index: int
     delta: str
     summary_index: int = 0
 
 
-class SummaryTextDone(Event, frozen=True, tag="response.reasoning_summary_text.done"):
+class SummaryTextDone(_PieceEvent, frozen=True, tag="response.reasoning_summary_text.done"):
     """The whole summary."""
 
-    item_id: str
-    output_index: int
     text: str
     summary_index: int = 0
 
 
-class ArgumentsDelta(Event, frozen=True, tag="response.function_call_arguments.delta"):
+class ArgumentsDelta(_PieceEvent, frozen=True, tag="response.function_call_arguments.delta"):
     """A piece of a call's arguments."""
 
-    item_id: str
-    output_index: int
     delta: str
 
 
-class ArgumentsDone(Event, frozen=True, tag="response.function_call_arguments.done"):
+class ArgumentsDone(_PieceEvent, frozen=True, tag="response.function_call_arguments.done"):
     """All arguments of a call."""
 
-    item_id: str
-    output_index: int
     name: str
     arguments: str
 
@@ -184,6 +158,14 @@ class StreamError(Event, frozen=True, tag="error"):
     code: str
     message: str
     param: str | None = None
+
+
+def list_events(kind: type[Event] = Event) -> Iterator[type[Event]]:
+    """All events, or those of a kind."""
+    for narrower in kind.__subclasses__():
+        yield from list_events(narrower)
+    if not kind.__subclasses__():
+        yield kind
 
 
 def describe_stream_error(error: TgError) -> StreamError:

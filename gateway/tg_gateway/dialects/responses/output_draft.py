@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tg_gateway.dialects.responses.call_draft import CallDraft
 from tg_gateway.dialects.responses.events import Event
-from tg_gateway.dialects.responses.item_draft import ItemDraft, ItemPlace
-from tg_gateway.dialects.responses.message_draft import MessageDraft
+from tg_gateway.dialects.responses.item_drafts import CallDraft, ItemDraft, ItemPlace, MessageDraft
 from tg_gateway.dialects.responses.reasoning_draft import ReasoningDraft
 from tg_gateway.dialects.responses.response_object import ItemStatus, OutputItem
 from tg_schema import TextCompletionResponse, ToolCallDelta

@@ -16,8 +16,13 @@ from tg_gateway.dialects.responses.events import (
     SummaryTextDelta,
     SummaryTextDone,
 )
-from tg_gateway.dialects.responses.item_draft import ItemDraft, ItemPlace
-from tg_gateway.dialects.responses.response_object import ItemStatus, ReasoningItem, ReasoningText, SummaryText
+from tg_gateway.dialects.responses.item_drafts import ItemDraft, ItemPlace
+from tg_gateway.dialects.responses.response_object import (
+    ItemStatus,
+    ReasoningItem,
+    ReasoningText,
+    SummaryText,
+)
 
 
 class ReasoningDraft(ItemDraft):
@@ -30,17 +35,15 @@ class ReasoningDraft(ItemDraft):
     """
 
     def __init__(self, place: ItemPlace, *, summary: bool, encrypted: bool) -> None:
-        super().__init__(place.make_id("rs"), place)
+        super().__init__(place, "rs")
         self._summary = summary
         self._encrypted = encrypted
-        self._texts: list[str] = []
-        self._emitted = 0
         self._signature: str | None = None
         self._call: str | None = None
 
     def add(self, text: str) -> None:
         """A piece of the thinking."""
-        self._texts.append(text)
+        self._pieces.append(text)
 
     def sign(self, signature: str, call: str | None = None) -> None:
         """End it with the provider's signature; with `call`, that of a call."""
@@ -49,7 +52,7 @@ class ReasoningDraft(ItemDraft):
 
     @override
     def make_item(self, status: ItemStatus) -> ReasoningItem:
-        text = "".join(self._texts) if self._emitted else ""
+        text = "".join(self._pieces) if self._emitted else ""
         summary = (SummaryText(text),) if text and self._summary else ()
         content = (ReasoningText(text),) if text and not self._summary else ()
         sealed = None
@@ -58,29 +61,22 @@ class ReasoningDraft(ItemDraft):
         return ReasoningItem(self.id, status, summary, content, sealed)
 
     @override
-    def emit_rest(self) -> Iterator[Event]:
-        if len(self._texts) == self._emitted:
-            return
-        begins = not self._emitted
-        rest = "".join(self._texts[self._emitted :])
-        self._emitted = len(self._texts)
+    def begin_part(self) -> Iterator[Event]:
         if self._summary:
-            if begins:
-                yield SummaryPartAdded(self.id, self.index, SummaryText())
-            yield SummaryTextDelta(self.id, self.index, rest)
+            yield SummaryPartAdded(self.id, self.index, SummaryText())
         else:
-            if begins:
-                yield PartAdded(self.id, self.index, ReasoningText())
-            yield ReasoningTextDelta(self.id, self.index, rest)
+            yield PartAdded(self.id, self.index, ReasoningText())
+
+    @override
+    def make_delta(self, text: str) -> Event:
+        return (SummaryTextDelta if self._summary else ReasoningTextDelta)(self.id, self.index, text)
 
     @override
     def end_parts(self) -> Iterator[Event]:
-        if not self._emitted:
-            return
-        text = "".join(self._texts)
-        if self._summary:
+        text = "".join(self._pieces)
+        if self._emitted and self._summary:
             yield SummaryTextDone(self.id, self.index, text)
             yield SummaryPartDone(self.id, self.index, SummaryText(text))
-        else:
+        elif self._emitted:
             yield ReasoningTextDone(self.id, self.index, text)
             yield PartDone(self.id, self.index, ReasoningText(text))

@@ -1,5 +1,6 @@
 """Request body -> record of the text completion, and the names of what is left out."""
 
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -18,7 +19,8 @@ from tg_gateway.dialects.responses.request_body import (
     ToolBody,
 )
 from tg_gateway.dialects.responses.tools import make_tools, read_choice, split_tools
-from tg_schema import Message, Sampling, TextCompletionRequest, decode
+from tg_schema import Message, Sampling, TextCompletionRequest, TextCompletionResponse, decode, encode
+from tg_schema.errors import ProtocolError
 from tg_schema.text_completion import Foreign
 
 DIALECT: Final = "responses"
@@ -139,6 +141,25 @@ def make_request(data: bytes, body: RequestBody, found: FoundModel, kept: int = 
 def make_count(request: ReadRequest) -> TextCompletionRequest:
     """The record that asks how many tokens a request has."""
     return msgspec.structs.replace(request.record, operation="count-tokens", streaming=False, sampling=None)
+
+
+class InputTokens(msgspec.Struct, frozen=True, kw_only=True):
+    """How many tokens a request has."""
+
+    object: str = "response.input_tokens"
+    input_tokens: int
+
+
+def encode_count(records: Sequence[TextCompletionResponse]) -> bytes:
+    """The tokens of a request.
+
+    Raises:
+        ProtocolError: their number is not known.
+    """
+    count = records[-1].in_token
+    if count is None:
+        raise ProtocolError("the model did not say how many tokens the request has")
+    return encode(InputTokens(input_tokens=count))
 
 
 def _read_input(body: RequestBody, kept: int) -> tuple[tuple[Message, ...], tuple[str, ...]]:

@@ -1,18 +1,11 @@
 """Tools and the choice among them -> the record's fields; tools that are no functions are left out, and named."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from tg_gateway.dialects import InvalidParameter
+from tg_gateway.dialects.chat import make_tool
 from tg_gateway.dialects.responses.request_body import RequestBody, ToolBody, ToolChoice
 from tg_schema import Tool
-
-
-class ToolChoiceRecord(NamedTuple):
-    """`tool_choice` and `allowed_tools` of the record."""
-
-    choice: str | None = None
-    allowed: tuple[str, ...] = ()
 
 
 def split_tools(tools: Sequence[ToolBody]) -> tuple[tuple[ToolBody, ...], tuple[str, ...]]:
@@ -31,8 +24,8 @@ def make_tools(functions: Sequence[ToolBody]) -> tuple[Tool, ...]:
     return tuple(_make_tool(tool, f"tools[{number}]") for number, tool in enumerate(functions))
 
 
-def read_choice(body: RequestBody, functions: Sequence[ToolBody]) -> ToolChoiceRecord:
-    """Which of the tools may or must be called.
+def read_choice(body: RequestBody, functions: Sequence[ToolBody]) -> tuple[str | None, tuple[str, ...]]:
+    """The record's `tool_choice` and `allowed_tools`: which of the tools may or must be called.
 
     Raises:
         InvalidParameter: the choice names a tool that there is not, or that cannot be called here.
@@ -44,23 +37,20 @@ def read_choice(body: RequestBody, functions: Sequence[ToolBody]) -> ToolChoiceR
     if choice == "required" and not names:
         raise InvalidParameter("there is no function among the tools that could be called", "tool_choice")
     # Providers refuse a choice where there are no tools.
-    return ToolChoiceRecord(choice if names else None)
+    return choice if names else None, ()
 
 
 def _make_tool(tool: ToolBody, place: str) -> Tool:
     if not tool.name:
         raise InvalidParameter("the function has no name", f"{place}.name", "missing_required_parameter")
-    known = Tool(tool.name, tool.description or "", strict=bool(tool.strict))
-    if tool.parameters is None:
-        return known
-    return Tool(known.name, known.description, tool.parameters, known.strict)
+    return make_tool(tool.name, tool.description, tool.parameters, strict=tool.strict)
 
 
-def _read_object(choice: ToolChoice, names: set[str]) -> ToolChoiceRecord:
+def _read_object(choice: ToolChoice, names: set[str]) -> tuple[str | None, tuple[str, ...]]:
     if choice.type == "function":
         if not choice.name or choice.name not in names:
             raise InvalidParameter("there is no function of that name among the tools", "tool_choice.name")
-        return ToolChoiceRecord(choice.name)
+        return choice.name, ()
     if choice.type != "allowed_tools":
         raise InvalidParameter(
             'only functions can be called here: choose "auto", "none", "required", or an object of the type '
@@ -71,4 +61,4 @@ def _read_object(choice: ToolChoice, names: set[str]) -> ToolChoiceRecord:
     listed = tuple(str(tool.get("name", "")) for tool in choice.tools or () if tool.get("type") == "function")
     if not listed or not names.issuperset(listed):
         raise InvalidParameter("name at least one function, and only those among the tools", "tool_choice.tools")
-    return ToolChoiceRecord(choice.mode or "auto", listed)
+    return choice.mode or "auto", listed

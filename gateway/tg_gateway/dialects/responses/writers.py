@@ -1,5 +1,6 @@
 """Records of one answer -> server-sent events, messages of a WebSocket, or one body."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -8,7 +9,6 @@ from typing_extensions import override
 
 from tg_gateway.dialects import (
     Output,
-    WholeWriter,
     Writer,
     append_output,
     format_retry_after,
@@ -20,12 +20,12 @@ from tg_gateway.dialects import (
 )
 from tg_gateway.dialects.chat import ErrorObject, describe_error
 from tg_gateway.dialects.responses.events import Event, TextDelta
+from tg_gateway.dialects.responses.item_drafts import MessageDraft
 from tg_gateway.dialects.responses.kept_response import MAX_EVENT_BYTES
-from tg_gateway.dialects.responses.message_draft import MessageDraft
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
 from tg_gateway.dialects.responses.response_object import ResponseObject
 from tg_schema import TextCompletionResponse, TgError, encode
-from tg_schema.errors import Cancelled, ProtocolError
+from tg_schema.errors import Cancelled
 
 _TEXT_DELTA: Final = str(TextDelta.__struct_config__.tag).encode()
 
@@ -203,41 +203,9 @@ def encode_error_frame(error: TgError, stream_id: str | None) -> bytes:
     return text_frame(encode(_ErrorFrame(detail, error.status, stream_id, headers)))
 
 
-class BodyWriter(WholeWriter[TextCompletionResponse]):
+def encode_whole(records: Sequence[TextCompletionResponse], draft: ResponseDraft) -> bytes:
     """The whole response: the same as in the last event of a stream."""
-
-    def __init__(self, draft: ResponseDraft, headers: Mapping[str, str]) -> None:
-        super().__init__(TextCompletionResponse)
-        self._draft = draft
-        self.headers = headers
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        # These events are not sent, but making them updates the draft.
-        for record in records:
-            for _ in self._draft.add(record):
-                pass
-        for _ in self._draft.end():
-            pass
-        return join_output(self._draft.encode())
-
-
-class InputTokens(msgspec.Struct, frozen=True, kw_only=True):
-    """How many tokens a request has."""
-
-    object: str = "response.input_tokens"
-    input_tokens: int
-
-
-class CountWriter(WholeWriter[TextCompletionResponse]):
-    """The tokens of a request."""
-
-    def __init__(self) -> None:
-        super().__init__(TextCompletionResponse)
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        count = records[-1].in_token
-        if count is None:
-            raise ProtocolError("the model did not say how many tokens the request has")
-        return encode(InputTokens(input_tokens=count))
+    # These events are not sent, but making them updates the draft.
+    for events in (*map(draft.add, records), draft.end()):
+        deque(events, 0)
+    return join_output(draft.encode())

@@ -1,18 +1,163 @@
 """Token ids over HTTP: how they are asked, answered and refused, in the shape of OpenAI's API."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import ASKING, Answer, Ask, Batch, Call, Description, Dialect, Mount, show_ignored
-from tg_gateway.dialects.chat import DIALECT, ChatBody, Failure, decode_body, find_asked_model, refuse
-from tg_gateway.dialects.tokens.bodies import DetokenizeBody, TokenizeBody
-from tg_gateway.dialects.tokens.requests import read_detokenize, read_tokenize
-from tg_gateway.dialects.tokens.writers import Detokenized, DetokenizeWriter, Tokenized, TokenizeWriter
-from tg_schema import TgError, decode
+from tg_gateway.dialects import (
+    ASKING,
+    Answer,
+    Ask,
+    Batch,
+    Call,
+    CompletionWriter,
+    Description,
+    Dialect,
+    FoundModel,
+    InvalidParameter,
+    Mount,
+    show_ignored,
+)
+from tg_gateway.dialects.chat import (
+    DIALECT,
+    ChatBody,
+    Failure,
+    check_peer,
+    decode_body,
+    find_asked_model,
+    read_request,
+    refuse,
+)
+from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode, encode
+from tg_schema.deltas import join_text
+from tg_schema.sampling import TokenId
+
+
+class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Either a text or a conversation, which has the fields of a chat; null is as good as absent.
+
+    Attributes:
+        add_special_tokens: whether a text gets the special tokens that a prompt begins with; true by default. The
+            model's own template says what a conversation gets.
+        return_token_strs: whether the answer has the text of each token.
+        add_generation_prompt: only true: ids are those that a chat's answer follows.
+    """
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: tuple[Any, ...] | None = None
+    add_special_tokens: bool | None = None
+    return_token_strs: bool | None = None
+    add_generation_prompt: bool | None = None
+
+    # Refused, since they would change the ids.
+    continue_final_message: bool | None = None
+    chat_template: Any = None
+
+
+class DetokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Ids of tokens."""
+
+    model: str | None = None
+    tokens: tuple[TokenId, ...] | None = None
+
+
+_REFUSED: Final = {
+    "continue_final_message": "send a conversation that the assistant has to answer",
+    "chat_template": "the model has its own",
+}
+
+
+def read_tokenize(body: TokenizeBody, data: bytes, found: FoundModel) -> tuple[TextCompletionRequest, ...]:
+    """The request for the ids, and the request for the model's description.
+
+    Args:
+        body: what the client sent.
+        data: its JSON.
+        found: what its `model` means.
+
+    Raises:
+        BadRequest: there is nothing to tokenize, or the model's ids are not available.
+    """
+    for name, advice in _REFUSED.items():
+        value = getattr(body, name)
+        if value is not None and value is not False:
+            raise InvalidParameter(f"{name} is not supported: {advice}", name, "unsupported_parameter")
+    if (body.prompt is None) is (body.messages is None):
+        raise InvalidParameter("send either prompt or messages", "prompt", "missing_required_parameter")
+    request = _read_chat(body, data, found) if body.prompt is None else _read_prompt(body.prompt, body)
+    asked = msgspec.structs.replace(
+        request,
+        operation="tokenize",
+        model=found.model,
+        streaming=False,
+        sampling=None,
+        token_texts=bool(body.return_token_strs),
+    )
+    check_peer(found, [asked])
+    return asked, TextCompletionRequest(operation="list-models", model=found.model)
+
+
+def read_detokenize(body: DetokenizeBody, found: FoundModel) -> TextCompletionRequest:
+    """The request for the text.
+
+    Raises:
+        BadRequest: there are no ids, or the model is a plain peer's.
+    """
+    if not body.tokens:
+        raise InvalidParameter("tokens: send at least one token id", "tokens", "missing_required_parameter")
+    asked = TextCompletionRequest(operation="detokenize", model=found.model, prompt_ids=body.tokens)
+    check_peer(found, [asked])
+    return asked
+
+
+def _read_prompt(prompt: str, body: TokenizeBody) -> TextCompletionRequest:
+    if not prompt:
+        raise InvalidParameter("prompt must not be empty", "prompt", "invalid_value")
+    if body.add_special_tokens is False:
+        return TextCompletionRequest(texts=(prompt,))
+    return TextCompletionRequest(prompt=prompt, raw=True)
+
+
+def _read_chat(body: TokenizeBody, data: bytes, found: FoundModel) -> TextCompletionRequest:
+    if body.add_special_tokens:
+        sentence = "add_special_tokens: the model's template adds those of a conversation; leave it out"
+        raise InvalidParameter(sentence, "add_special_tokens", "unsupported_value")
+    if body.add_generation_prompt is False:
+        sentence = "add_generation_prompt must be true: ids are those that an answer follows"
+        raise InvalidParameter(sentence, "add_generation_prompt", "unsupported_value")
+    return read_request(decode_body(ChatBody, data), found)
+
+
+class Tokenized(msgspec.Struct, frozen=True):
+    """The answer to `/tokenize`; what is unknown, or was not asked for, is null."""
+
+    count: int
+    max_model_len: int | None
+    tokens: tuple[int, ...]
+    token_strs: tuple[str, ...] | None
+
+
+class Detokenized(msgspec.Struct, frozen=True):
+    """The answer to `/detokenize`."""
+
+    prompt: str
+
+
+def _encode_ids(records: Sequence[TextCompletionResponse], *, with_texts: bool) -> bytes:
+    """The ids, and the length of the model's context; `with_texts` with the text of each token."""
+    ids = tuple(number for record in records for number in record.ids)
+    lengths = [model.context_length for record in records for model in record.models if model.context_length]
+    texts = tuple(token.text for record in records for token in record.tokens) if with_texts else None
+    return encode(Tokenized(len(ids), lengths[0] if lengths else None, ids, texts))
+
+
+def _encode_text(records: Sequence[TextCompletionResponse]) -> bytes:
+    return encode(Detokenized(join_text(record.response for record in records) or ""))
+
 
 _describe = partial(Description, group="Token ids", failure=Failure, raises=ASKING)
 
@@ -49,15 +194,14 @@ class TokensApi(Dialect):
     def _parse_tokenize(self, call: Call) -> Ask:
         body = decode_body(TokenizeBody, call.body)
         found = find_asked_model(call, body.model, required=False)
-        writer = TokenizeWriter(with_texts=bool(body.return_token_strs))
-        writer.headers = _show_unknown(call, TokenizeBody, *([ChatBody] if body.messages else []))
+        headers = _show_unknown(call, TokenizeBody, *([ChatBody] if body.messages else []))
+        writer = CompletionWriter(partial(_encode_ids, with_texts=bool(body.return_token_strs)), headers)
         return Ask(found.route, Batch(read_tokenize(body, call.body, found)), writer, streaming=False)
 
     def _parse_detokenize(self, call: Call) -> Ask:
         body = decode_body(DetokenizeBody, call.body)
         found = find_asked_model(call, body.model, required=False)
-        writer = DetokenizeWriter()
-        writer.headers = _show_unknown(call, DetokenizeBody)
+        writer = CompletionWriter(_encode_text, _show_unknown(call, DetokenizeBody))
         return Ask(found.route, read_detokenize(body, found), writer, streaming=False)
 
 
