@@ -39,10 +39,10 @@ ANSWERING: Final = (
         "a key's spending is not ended when its client leaves",
         "gateway/tg_gateway/relay/relay.py",
         "        try:\n"
-        "            await self._ask.__aexit__(kind, error, tb)\n"
+        "            await self._asked.__aexit__(kind, error, tb)\n"
         "        finally:\n"
         "            self._spending.__exit__(kind, error, tb)\n",
-        "        await self._ask.__aexit__(kind, error, tb)\n"
+        "        await self._asked.__aexit__(kind, error, tb)\n"
         "        if error is None:\n"
         "            self._spending.__exit__(kind, error, tb)\n",
         found_by="tests/flow/test_key_limits.py::test_a_client_that_hangs_up_gives_its_stream_back",
@@ -51,12 +51,12 @@ ANSWERING: Final = (
         "work goes on for a client that has left",
         "gateway/tg_gateway/relay/relay.py",
         "        try:\n"
-        "            await self._ask.__aexit__(kind, error, tb)\n"
+        "            await self._asked.__aexit__(kind, error, tb)\n"
         "        finally:\n"
         "            self._spending.__exit__(kind, error, tb)\n",
         "        try:\n"
         "            if error is None:\n"
-        "                await self._ask.__aexit__(kind, error, tb)\n"
+        "                await self._asked.__aexit__(kind, error, tb)\n"
         "        finally:\n"
         "            self._spending.__exit__(kind, error, tb)\n",
         found_by="tests/flow/test_key_limits.py::test_a_client_that_hangs_up_gives_its_stream_back",

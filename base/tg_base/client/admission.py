@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tg_base.client.membership import Membership
-from tg_base.protocol import EncodedRequest, Presence, Route
+from tg_base.protocol import Presence, Route
 from tg_base.telemetry import REFUSALS
 from tg_schema.errors import BadRequest, RateLimited, Unavailable
-from tg_schema.features import describe_missing
-from tg_schema.service_spec import Req
+from tg_schema.features import Feature, describe_missing
 
 SLOTS_PER_WAITING_REQUEST = 8
 """Default queue bound: capacity // SLOTS_PER_WAITING_REQUEST, at least MIN_QUEUE_REQUESTS."""
@@ -56,14 +55,13 @@ class Announced:
     request_bytes: int
     models: tuple[str, ...] = ()
 
-    def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
+    def check(self, needed: frozenset[Feature]) -> None:
         """Refuse a request that not every one of these processors can answer.
 
         Raises:
             BadRequest: one of them lacks a feature that it needs.
         """
-        needed = request.features if isinstance(request, EncodedRequest) else route.spec.features(request)
-        if needed and (missing := needed - self.features):
+        if missing := needed - self.features:
             raise BadRequest(describe_missing(missing))
 
 

@@ -1,20 +1,21 @@
 """Inbox -> caller: one stream's responses, behind a bounded buffer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import Any, Generic, Self
+import math
+from collections.abc import AsyncIterator, Callable
+from contextvars import Context
+from typing import Any, Generic, NamedTuple, Self
 
 from typing_extensions import override
 
 from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.membership import Service
-from tg_base.protocol import EncodedRequest, RequestHeaders, Route, StreamClock, StreamKey
-from tg_base.telemetry import new_id, trace
+from tg_base.protocol import EncodedRequest, RequestHeaders, Route, StreamKey
+from tg_base.runtime import LATE_SECONDS
+from tg_base.telemetry import Span
 from tg_schema import TgError, decode
 from tg_schema.codec import encode_request
-from tg_schema.errors import BadRequest, ProtocolError, SlowConsumer
+from tg_schema.errors import BadRequest, ProtocolError, SlowConsumer, Timeout
 from tg_schema.pieces import MAX_EVENT_BYTES
 from tg_schema.service_spec import Resp
 
@@ -28,6 +29,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     Buffered records are joined: a slow reader gets fewer and larger ones. A record's texts have at most
     `MAX_EVENT_BYTES`, so that every dialect can send it as one event. Only an object (of a JSON template) and a list of
     models come whole, whatever their size.
+
+    The time begins anew with each sign of progress: a flowing answer never times out. One timer serves the whole
+    stream; it is set anew when it fires too early, and not for each record.
 
     Args:
         stream: its id.
@@ -48,9 +52,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     """
 
     __slots__ = (
-        "__weakref__", "_accepted", "_clock", "_cut_size", "_error", "_frames", "_loop", "_on_accepted", "_on_opening",
-        "_opening", "_record", "_records", "_size", "_wake", "_whole", "came", "complete", "id", "relayed",
-        "request_bytes",
+        "__weakref__", "_accepted", "_began", "_cut_size", "_end", "_error", "_frames", "_loop", "_on_accepted",
+        "_on_opening", "_opening", "_progress_at", "_record", "_records", "_size", "_timeout", "_timer", "_total",
+        "_wake", "_whole", "came", "complete", "id", "relayed", "request_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -75,12 +79,30 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._on_opening: Callable[[], None] = _ignore
         self._loop = asyncio.get_running_loop()
         self._whole = whole
-        self._clock = StreamClock(timeout, total, self.fail)
+        self._timeout = timeout
+        self._total = total
+        self._began = now = self._loop.time()
+        self._end = math.inf if total is None else now + total
+        self._progress_at: float | None = None
+        self._timer = self._loop.call_at(self._due + LATE_SECONDS, self._check_time, context=Context())
 
     @property
     def remaining(self) -> float:
         """Seconds until the stream times out, if nothing comes."""
-        return self._clock.remaining
+        return self._due - self._loop.time()
+
+    @property
+    def _due(self) -> float:
+        return min((self._began if self._progress_at is None else self._progress_at) + self._timeout, self._end)
+
+    def _check_time(self) -> None:
+        if self._loop.time() < self._due:
+            self._timer = self._loop.call_at(self._due + LATE_SECONDS, self._check_time, context=Context())
+        elif self._due == self._end:
+            self.fail(Timeout(f"no complete answer within {self._total:g} s"))
+        else:
+            what = "no answer" if self._progress_at is None else "nothing more of the answer"
+            self.fail(Timeout(f"{what} came within {self._timeout:g} s"))
 
     @property
     def waiting(self) -> int:
@@ -100,7 +122,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         if not self.relayed:
             self.relayed = True
             self._drop_request()
-        self._clock.progress_at = now = self._loop.time()
+        self._progress_at = now = self._loop.time()
         self._size += len(body)
         # A single record is accepted at any size: the bus has limited it already.
         if self._size > MAX_BUFFERED_BYTES and len(self._frames) > 1:
@@ -126,9 +148,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
                 self._accepted = True
                 self._on_accepted()
         if self._whole:
-            self._clock.progress_at = self._loop.time()
+            self._progress_at = self._loop.time()
         elif opening:
-            self._clock.begin_anew()
+            self._began = self._loop.time()
 
     def fail(self, error: TgError) -> None:
         """End the stream: the reader gets the buffered records, then the error."""
@@ -138,7 +160,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
 
     def close(self) -> None:
         """The reader has left."""
-        self._clock.close()
+        self._timer.cancel()
         left = SlowConsumer("the stream was closed by its reader")
         self.fail(left)
         if self.failed:
@@ -237,15 +259,31 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._records = [*reversed(records)]
 
 
+class Terms(NamedTuple):
+    """How long a caller waits, as `Requestor.stream` explains, and what it is asked before a processor may begin."""
+
+    timeout: float
+    total: float | None
+    permit: BeginPermit | None
+
+
 class AskedStream(ResponseStream[Any]):
     """A stream that was asked for, with its encoded request.
+
+    Args:
+        stream: its id.
+        span: the span of the request, in its trace.
+        route: the service.
+        request: the request's record, as it is or encoded.
+        terms: how long its caller waits.
+        time: the requestor's clock, in seconds.
 
     Attributes:
         span: the span of the request, in its trace.
         route: the service.
         body: the encoded request, kept for further attempts: until the first record.
         attempt: number of the current one, from 1.
-        asked_at: when it was published, by the requestor's clock.
+        asked_at: when the current attempt began, by the requestor's clock.
         deaths: processors that have lost it.
         silenced: processors that fell silent while they had it.
         processor: the processor that answers the current attempt; None = none so far.
@@ -258,27 +296,29 @@ class AskedStream(ResponseStream[Any]):
     """
 
     __slots__ = (
-        "asked_at", "attempt", "body", "cache_key", "deaths", "direct", "fetched", "link", "permit", "place",
+        "_time", "asked_at", "attempt", "body", "cache_key", "deaths", "direct", "fetched", "link", "permit", "place",
         "processor", "route", "silenced", "span",
     )  # fmt: skip
 
     def __init__(
         self,
+        stream: str,
+        span: Span,
         route: Route[Any, Any],
         request: object,
-        timeout: float,
-        total: float | None,
-        permit: BeginPermit | None = None,
+        terms: Terms,
+        *,
+        time: Callable[[], float],
     ) -> None:
         whole = not getattr(request, "streaming", True)
-        name = new_id()
-        self.span = trace.child(name)
-        super().__init__(name, route.spec.response, timeout, total=total, whole=whole)
+        super().__init__(stream, route.spec.response, terms.timeout, total=terms.total, whole=whole)
+        self.span = span
+        self._time = time
+        self.asked_at = time()
         self.route = route
         self.body = request.body if isinstance(request, EncodedRequest) else encode_request(request)
         self.request_bytes = len(self.body)
         self.attempt = 1
-        self.asked_at = 0.0
         self.deaths = self.silenced = 0
         self.processor: str | None = None
         self.link = 0
@@ -286,7 +326,7 @@ class AskedStream(ResponseStream[Any]):
         self.cache_key: str | None = getattr(request, "cache_key", None)
         self.direct: str | None = None
         self.place: Service | None = None
-        self.permit = permit
+        self.permit = terms.permit
 
     @property
     def begun(self) -> bool:
@@ -301,7 +341,7 @@ class AskedStream(ResponseStream[Any]):
     def headers(self, inbox: str, *, in_parts: bool) -> RequestHeaders:
         """The headers of its request, to be answered to `inbox`."""
         key, size = self.key, len(self.body) if in_parts else 0
-        return RequestHeaders(key, inbox, max(self._clock.remaining, 0.0), span=self.span, size=size)
+        return RequestHeaders(key, inbox, max(self.remaining, 0.0), span=self.span, size=size)
 
     def put_plain(self, body: bytes) -> None:
         """Take the next record of a plain peer."""
@@ -315,6 +355,7 @@ class AskedStream(ResponseStream[Any]):
     def begin_attempt(self) -> None:
         """Begin another attempt: late frames of the earlier one no longer match, and make us cancel their sender."""
         self.attempt += 1
+        self.asked_at = self._time()
         self.processor = self.direct = None
         self.place_at(None)
 
@@ -341,36 +382,6 @@ class AskedStream(ResponseStream[Any]):
     def _drop_request(self) -> None:
         # A prompt may be long, and an answer may take minutes.
         self.body = b""
-
-
-class EnteredStream(AbstractAsyncContextManager[AskedStream]):
-    """The result of `Requestor.stream`, which asks when it is entered.
-
-    Not a generator, which would take 0.7 KiB per answer.
-
-    Args:
-        open_: publishes the request, and returns its stream.
-        close: stops the stream if it is not complete.
-    """
-
-    __slots__ = ("_close", "_open", "_stream")
-
-    def __init__(self, open_: Callable[[], Awaitable[AskedStream]], close: Callable[[AskedStream], None]) -> None:
-        self._open = open_
-        self._close = close
-
-    @override
-    async def __aenter__(self) -> AskedStream:
-        self._stream = await self._open()
-        # The processor has the request now.
-        del self._open
-        return self._stream
-
-    @override
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self._close(self._stream)
 
 
 def _ignore() -> None:

@@ -6,6 +6,7 @@ become errors here.
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextvars import Context
 from math import inf
 from types import TracebackType
 from typing import Annotated, Any, Final, Self
@@ -14,7 +15,7 @@ import msgspec
 import structlog
 
 from tg_base.llm.core import LlmChunk, PassOn
-from tg_base.runtime import call_late
+from tg_base.runtime import LATE_SECONDS
 from tg_schema import TgError
 from tg_schema.completion import COUNTS, UNCOUNTED, counts_of
 from tg_schema.conversation import MAX_CALL_INDEX
@@ -224,7 +225,7 @@ class _Watch:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due = due
-        self._timer = call_late(due, self._check)
+        self._timer = self._loop.call_at(due + LATE_SECONDS, self._check, context=Context())
 
     def _check(self) -> None:
         self._timer, self._timer_due = None, inf

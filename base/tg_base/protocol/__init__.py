@@ -1,6 +1,6 @@
 """Requestor <-> processor: what they say to each other on the bus, and the clocks they say it by."""
 
-from tg_base.protocol.clocks import AwakeClock, PublisherClocks, StreamClock
+from tg_base.protocol.clocks import AwakeClock, PublisherClocks
 from tg_base.protocol.dead_letter import publish_dead_letter
 from tg_base.protocol.encoded_request import EncodedRequest
 from tg_base.protocol.heartbeat import Echo, HeartbeatTiming
@@ -36,5 +36,5 @@ __all__ = [
     "QUEUE_PROPERTY", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control",
     "Echo", "EncodedRequest", "FairSpacing", "Frame", "Heartbeat", "HeartbeatTiming", "LinkReport", "LinkSender",
     "LinkState", "LinkStream", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route",
-    "StreamClock", "StreamKey", "Subscriptions", "publish_dead_letter", "whole_number",
+    "StreamKey", "Subscriptions", "publish_dead_letter", "whole_number",
 ]  # fmt: skip

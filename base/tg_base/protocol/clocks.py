@@ -1,12 +1,9 @@
-"""The clocks of the protocol: of a process while it is awake, of a stream, and of a process's publishers."""
+"""The clocks of the protocol: of a process while it is awake, and of its publishers."""
 
 import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-
-from tg_base.runtime import call_late
-from tg_schema.errors import Timeout
 
 WINDOW_SECONDS = 60.0
 """How long a lowest age is valid, unless no newer one has enough samples. Meanwhile clocks drift by milliseconds."""
@@ -44,67 +41,6 @@ class AwakeClock:
         await asyncio.sleep(seconds)
         self._overslept += max(self._time() - self._due, 0.0)
         self._due = math.inf
-
-
-class StreamClock:
-    """Starts when it is created, and restarts with each sign of progress. A flowing answer never times out.
-
-    One timer for the whole stream: it is moved when it fires too early, and not for each record.
-
-    Args:
-        timeout: seconds until the first sign of progress, and between two of them.
-        total: seconds for the whole answer; None = no limit at this end.
-        expire: called once, when the time is over.
-
-    Attributes:
-        progress_at: loop time of the latest sign of progress, set by the stream; None = none has come.
-    """
-
-    __slots__ = ("_began", "_end", "_expire", "_loop", "_timeout", "_timer", "_total", "progress_at")
-
-    def __init__(self, timeout: float, total: float | None, expire: Callable[[Timeout], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        now = self._loop.time()
-        self._timeout = timeout
-        self._total = total
-        self._end = None if total is None else now + total
-        self._began = now
-        self.progress_at: float | None = None
-        self._expire = expire
-        self._timer = call_late(now + timeout if self._end is None else min(now + timeout, self._end), self._check)
-
-    @property
-    def remaining(self) -> float:
-        """Seconds until the timeout, if nothing more comes."""
-        return self._due - self._loop.time()
-
-    def begin_anew(self) -> None:
-        """The first sign of progress is awaited from now on."""
-        self._began = self._loop.time()
-
-    def close(self) -> None:
-        """Stop the timer, for good."""
-        self._timer.cancel()
-        # A method of the stream, which owns this clock: the cycle would keep both alive until a garbage collection.
-        self._expire = _ignore_expiry
-
-    @property
-    def _due(self) -> float:
-        silent_at = (self._began if self.progress_at is None else self.progress_at) + self._timeout
-        return silent_at if self._end is None else min(silent_at, self._end)
-
-    def _check(self) -> None:
-        if self._loop.time() < self._due:
-            self._timer = call_late(self._due, self._check)
-        else:
-            self._expire(Timeout(self._sentence()))
-
-    def _sentence(self) -> str:
-        if self._total is not None and self._due == self._end:
-            return f"no complete answer within {self._total:g} s"
-        if self.progress_at is not None:
-            return f"nothing more of the answer came within {self._timeout:g} s"
-        return f"no answer came within {self._timeout:g} s"
 
 
 @dataclass(slots=True)
@@ -186,7 +122,3 @@ class PublisherClocks:
         delay, least = max(age - known.least, 0.0), max(age - known.lowest, 0.0)
         unknown = known.least == math.inf or delay > trusted
         return None if unknown else delay, 0.0 if least > trusted else least
-
-
-def _ignore_expiry(_: Timeout) -> None:
-    """Stands for the callback of a closed clock."""

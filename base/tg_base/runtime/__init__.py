@@ -20,17 +20,16 @@ from tg_base.runtime.listening_sockets import (
 )
 from tg_base.runtime.open_files import TOO_MANY_FILES, descriptors
 from tg_base.runtime.reading_cost import MAX_QUICK_BYTES, MAX_READ_HERE_OBJECTS, is_costly
-from tg_base.runtime.tasks import report, running
-from tg_base.runtime.timers import call_late
+from tg_base.runtime.tasks import LATE_SECONDS, report, running
 from tg_base.runtime.turns import Steps, finish, take_turns
 from tg_base.runtime.worker_main import Unpicklable, ask_caller
 from tg_base.runtime.worker_pool import WorkerPool
 from tg_base.runtime.worker_process import WorkerEnded
 
 __all__ = [
-    "MAX_QUICK_BYTES", "MAX_READ_HERE_OBJECTS", "MAX_WAITING_CONNECTIONS", "POLL_SECONDS", "TOO_MANY_FILES",
-    "Entered", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher",
-    "WorkerEnded", "WorkerPool", "ask_caller", "call_late", "descriptors", "explain_no_listening", "explaining_absence",
+    "LATE_SECONDS", "MAX_QUICK_BYTES", "MAX_READ_HERE_OBJECTS", "MAX_WAITING_CONNECTIONS", "POLL_SECONDS",
+    "TOO_MANY_FILES", "Entered", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher",
+    "WorkerEnded", "WorkerPool", "ask_caller", "descriptors", "explain_no_listening", "explaining_absence",
     "find_entry_point", "find_entry_points", "find_requirement", "finish", "is_costly", "load_function", "load_object",
     "open_listening_sockets", "report", "running", "start_daemon_thread", "take_turns", "translate_defects",
 ]  # fmt: skip

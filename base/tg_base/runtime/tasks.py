@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from contextvars import Context
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
 log = structlog.get_logger()
+
+LATE_SECONDS: Final = 0.001
+"""Added to the time of a timer that checks whether it is due. uvloop's may fire half of it too early: the check would
+set it anew over and over."""
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextvars import Context
 from email.utils import formatdate
 from functools import lru_cache
 from types import MappingProxyType, TracebackType
@@ -17,7 +18,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from typing_extensions import override
 
-from tg_base.runtime import call_late
+from tg_base.runtime import LATE_SECONDS
 from tg_gateway.dialects import (
     END_OF_EVENT,
     MAX_WRITE_BYTES,
@@ -109,7 +110,8 @@ class BodyStream(web.StreamResponse, Sink):
     def __enter__(self) -> "BodyStream":
         # Stop the server's timer, which is for idle connections; it starts a new one after the answer.
         self._protocol.keep_alive(True)
-        self._timer = call_late(self._wrote_at + self._silence, self._silent)
+        due = self._wrote_at + self._silence + LATE_SECONDS
+        self._timer = self._loop.call_at(due, self._silent, context=Context())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> bool:
@@ -230,7 +232,7 @@ class BodyStream(web.StreamResponse, Sink):
             if not self.full:
                 self.send(self._answer_head.keep_alive, last=False)
             due = now + self._silence
-        self._timer = call_late(due, self._silent)
+        self._timer = self._loop.call_at(due + LATE_SECONDS, self._silent, context=Context())
 
     # The server calls this on every response; here the response was written already.
 

@@ -97,8 +97,9 @@ class HttpHandlers:
             asked = await self._ask_dialect(door, entry)
             if isinstance(asked, Ask):
                 route = asked.route
-                # Check first: every request passes here, and only those of our first seconds have to wait.
-                unknown = asked.background is None and not self._relay.is_served(route)
+                # Check first: every request passes here, and only those of our first seconds have to wait. A processor
+                # of the plain protocol announces nothing, and always counts.
+                unknown = not (asked.background or route.plain or self._relay.admission.find(route.request).served)
                 if unknown and await self._relay.until_served(route):
                     # The dialect has parsed the request before any processor had announced the model's features: parse
                     # it again.

@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -42,12 +43,12 @@ class Exchange:
     """One request: enter it to ask, leave it to stop the work, wherever that is done.
 
     Args:
-        ask: entered to ask.
+        relay: counts it, from its creation to its end.
+        ask: returns what is entered to ask.
         spending: its key's admitted reservation.
         metrics: the metrics of its chunks.
         entry: its line in the log.
         fields: the client's names of the fields that an error may name.
-        noted: called with the responses, and whether they run, when they begin and end; None = they never began.
 
     Attributes:
         responses: the answer's records, once it is entered.
@@ -57,17 +58,17 @@ class Exchange:
     """
 
     # Not a generator, which would take 0.7 KiB for each stream.
-    __slots__ = ("_ask", "_fields", "_noted", "_spending", "entry", "metrics", "responses", "usage")
+    __slots__ = ("_ask", "_asked", "_fields", "_relay", "_spending", "entry", "metrics", "responses", "usage")
 
     def __init__(
         self,
-        ask: AbstractAsyncContextManager[Responses],
+        relay: "Relay",
+        ask: Callable[[], AbstractAsyncContextManager[Responses]],
         spending: Spending,
         metrics: _ChunkMetrics,
         entry: AccessLogEntry,
         *,
         fields: FieldNames | None,
-        noted: Callable[[Responses | None, bool], None],
     ) -> None:
         self.metrics = metrics
         self.entry = entry
@@ -76,36 +77,46 @@ class Exchange:
         self._ask = ask
         self._fields = fields
         self._spending = spending
-        self._noted = noted
+        self._relay = relay
+        relay.running.add(self)
 
     async def __aenter__(self) -> Self:
-        spending, entered = self._spending, False
+        spending, self._asked = self._spending, self._ask()
+        # A prompt may be long, and an answer may take minutes.
+        del self._ask
         try:
-            self.responses = await self._ask.__aenter__()
-            entered = True
+            self.responses = await self._asked.__aenter__()
+            # From here on a provider may have begun, and may bill it.
+            spending.asked = True
         except TgError as error:
             raise self.translate(error) from None
         finally:
-            if not entered:
+            if not spending.asked:
                 spending.__exit__(None, None, None)
-                self._noted(None, False)
-        # From here on a provider may have begun, and may bill it.
-        spending.asked = True
+                self._relay.end(self)
         self.entry.stream = self.responses.id
         trace.name_stream(self.responses.id)
-        self._noted(self.responses, True)
+        STREAMING.inc()
+        if self._relay.left:
+            self.responses.fail(_leaving())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        self._noted(self.responses, False)
+        STREAMING.dec()
+        self._relay.end(self)
         if self.usage is not None:
             self.usage.request_bytes = self.responses.request_bytes
         try:
-            await self._ask.__aexit__(kind, error, tb)
+            await self._asked.__aexit__(kind, error, tb)
         finally:
             self._spending.__exit__(kind, error, tb)
+
+    def fail(self, error: TgError) -> None:
+        """End it with this error, if it has been asked."""
+        if self._spending.asked:
+            self.responses.fail(error)
 
     def translate(self, error: TgError) -> TgError:
         """The error in the client's names of the fields."""
@@ -243,8 +254,11 @@ class Relay:
         callers: see `Authenticator`.
 
     Attributes:
+        admission: knows which services have a processor.
+        running: what has been asked, or is just being asked.
         reading: requests that are read just now, and may be asked next.
         draining: whether it refuses what is new.
+        left: whether it ends what still begins.
     """
 
     def __init__(self, requestor: Requestor, timeout: float, limits: RateLimits, callers: Mapping[str, str]) -> None:
@@ -253,17 +267,11 @@ class Relay:
         self._timeout = timeout
         self._limits = limits
         self._metrics: dict[str, _ChunkMetrics] = {}
-        self._running: set[Responses] = set()
-        # Counts more than the running requests: publishing a request may take time.
-        self._asked = 0
+        self.admission = requestor.admission
+        self.running: set[Exchange] = set()
         self.reading = 0
         self._ended = asyncio.Event()
-        self._left = False
-        self.draining = False
-
-    def is_served(self, route: Route[Any, Any]) -> bool:
-        """Whether a processor of a service is known; one of the plain protocol announces nothing, and always counts."""
-        return route.plain or self._requestor.admission.find(route.request).served
+        self.draining = self.left = False
 
     async def until_served(self, route: Route[Any, Any]) -> bool:
         """Wait for a first processor of a service, in our first seconds; whether one came. `ask` refuses otherwise."""
@@ -295,42 +303,29 @@ class Relay:
         spending = Spending() if exempt else self._limits.admit(entry.key, name, *batch.requests)
         if self._callers:
             trace.name_caller(self._callers.get(entry.key or ""))
-        opening: AbstractAsyncContextManager[Responses]
+        opening: Callable[[], AbstractAsyncContextManager[Responses]]
         if len(batch.requests) > 1:
-            wait, places = self._timeout, spending.places
-            opening = ask_batch(self._requestor, route, batch, timeout=wait, places=places, fields=asked.fields)
+            several = partial(ask_batch, self._requestor, route, batch, fields=asked.fields)
+            opening = partial(several, timeout=self._timeout, places=spending.places)
         else:
             (request,), total = batch.requests, asked.deadline
-            opening = self._requestor.stream(
-                route, request, timeout=self._timeout, total=total, bounded=True, permit=permit
-            )
-        exchange = Exchange(opening, spending, metrics, entry, fields=asked.fields, noted=self._note)
-        self._asked += 1
-        return exchange
+            single = partial(self._requestor.stream, route, request, bounded=True, permit=permit)
+            opening = partial(single, timeout=self._timeout, total=total)
+        return Exchange(self, opening, spending, metrics, entry, fields=asked.fields)
 
-    def _note(self, responses: Responses | None, runs: bool) -> None:
-        if not runs:
-            self._asked -= 1
-            self._ended.set()
-        if responses is None:
-            return
-        if not runs:
-            STREAMING.dec()
-            self._running.discard(responses)
-            return
-        self._running.add(responses)
-        STREAMING.inc()
-        if self._left:
-            responses.fail(_leaving())
+    def end(self, exchange: Exchange) -> None:
+        """An exchange is over."""
+        self.running.discard(exchange)
+        self._ended.set()
 
     async def drain(self, seconds: float) -> None:
         """Refuse new requests, give running ones this long, then end them with an error."""
         self.draining = True
         await self.until_idle(seconds)
         # A copy: each stream that ends removes itself.
-        for responses in list(self._running):
-            responses.fail(_leaving())
-        self._left = True
+        for exchange in list(self.running):
+            exchange.fail(_leaving())
+        self.left = True
         await self.until_idle(DRAIN_ERROR_SECONDS)
 
     async def until_idle(self, seconds: float, *, all_read: bool = False) -> None:
@@ -342,7 +337,7 @@ class Relay:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._asked or (all_read and self.reading):
+                while self.running or (all_read and self.reading):
                     self._ended.clear()
                     await self._ended.wait()
 
