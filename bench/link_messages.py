@@ -78,7 +78,7 @@ class World:
                 pool = LinkPool(self._near, f"p{number}", HeartbeatTiming(), self._loop.time)
                 await stack.enter_async_context(running(self._heed(pool, number)))
                 stack.push_async_callback(pool.aclose, 0.0)
-                link = await pool.to(self._inbox.topic)
+                link = pool.to(self._inbox.topic)
                 for stream in range(number, self._load.streams, self._load.links):
                     await stack.enter_async_context(running(self._speak(link, StreamKey(f"s{stream}", 1))))
             await self._keep_up(warm_up)

@@ -29,7 +29,7 @@ SERVING: Final = (
     Fault(
         "the last chunk is lost on drain",
         _SERVER + "link_pool.py",
-        "        flushes = [asyncio.create_task(link.flush()) for link, _ in self._links.values()]\n",
+        "        flushes = [asyncio.create_task(link.flush()) for link in self]\n",
         "        flushes: list[asyncio.Task[None]] = []\n",
     ),
     Fault(
@@ -224,8 +224,8 @@ SERVING: Final = (
     Fault(
         "a link is closed by a coroutine that nobody awaits",
         _SERVER + "link_pool.py",
-        "                del self._links[inbox]\n                await stack.aclose()\n",
-        "                del self._links[inbox]\n                stack.aclose()\n",
+        "                await _stop(self._sending.pop(inbox))\n",
+        "                _stop(self._sending.pop(inbox))\n",
     ),
     Fault(
         "an answer that is over the broker's limit stops its link",

@@ -103,16 +103,15 @@ MUTANTS = (
                 "            if descriptors.short:\n"
                 "                await descriptors.until_enough()\n"
                 "            delivery = await anext(requests)\n",
-                "            slot = Slot(self._slots, route)\n"
-                "            while not await slot.take():\n"
+                "            held = Slot(self._slots, route)\n"
+                "            while not await held.take():\n"
                 "                pass\n"
                 "            delivery = await anext(requests)\n",
             ),
             Change(
                 "tg_base/server/processor.py",
-                "            doubtful = call.reply is not None and not call.fresh\n"
-                "            slot = Slot(self._slots, route)\n",
-                "            doubtful = call.reply is not None and not call.fresh\n",
+                "                slot = await self._admit(route, delivery, call)\n",
+                "                slot = None if self._drop_unwanted(route, delivery, call) else held\n",
             ),
         ),
         seed=25,

@@ -25,7 +25,7 @@ class Requests:
         self._streams: list[LinkStream] = []
 
     async def take(self, delay: float | None = None, least_delay: float = 0.0) -> None:
-        stream = LinkStream(await self.pool.to(INBOX, delay, least_delay), StreamKey(str(next(self._numbers)), 1), 5.0)
+        stream = LinkStream(self.pool.to(INBOX, delay, least_delay), StreamKey(str(next(self._numbers)), 1), 5.0)
         stream.open()
         self._streams.append(stream)
 
@@ -95,7 +95,7 @@ async def test_what_is_proven_to_be_old_gets_no_grace_period() -> None:
 async def test_an_idle_link_begins_a_grace_period_with_its_next_request() -> None:
     async with dead() as requests:
         requests.pool.on_heartbeat(Heartbeat(INBOX, {}))
-        await requests.pool.to(INBOX)
+        requests.pool.to(INBOX)
         requests.now += DEAD - 0.1
         await requests.take()
         requests.now += GRACE - 0.1

@@ -280,11 +280,12 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             BadRequest: its fields are invalid, or it needs a feature that this provider lacks.
             NotFound: it is for another model.
         """
+        needed = request.features
         if not isinstance(request, CheckedRequest):
             check_completion(request)
         if request.model not in {None, "", self.model}:
             raise NotFound(f"no model of that name is served here; this flow serves {self.model}")
-        if missing := request.features - self.features:
+        if missing := needed - self.features:
             raise BadRequest(describe_missing(missing))
         return msgspec.structs.replace(request, model=self.model)
 

@@ -39,7 +39,7 @@ from tg_base.protocol import (
     StreamKey,
     Subscriptions,
 )
-from tg_base.runtime import report, running, translate_defects
+from tg_base.runtime import running, translate_defects
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.link_pool import LinkPool
 from tg_base.server.request_task import RequestTask
@@ -97,7 +97,6 @@ class Host:
         self._bus = bus
         self._services: dict[str, Callable[[], Presence]] = {}
         self._takers: dict[str, TakeDirect] = {}
-        self._returning: set[asyncio.Task[None]] = set()
         self._opened = 0
         self._number = self._changed_at = -1
         self._announced: dict[str, Presence] = {}
@@ -134,8 +133,6 @@ class Host:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        if self._returning:
-            await asyncio.wait(self._returning)
         # A link that is opened from now on would never be closed.
         self._ended = True
         used = [link.inbox for link in self.links if not link.idle]
@@ -287,15 +284,12 @@ class Host:
         call = RequestHeaders.of_direct(delivery, self.publishers)
         if not any(take(delivery, call) for take in self._takers.values()):
             # Hand it back instead of dropping it, so that its requestor queues it at once.
-            returning = asyncio.create_task(self.hand_back(call))
-            self._returning.add(returning)
-            returning.add_done_callback(self._returning.discard)
-            returning.add_done_callback(report)
+            self.hand_back(call)
 
-    async def hand_back(self, call: RequestHeaders) -> None:
+    def hand_back(self, call: RequestHeaders) -> None:
         """Tell the requestor that its request is not begun here. If the process is ending, its silence is enough."""
         if call.reply is not None and not self._ended:
-            stream = LinkStream(await self.links.to(call.reply, call.delay, call.least_delay), call.key, 0.0)
+            stream = LinkStream(self.links.to(call.reply, call.delay, call.least_delay), call.key, 0.0)
             stream.hand_back()
             stream.close()
 

@@ -3,7 +3,6 @@
 import asyncio
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
 from contextvars import Context
 from typing import TypeVar
 
@@ -18,7 +17,7 @@ from tg_base.protocol import (
     Nack,
     StreamKey,
 )
-from tg_base.runtime import running
+from tg_base.runtime import report
 from tg_base.telemetry import last_number
 
 RETURN_HEARTBEATS = 2
@@ -42,13 +41,14 @@ class LinkPool:
         self._bus = bus
         self._processor = processor
         self._timing = timing
-        self._links: dict[str, tuple[LinkSender, AsyncExitStack]] = {}
+        self._links: dict[str, LinkSender] = {}
+        self._sending: dict[str, asyncio.Task[None]] = {}
         self._gone: dict[str, None] = {}
         self._reported: dict[str, bool] = {}
         self._time = time
         self._spacing = FairSpacing()
 
-    async def to(self, inbox: str, delay: float | None = None, least_delay: float = 0.0) -> LinkSender:
+    def to(self, inbox: str, delay: float | None = None, least_delay: float = 0.0) -> LinkSender:
         """The link to an inbox, opened if there is none.
 
         Args:
@@ -56,15 +56,17 @@ class LinkPool:
             delay: seconds since the requestor sent the request, and so was alive; None = not known.
             least_delay: the least that this delay can be; used if `delay` is not known.
         """
-        opened = inbox not in self._links
-        if opened:
-            link, stack = LinkSender(self._bus, inbox, self._processor, self._time), AsyncExitStack()
-            self._links[inbox] = link, stack
+        link = self._links.get(inbox)
+        opened = link is None
+        if link is None:
+            link = self._links[inbox] = LinkSender(self._bus, inbox, self._processor, self._time)
             if inbox in self._gone:
                 # A new link counts as heard now, unless its requestor is believed dead: old requests would revive that.
                 link.received_at = -math.inf
-            await stack.enter_async_context(running(link.run(), context=Context()))
-        link = self._links[inbox][0]
+            # Outside of the request's context: the link outlives it, and its log lines are not of that request.
+            sending = asyncio.get_running_loop().create_task(link.run(), context=Context())
+            sending.add_done_callback(report)
+            self._sending[inbox] = sending
         # A request of unknown age may be an old one from a dead requestor's queue. The first begins a short grace
         # period, which the others share: if each began its own, it would last as long as the queue.
         doubtful = max(self._timing.dead_after - RETURN_HEARTBEATS * self._timing.interval, least_delay)
@@ -73,7 +75,7 @@ class LinkPool:
         return link
 
     def __iter__(self) -> Iterator[LinkSender]:
-        return (link for link, _ in self._links.values())
+        return iter(self._links.values())
 
     @property
     def unreported(self) -> dict[str, LinkState]:
@@ -95,22 +97,21 @@ class LinkPool:
 
     def find(self, inbox: str) -> LinkSender | None:
         """The open link to an inbox; None = there is none."""
-        return self._links[inbox][0] if inbox in self._links else None
+        return self._links.get(inbox)
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
         """A requestor is alive, and acknowledges what it has received."""
         self.note_alive(heartbeat.inbox)
         if heartbeat.reports:
             _remember(self._reported, heartbeat.inbox, self._reported.pop(heartbeat.inbox, False))
-        if heartbeat.inbox in self._links:
-            link = self._links[heartbeat.inbox][0]
+        if (link := self._links.get(heartbeat.inbox)) is not None:
             link.spacing.wanted = max(heartbeat.spacing, self._fair_spacing)
             if link.name in heartbeat.acks:
                 link.acknowledge(heartbeat.acks[link.name])
 
     @property
     def _fair_spacing(self) -> float:
-        frames = ((inbox, link.spacing.frames) for inbox, (link, _) in self._links.items())
+        frames = ((inbox, link.spacing.frames) for inbox, link in self._links.items())
         return self._spacing.update(frames, self._time())
 
     def note_alive(self, inbox: str | None) -> None:
@@ -118,24 +119,24 @@ class LinkPool:
         if inbox is not None:
             self._gone.pop(inbox, None)
             if inbox in self._links:
-                self._links[inbox][0].received_at = self._time()
+                self._links[inbox].received_at = self._time()
 
     def on_nack(self, nack: Nack) -> None:
         """A requestor misses messages."""
-        if nack.inbox in self._links and self._links[nack.inbox][0].name == nack.link:
-            link = self._links[nack.inbox][0]
+        link = self._links.get(nack.inbox)
+        if link is not None and link.name == nack.link:
             self.note_alive(nack.inbox)
             link.resend(nack.ack)
 
     def quiet(self, seconds: float) -> bool:
         """Whether any requestor has been silent for this long."""
         limit = self._time() - seconds
-        return any(link.received_at < limit for link, _ in self._links.values())
+        return any(link.received_at < limit for link in self)
 
     def silent(self, seconds: float) -> list[StreamKey]:
         """The streams of requestors that have been silent for this long, which are believed dead from now on."""
         limit = self._time() - seconds
-        links = [link for link, _ in self._links.values() if link.received_at < limit and link.streams]
+        links = [link for link in self if link.received_at < limit and link.streams]
         for link in links:
             _remember(self._gone, link.inbox, None)
         return [key for link in links for key in link.streams]
@@ -143,27 +144,33 @@ class LinkPool:
     async def sweep(self, seconds: float) -> None:
         """Close the links of requestors that have been silent for this long, and idle links."""
         now = self._time()
-        for inbox, (link, stack) in list(self._links.items()):
+        for inbox, link in list(self._links.items()):
             # Use since the last check counts as use now: an idle link is closed up to an interval late.
             if link.used:
                 link.used, link.used_at = False, now
             dead = link.received_at < now - seconds and not link.streams
             if dead or (link.idle and link.used_at < now - IDLE_LINK_SECONDS):
                 del self._links[inbox]
-                await stack.aclose()
+                await _stop(self._sending.pop(inbox))
             if dead:
                 _remember(self._gone, inbox, None)
 
     async def aclose(self, seconds: float) -> None:
         """Give every link this long to send its buffer, then close it."""
-        flushes = [asyncio.create_task(link.flush()) for link, _ in self._links.values()]
+        flushes = [asyncio.create_task(link.flush()) for link in self]
         if flushes:
             _, late = await asyncio.wait(flushes, timeout=seconds)
             for flush in late:
                 flush.cancel()
-        while self._links:
-            _, (_, stack) = self._links.popitem()
-            await stack.aclose()
+        self._links.clear()
+        while self._sending:
+            await _stop(self._sending.popitem()[1])
+
+
+async def _stop(sending: asyncio.Task[None]) -> None:
+    sending.cancel()
+    # `report` logs its error.
+    await asyncio.wait([sending])
 
 
 def _remember(requestors: dict[str, Value], inbox: str, value: Value) -> None:

@@ -180,25 +180,35 @@ class Processor:
             if descriptors.short:
                 await descriptors.until_enough()
             delivery = await anext(requests)
+            call: RequestHeaders | BadRequest
             try:
                 call = RequestHeaders.of(delivery, self.host.publishers)
+                slot = await self._admit(route, delivery, call)
             except BadRequest as error:
-                self._start(route, delivery, error, Slot(self._slots, route))
-                continue
-            if self._drop_unwanted(route, delivery, call):
-                self._tell_reused(route, call)
-                continue
-            # Its requestor must confirm it before it is begun.
-            doubtful = call.reply is not None and not call.fresh
-            slot = Slot(self._slots, route)
-            if doubtful and self._is_excess(call):
-                await self._return(delivery, call)
-            elif not descriptors.short and ((doubtful and self._postpone(call, slot)) or await slot.take()):
-                self._start(route, delivery, call, slot)
-            else:
-                # Another queue took the last slot, or no descriptor is free: the bus redelivers the request, here or
-                # elsewhere.
-                delivery.nack()
+                call, slot = error, Slot(self._slots, route)
+            if slot is not None:
+                task = asyncio.create_task(self._take(route, delivery, call, slot, self._time()), name="request")
+                task.add_done_callback(report)
+
+    async def _admit(self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders) -> Slot | None:
+        """The slot of a request that is to be taken; None = it was dropped, or returned."""
+        if self._drop_unwanted(route, delivery, call):
+            self._tell_reused(route, call)
+            return None
+        # Its requestor must confirm it before it is begun.
+        doubtful = call.reply is not None and not call.fresh
+        if doubtful and self._is_excess(call):
+            # Let the requestor, if it lives, publish it again. A nack would return it ahead of all others.
+            self._count(call)
+            delivery.ack()
+            self.host.hand_back(call)
+            return None
+        slot = Slot(self._slots, route)
+        if not descriptors.short and ((doubtful and self._postpone(call, slot)) or await slot.take()):
+            return slot
+        # Another queue took the last slot, or no descriptor is free: the bus redelivers the request, here or elsewhere.
+        delivery.nack()
+        return None
 
     def _take_direct(self, delivery: Delivery, call: RequestHeaders) -> bool:
         """Take a request that was sent to this process and not to its queue; False = it cannot begin here now.
@@ -212,12 +222,9 @@ class Processor:
             slot = Slot(self._slots, route)
             if not self._postpone(call, slot):
                 return False
-            self._start(route, delivery, call, slot)
+            task = asyncio.create_task(self._take(route, delivery, call, slot, self._time()), name="request")
+            task.add_done_callback(report)
         return True
-
-    def _start(self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | BadRequest, slot: Slot) -> None:
-        task = asyncio.create_task(self._take(route, delivery, call, slot, self._time()), name="request")
-        task.add_done_callback(report)
 
     def _postpone(self, call: RequestHeaders, slot: Slot) -> bool:
         """Whether a doubtful request takes no slot yet. A slot is reserved if its confirmation is expected soon."""
@@ -236,12 +243,6 @@ class Processor:
     def _is_excess(self, call: RequestHeaders) -> bool:
         """Whether a doubtful request would await its confirmation in a slot while another of its requestor does."""
         return self._is_full and any(work.unconfirmed and work.inbox == call.reply for work in self._running.values())
-
-    async def _return(self, delivery: Delivery, call: RequestHeaders) -> None:
-        """Let the requestor, if it lives, publish the request again. A nack would return it ahead of all others."""
-        self._count(call)
-        delivery.ack()
-        await self.host.hand_back(call)
 
     async def _take(
         self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | BadRequest, slot: Slot, came: float
@@ -262,7 +263,7 @@ class Processor:
                         # Unacknowledged, the message goes to another processor, so running it here would be a second
                         # run.
                         if call.queue is not None:
-                            await self.host.hand_back(call)
+                            self.host.hand_back(call)
                         return
             except BadRequest as error:
                 await self._refuse(route, delivery, None if isinstance(call, BadRequest) else call, error)
@@ -271,12 +272,8 @@ class Processor:
             if self._drop_unwanted(route, delivery, call):
                 self._tell_reused(route, call)
                 return
-            self._count(call)
-            # Acknowledged at the start, not at the end: redelivered after a crash, it would run and be billed again.
-            # The requestor notices our death by the missing heartbeats, and knows whether a retry is safe.
-            delivery.ack()
             # An answer may take minutes, and a prompt may be long: only the work has the request from here on.
-            work = self._work_on(route, call, request, slot, came)
+            work = self._work_on(route, delivery, call, request, slot=slot, came=came)
             del delivery, request
             await work
 
@@ -290,10 +287,23 @@ class Processor:
             return body if is_costly(body) else decode(route.spec.request, body)
 
     async def _work_on(
-        self, route: Route[Any, Any], call: RequestHeaders, request: object, slot: Slot, came: float
+        self,
+        route: Route[Any, Any],
+        delivery: Delivery,
+        call: RequestHeaders,
+        request: object,
+        *,
+        slot: Slot,
+        came: float,
     ) -> None:
-        begun = self._time()
-        patience = self._timing.doubt_after
+        self._count(call)
+        # Acknowledged at the start, not at the end: redelivered after a crash, it would run and be billed again. The
+        # requestor notices our death by the missing heartbeats, and knows whether a retry is safe.
+        delivery.ack()
+        del delivery
+        begun, patience = self._time(), self._timing.doubt_after
+        responder = self._open_responder(route, call)
+        responder.open()
         work = RequestTask(
             self._service, route, call, slot, came=came, patience=patience, bodies=self.host.bodies, processor=self._id
         )
@@ -301,9 +311,7 @@ class Processor:
         self._active.inc()
         try:
             self._queue_wait.observe(call.delay or 0.0)
-            responder = await self._open_responder(route, call)
             try:
-                responder.open()
                 running = work.run(request, responder)
                 del request
                 await running
@@ -361,7 +369,7 @@ class Processor:
             delivery.nack()
         call = call or RequestHeaders.of_unreadable(delivery)
         if call is not None:
-            responder = await self._open_responder(route, call)
+            responder = self._open_responder(route, call)
             try:
                 await send_failure(responder, route.spec.response.from_error(error.record))
             finally:
@@ -370,10 +378,10 @@ class Processor:
     async def _publish_dead_letter(self, route: Route[Any, Any], body: bytes, reason: str) -> bool:
         return await publish_dead_letter(self._bus, self.host.topics, route.request, body, reason)
 
-    async def _open_responder(self, route: Route[Any, Any], call: RequestHeaders) -> Responder:
+    def _open_responder(self, route: Route[Any, Any], call: RequestHeaders) -> Responder:
         if call.reply is None:
             return PlainResponder(self._bus, route.response, call.key.stream)
-        link = await self.host.links.to(call.reply, call.delay, call.least_delay)
+        link = self.host.links.to(call.reply, call.delay, call.least_delay)
         return LinkStream(link, call.key, ACCEPTED_EVERY_HEARTBEATS * self._timing.interval)
 
     def _describe(self) -> Presence:

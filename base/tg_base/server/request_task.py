@@ -177,12 +177,14 @@ class RequestTask:
         if not (self._slot.taken or await self._slot.take()):
             responder.hand_back()
             return None
+        # This process may have been suspended behind the confirmation, or behind the arrival of a fresh request.
+        await self._until_wanted(responder)
         service = self._service
         responder.accept(lambda: service.loading)
         if isinstance(request, bytes):
             request = await self._read(request, responder)
-        # This process may have been suspended behind the confirmation, or behind the arrival of a fresh request.
-        await self._until_wanted(responder)
+            # Reading may take long, too.
+            await self._until_wanted(responder)
         return service.on_request(request)
 
     async def _read(self, body: bytes, responder: Responder) -> Any:
