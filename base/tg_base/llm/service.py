@@ -249,7 +249,11 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             request = self.check(request)
             plan = GenerationPlan.of(request, self.native_features)
         several = len(plan.requests) > 1
-        begin = partial(self._start_merged, plan.requests) if several else partial(self._start, plan.requests[0])
+        begin = (
+            partial(self._start_merged, plan.requests)
+            if several
+            else partial(self._start, plan.requests[0], plan.generated)
+        )
         # Return that generator itself: with one of our own, each chunk would pass through both.
         return answer_request(request, plan, begin, self.model, self._checkers)
 
@@ -301,11 +305,11 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             async for chunk in rest:
                 yield chunk
 
-    async def _start(self, request: TextCompletionRequest) -> Begun:
+    async def _start(self, request: TextCompletionRequest, answers: int = 1) -> Begun:
         """The first chunk and the rest of one of the provider's streams; retries until there is one."""
         time = asyncio.get_running_loop().time
         until = time() + self.clocks.first_token
-        stream = self._guarded(request)
+        stream = self._guarded(request, answers)
         try:
             # An error or a cancellation of it has closed the stream.
             return await anext(stream), stream
@@ -313,9 +317,9 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             # Raise a final error here: raised within the retry, it would form a cycle that keeps the request in memory.
             if _retry(error, until - time()) is False:
                 raise
-            return await self._try_again(request, error, until)
+            return await self._try_again(request, answers, error, until)
 
-    async def _try_again(self, request: TextCompletionRequest, failed: TgError, until: float) -> Begun:
+    async def _try_again(self, request: TextCompletionRequest, answers: int, failed: TgError, until: float) -> Begun:
         """Retry until the loop time `until`. `failed` ended the first attempt; it is raised if it forbids a retry."""
         time = asyncio.get_running_loop().time
         async for attempt in stamina.retry_context(
@@ -331,13 +335,13 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
                 # The first attempt was made outside, because nearly all succeed, and this costs a tenth of a request.
                 if attempt.num == 1:
                     raise failed
-                stream = self._guarded(request)
+                stream = self._guarded(request, answers)
                 return await anext(stream), stream
         raise failed
 
-    def _guarded(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
+    def _guarded(self, request: TextCompletionRequest, answers: int) -> AsyncGenerator[LlmChunk, PassOn | None]:
         stream = self.generate_content_stream(request)
-        return guard_stream(stream, self.clocks, request.answers, self._log_refusal)
+        return guard_stream(stream, self.clocks, answers, self._log_refusal)
 
     def _log_refusal(self, error: TgError) -> None:
         """Tell the operator what the provider's support asks for. Never the body, which may contain prompts or keys."""

@@ -133,7 +133,9 @@ class Catalogue:
             raise NotFound(f"there is no model {short!r}; there are: {listed or 'none'}")
         return found
 
-    def choose_model(self, flow: str | None, route: Route[Any, Any], request: Any) -> tuple[Route[Any, Any], Any]:
+    def choose_model(
+        self, flow: str | None, route: Route[Any, Any], request: TextCompletionRequest
+    ) -> tuple[Route[Any, Any], TextCompletionRequest]:
         """The route to ask, and the request with the model's own name in place of an alias.
 
         A request for a model that no processor announces goes to `route` unchanged, since plain peers announce
@@ -142,11 +144,9 @@ class Catalogue:
         Args:
             flow: the flow that the client named; None = that of the model.
             route: the service of that flow, or of the default flow.
-            request: a request of any service; only a text completion has a model.
+            request: names a model.
         """
-        if not isinstance(request, TextCompletionRequest) or not request.model:
-            return route, request
-        found = self._resolve(request.model, flow or self.default_flow)
+        found = self._resolve(request.model or "", flow or self.default_flow)
         if found is None or (flow is not None and found.route.flow != flow):
             return route, request
         return found.route, msgspec.structs.replace(

@@ -3,9 +3,8 @@
 from tg_gateway.http.handlers import HttpHandlers
 from tg_gateway.http.health import Alive, Health, Ready, answer_health, make_ready
 from tg_gateway.http.load_headers import LoadHeaders
-from tg_gateway.http.middleware import ENTRY, Middleware
+from tg_gateway.http.middleware import DOOR, ENTRY, Handler, Middleware, Router, defer_expectation
 from tg_gateway.http.page import Page, find_pages
-from tg_gateway.http.router import DOOR, Handler, Router, defer_expectation
 from tg_gateway.http.unreadable_head import (
     MAX_HEAD_LINE_BYTES,
     MAX_HEADERS,

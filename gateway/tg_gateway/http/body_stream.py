@@ -30,8 +30,7 @@ from tg_gateway.dialects import (
     slice_output,
     split_output,
 )
-from tg_gateway.http.middleware import CLOSES, ENTRY, DefectJudge
-from tg_gateway.http.router import DOOR
+from tg_gateway.http.middleware import CLOSES, DOOR, ENTRY, DefectJudge
 from tg_gateway.relay import Sink
 from tg_schema import TgError
 from tg_schema.errors import Cancelled, SlowConsumer

@@ -14,8 +14,7 @@ from tg_gateway.dialects import Answer, Ask, Background, Keep, StreamedAnswer, W
 from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
 from tg_gateway.http.load_headers import LoadHeaders
-from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, make_response
-from tg_gateway.http.router import DOOR, Door
+from tg_gateway.http.middleware import CORS_HEADERS, DOOR, ENTRY, make_response
 from tg_gateway.jobs import FlexQueue, JobRuns
 from tg_gateway.parsing import CallParser
 from tg_gateway.relay import Exchange, HeldEnd, Relay
@@ -89,27 +88,33 @@ class HttpHandlers:
     async def _parse(
         self, request: web.Request, reader: BodyReader, entry: AccessLogEntry
     ) -> Ask | Answer | StreamedAnswer:
-        door, route = request[DOOR], None
+        dialect, call, route = request[DOOR].dialect, request[DOOR].call, None
         self._relay.reading += 1
         try:
-            door.dialect.check_head(door.call)
-            body = door.call.body = await reader.read(request)
-            asked = await self._ask_dialect(door, entry)
-            if isinstance(asked, Ask):
+            dialect.check_head(call)
+            body = await reader.read(request)
+            while True:
+                call.body = body
+                costly = len(body) > MAX_QUICK_BYTES and is_costly(body)
+                parsed = self._parser.parse(dialect, call) if costly else dialect.parse(call)
+                if isinstance(parsed, Awaitable):
+                    call.kept = self._store.of(entry.key)
+                    asked = await parsed
+                else:
+                    asked = parsed
+                if not isinstance(asked, Ask):
+                    return asked
                 route = asked.route
                 # Check first: every request passes here, and only those of our first seconds have to wait. A processor
                 # of the plain protocol announces nothing, and always counts.
-                unknown = not (asked.background or route.plain or self._relay.admission.find(route.request).served)
-                if unknown and await self._relay.until_served(route):
-                    # The dialect has parsed the request before any processor had announced the model's features: parse
-                    # it again.
-                    door.call.body = body
-                    asked = await self._ask_dialect(door, entry)
+                known = asked.background or route.plain or self._relay.admission.find(route.request).served
+                if known or not await self._relay.until_served(route):
+                    return asked
+                # The dialect has parsed the request before any processor had announced the model's features: again.
         finally:
-            if known := route or door.call.route:
-                entry.flow, entry.service = known.flow, known.spec.name
+            if found := route or call.route:
+                entry.flow, entry.service = found.flow, found.spec.name
             self._relay.note_read()
-        return asked
 
     async def _reply(self, request: web.Request, answer: Answer | StreamedAnswer) -> web.StreamResponse:
         """An answer that needs no service; one that streams fails as `_stream`."""
@@ -141,17 +146,6 @@ class HttpHandlers:
                 body.send(part, last=False)
                 await body.drain()
         body.send(b"", last=True)
-
-    async def _ask_dialect(self, door: Door, entry: AccessLogEntry) -> Ask | Answer | StreamedAnswer:
-        call = door.call
-        if len(call.body) > MAX_QUICK_BYTES and is_costly(call.body):
-            call.kept = self._store.of(entry.key)
-            return await self._parser.parse(door.dialect, call)
-        parsed = door.dialect.parse(call)
-        if isinstance(parsed, Awaitable):
-            call.kept = self._store.of(entry.key)
-            return await parsed
-        return parsed
 
     async def _stream(
         self,

@@ -10,7 +10,7 @@ from aiohttp import web
 from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_gateway.access import Limits
-from tg_gateway.http.router import defer_expectation
+from tg_gateway.http.middleware import defer_expectation
 from tg_gateway.relay import Relay
 from tg_gateway.telemetry import FreshAnswer
 from tg_schema import TgError, encode

@@ -9,7 +9,7 @@ from tg_gateway.dialects import Ask, Conversation, Socket, text_frame
 from tg_gateway.dialects.native import envelope
 from tg_gateway.dialects.native.flow_service import FLOW_SERVICES, answer_flow_service
 from tg_gateway.dialects.native.services import MessageWriter, WholeMessageWriter, service_of
-from tg_schema import TgError, decode
+from tg_schema import TextCompletionRequest, TgError, decode
 from tg_schema.errors import BadRequest, Unauthorized
 
 
@@ -81,7 +81,9 @@ class NativeConversation(Conversation):
         message = MessageWriter(service, name)
 
         def parse() -> Ask:
-            chosen, request = self._socket.catalogue.choose_model(flow, route, service.parse(body))
+            chosen, request = route, service.parse(body)
+            if isinstance(request, TextCompletionRequest) and request.model:
+                chosen, request = self._socket.catalogue.choose_model(flow, route, request)
             writer = message if request.streaming else WholeMessageWriter(service, route.spec.response, name)
             return Ask(chosen, request, writer, bool(request.streaming))
 

@@ -15,7 +15,7 @@ from tg_gateway.dialects.native.failures import encode_refusal
 from tg_gateway.dialects.native.flow_service import MODELS, list_models
 from tg_gateway.dialects.native.page import PAGE, show_page
 from tg_gateway.dialects.native.services import SERVICES, BodyWriter, NativeService, service_of
-from tg_schema import TgError
+from tg_schema import TextCompletionRequest, TgError
 from tg_schema.errors import NotFound
 from tg_schema.response import Response
 
@@ -76,7 +76,9 @@ class Native(Dialect):
         # In a worker process, and for the API's description, the head was not checked.
         route = call.route or _find(call)
         service = service_of(route.spec)
-        route, request = call.catalogue.choose_model(call.path.get("flow"), route, service.parse(call.body))
+        request = service.parse(call.body)
+        if isinstance(request, TextCompletionRequest) and request.model:
+            route, request = call.catalogue.choose_model(call.path.get("flow"), route, request)
         writer = EventWriter(service) if request.streaming else BodyWriter(service, route.spec.response)
         return Ask(route, request, writer, bool(request.streaming))
 

@@ -102,8 +102,8 @@ _THEIRS: Final = frozenset(
 
 def parse_fields(spec: ServiceSpec[Any, Any], body: bytes) -> Any:
     """The fields of a service's request. This and the functions below raise BadRequest for malformed bodies."""
-    request = decode(spec.request, body)
-    check_names(spec.name, spec.request, body)
+    request, sent = decode(spec.request, body), decode(dict[str, msgspec.Raw], body)
+    check_names(spec.name, spec.request, sent)
     return request
 
 
@@ -127,8 +127,8 @@ class PromptBody(msgspec.Struct, frozen=True):
 
 def parse_prompt(body: bytes) -> PromptRequest:
     """`{"id","variables","streaming"}`."""
-    asked = decode(PromptBody, body)
-    check_names(PROMPT.name, PromptBody, body)
+    asked, sent = decode(PromptBody, body), decode(dict[str, msgspec.Raw], body)
+    check_names(PROMPT.name, PromptBody, sent)
     if not asked.id:
         raise BadRequest("id is missing: send a JSON object with `id` (a template's name) and `variables`")
     if asked.variables and asked.terms:
@@ -153,18 +153,17 @@ def parse_agent(body: bytes) -> AgentRequest:
     return request
 
 
-def check_names(service: str, request: type[msgspec.Struct], body: bytes) -> None:
+def check_names(service: str, request: type[msgspec.Struct], sent: Mapping[str, msgspec.Raw]) -> None:
     """Refuse fields that would be ignored although the client probably meant something by them.
 
     Args:
         service: whose request it is.
         request: the record whose fields are known.
-        body: a JSON object.
+        sent: the fields of a body.
 
     Raises:
         BadRequest: a field of another API, or a mistyped one; the message says where it belongs.
     """
-    sent = decode(dict[str, msgspec.Raw], body)
     if sent.keys() - _list_known(request):
         unknown = _list_unknown(request, sent)
         places = _PLACES.get(service, MappingProxyType({}))
