@@ -268,7 +268,9 @@ async def test_what_a_model_says_is_harmless(tmp_path: Path) -> None:
 async def test_a_long_answer_is_added_to(tmp_path: Path) -> None:
     """Of what is finished nothing is made again, and no frame has more to do than a bound: also of 1 MB on one line."""
     words = [LlmChunk("".join(f"word{at + number} " for number in range(10))) for at in range(0, 19_000, 10)]
-    steps = (LlmChunk("# Title\n\n"), *words, LlmChunk("\n\nThe *end*.\n\n"), LlmChunk("x" * 1_000_000), END)
+    items = [LlmChunk(f"- item {number}\n") for number in range(1000)]
+    end = (LlmChunk("\n\nThe *end*.\n\n"), *items, LlmChunk("\n\n" + "x" * 1_000_000), END)
+    steps = (LlmChunk("# Title\n\n"), *words, *end)
     async with opened_page(tmp_path, steps) as (tab, _, _):
         await ask(tab, "Long, please.")
         await tab.until("document.querySelector('.answer h1')")
@@ -280,5 +282,7 @@ async def test_a_long_answer_is_added_to(tmp_path: Path) -> None:
         assert "word18999" in shown
         assert shown.count("x") == 1_000_000
         assert await tab.evaluate("document.querySelectorAll('.answer em').length") == 1
+        listed = await tab.evaluate("[...document.querySelectorAll('.answer li')].map(each => each.innerText)")
+        assert listed == [f"item {number}" for number in range(1000)]
         leaves = "[...document.querySelectorAll('.answer .text :not(:has(*))')]"
         assert await tab.evaluate(f"Math.max(...{leaves}.map(each => each.textContent.length))") <= 8_192

@@ -125,6 +125,11 @@ def test_the_server_answers_commands_and_programs_from_another_environment(
         text = HELPLESS.removesuffix("\n")
         told = f"{text} True ['scripted'] None\ncalculator {{'expression': '2 * 21'}}\nIt is 42.True\n"
         assert (program.code, program.out, program.err) == (0, told, "")
+        with urlopen(Request(url, headers={"Accept": "text/html"}), timeout=30) as page:
+            assert b'src="page/page.js"' in page.read()
+        # In the tree it is a link to the TypeScript client.
+        with urlopen(f"{url}page/tokengrid.js", timeout=30) as file:
+            assert b"class TgClient" in file.read()
 
 
 def ask(url: str, path: str, body: object) -> tuple[int, Any]:

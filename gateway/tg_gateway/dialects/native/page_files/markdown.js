@@ -130,9 +130,8 @@ export class MarkdownView {
     if (!last) return this.#last.replaceChildren();
     if (last.type === "list" && last.items.length > 1 && last.raw.length > MIN_SPLIT_CHARACTERS) {
       // A long list is finished item by item.
-      const {raw} = last.items.at(-1);
-      this.#keep({...last, items: last.items.slice(0, -1), raw: last.raw.slice(0, -raw.length)});
-      this.#tail = this.#tail.slice(last.raw.length - raw.length);
+      this.#keep({...last, items: last.items.slice(0, -1)});
+      this.#tail = this.#tail.slice(last.raw.lastIndexOf(last.items.at(-1).raw));
       return this.#drawBlocks();
     }
     if (last.raw.length > MAX_BLOCK_CHARACTERS) return this.#becomePlain(this.#tail);
