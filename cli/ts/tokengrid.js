@@ -177,8 +177,8 @@ class Socket {
         reject(new TgError("unavailable", `no gateway opens a WebSocket at ${base}`, 1));
       };
       socket.onmessage = event => {
-        clearTimeout(timer);
         const {type, error} = JSON.parse(event.data);
+        clearTimeout(timer);
         if (type !== "auth-ok") {
           reject(new TgError("unauthorized", String(error ?? "the gateway needs a valid token")));
           return socket.close();

@@ -82,6 +82,7 @@ function showModels(models) {
     : running ? `${running} running, ${Math.round(load * 100)} % of its slots` : "idle";
   byId("served").replaceChildren(...models.map(model => make("li", {},
     make("span", {className: "name", textContent: model.model}), make("span", {className: "state", textContent: busy(model)}))));
+  if (!models.length) byId("served").append(make("li", {className: "state", textContent: "no model yet"}));
   const names = models.map(({model}) => model);
   const select = byId("model");
   if ([...select.options].map(({value}) => value).join("\n") === names.join("\n")) return;
@@ -213,10 +214,10 @@ async function answer() {
   if (turn.tokens > 1 && seconds > 0) turn.rate = (turn.tokens - 1) / seconds;
   delete turn.isRunning;
   if (asking === stopping) asking = null;
+  showAsking(Boolean(asking));
   keep(mine);
   await view.end(turn);
   if (chat !== mine) return;
-  showAsking(Boolean(asking));
   speak(turn.problem ?? "The answer is complete.");
   offerAgain();
 }

@@ -8,7 +8,9 @@ const RATE = new Intl.NumberFormat("en", {maximumSignificantDigits: 3});
 export function makeQuestion({content}) {
   const text = make("div", {className: "text plain", dir: "auto"});
   addPlain(text, showControls(content));
-  return make("article", {className: "turn question"}, make("h2", {className: "unseen", textContent: "You"}), text);
+  // A long one scrolls by itself: by keyboard too.
+  const tabIndex = content.length > 500 ? 0 : -1;
+  return make("article", {className: "turn question", tabIndex}, make("h2", {className: "unseen", textContent: "You"}), text);
 }
 
 /** An answer: of a turn that is kept, or one that comes. */
@@ -39,7 +41,7 @@ export class AnswerView {
 
   #addThinking(text) {
     if (!this.#thinking) {
-      this.#thinking = make("div", {className: "plain", dir: "auto"});
+      this.#thinking = make("div", {className: "plain", dir: "auto", tabIndex: 0});
       this.before.append(make("details", {}, make("summary", {textContent: "Thinking"}), this.#thinking));
     }
     addPlain(this.#thinking, showControls(text));
