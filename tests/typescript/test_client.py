@@ -51,7 +51,7 @@ class WordLlm(CountingLlm):
             case "busy":
                 self.busy += 1
                 if self.busy % 2 == 0:
-                    raise RateLimited("later", retry_after=0.2)
+                    raise RateLimited("later", retry_after=0.5)
                 yield LlmChunk("free", finish_reason="stop")
             case "half":
                 yield LlmChunk("half")
@@ -95,6 +95,6 @@ async def test_a_program_asks_stops_and_retries(tmp_path: Path, transport: str) 
     assert seen["models"] == ["counting"]
     assert (seen["aborted"], seen["left"]) == ("AbortError", "AbortError")
     assert (seen["refused"], seen["retried"]) == ("free", [["rate-limited", True]])
-    assert seen["once"] == ["rate-limited", "later", 0.2]
+    assert seen["once"] == ["rate-limited", "later", 0.5]
     assert (seen["wrong"][0], seen["broken"][0], seen["late"][0]) == ("bad-request", "incomplete-stream", "timeout")
     assert seen["stranger"][0] == "unauthorized"
