@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.install.installation import without_compilers
 from tests.uv_command import ROOT, uv_command
 
 pytestmark = [pytest.mark.install, pytest.mark.model]
@@ -19,11 +20,8 @@ MEMBERS = {"schema", "base", "flow", "gateway", "llama", "doors", "cli", "serve"
 def test_the_demo_installs_what_it_needs(tmp_path: Path) -> None:
     """And compiles nothing: the compilers of this machine fail."""
     home = tmp_path / "environment"
-    for compiler in ("cc", "c++", "gcc", "g++", "clang"):
-        (tmp_path / compiler).write_text("#!/bin/sh\nexit 1\n")
-        (tmp_path / compiler).chmod(0o755)
     inherited = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "VIRTUAL_ENV"}}
-    inherited["PATH"] = f"{tmp_path}:{inherited['PATH']}"
+    inherited["PATH"] = without_compilers(tmp_path)
     demo = ["make", "-C", str(ROOT), f"VENV={home}", "demo"]
     done = subprocess.run(demo, env=inherited, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
