@@ -35,7 +35,8 @@ def test_every_provider_has_its_row_in_the_page(provider: str) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_every_option_is_documented(provider: str) -> None:
-    documents = PAGE.read_text() + (PAGE.parent / "configuration.md").read_text()
+    pages = (PAGE, PAGE.with_name("configuration.md"), ROOT / "picker" / "docs" / "instances.md")
+    documents = "".join(page.read_text() for page in pages)
     for field in load_provider(provider).kind.Options.__struct_fields__:
         assert f"`{field}`" in documents or f"`{field}." in documents, field
 
