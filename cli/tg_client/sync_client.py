@@ -48,45 +48,15 @@ class SyncAgentStream(Iterator[AgentEvent]):
         return event
 
 
-class SyncAgentDialog(AbstractContextManager[SyncAgentStream]):
-    """`AgentDialog` for blocking code: enter it with `with`, or iterate it."""
+class _SyncStream(AbstractContextManager[T]):
+    """Something that is entered once; `what` it is, and how to get another one `again`, are for the error."""
 
-    def __init__(self, loop: LoopThread, dialog: AgentDialog) -> None:
-        self._loop = loop
-        self._dialog = dialog
-        self._entered = _enter(loop, dialog)
-        self._once = BegunOnce("dialog", "call agent_stream again")
-
-    @property
-    def trace(self) -> AgentTrace:
-        """See `AgentDialog.trace`."""
-        return self._dialog.trace
+    def __init__(self, entered: AbstractContextManager[T], what: str, again: str) -> None:
+        self._entered = entered
+        self._once = BegunOnce(what, again)
 
     @override
-    def __enter__(self) -> SyncAgentStream:
-        self._once.begin()
-        return SyncAgentStream(self._loop, self._entered.__enter__())
-
-    @override
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool | None:
-        return self._entered.__exit__(kind, error, tb)
-
-    def __iter__(self) -> Iterator[AgentEvent]:
-        with self as events:
-            yield from events
-
-
-class _SyncRecordStream(AbstractContextManager[Iterator[T]]):
-    """`RecordStream` for blocking code."""
-
-    def __init__(self, loop: LoopThread, stream: AbstractAsyncContextManager[AsyncIterator[T]]) -> None:
-        self._entered = _iterate(loop, stream)
-        self._once = BegunOnce("stream", "ask again")
-
-    @override
-    def __enter__(self) -> Iterator[T]:
+    def __enter__(self) -> T:
         self._once.begin()
         return self._entered.__enter__()
 
@@ -95,6 +65,23 @@ class _SyncRecordStream(AbstractContextManager[Iterator[T]]):
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool | None:
         return self._entered.__exit__(kind, error, tb)
+
+
+class SyncAgentDialog(_SyncStream[SyncAgentStream]):
+    """`AgentDialog` for blocking code: enter it with `with`, or iterate it."""
+
+    def __init__(self, loop: LoopThread, dialog: AgentDialog) -> None:
+        super().__init__(_enter_dialog(loop, dialog), "dialog", "call agent_stream again")
+        self._dialog = dialog
+
+    @property
+    def trace(self) -> AgentTrace:
+        """See `AgentDialog.trace`."""
+        return self._dialog.trace
+
+    def __iter__(self) -> Iterator[AgentEvent]:
+        with self as events:
+            yield from events
 
 
 class SyncFlow:
@@ -160,7 +147,7 @@ class SyncFlow:
             schema=schema,
             timeout=timeout,
         )
-        return _SyncRecordStream(self._loop, stream)
+        return _SyncStream(_iterate(self._loop, stream), "stream", "ask again")
 
     def prompt(
         self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -172,7 +159,8 @@ class SyncFlow:
         self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
     ) -> AbstractContextManager[Iterator[PromptResponse]]:
         """See `Flow.prompt_stream`."""
-        return _SyncRecordStream(self._loop, self._flow.prompt_stream(template, variables, timeout=timeout))
+        stream = self._flow.prompt_stream(template, variables, timeout=timeout)
+        return _SyncStream(_iterate(self._loop, stream), "stream", "ask again")
 
     def agent(
         self,
@@ -280,6 +268,12 @@ def _enter(loop: LoopThread, context: AbstractAsyncContextManager[T]) -> Iterato
         yield value
     finally:
         loop.finish(leave())
+
+
+@contextmanager
+def _enter_dialog(loop: LoopThread, dialog: AgentDialog) -> Iterator[SyncAgentStream]:
+    with _enter(loop, dialog) as stream:
+        yield SyncAgentStream(loop, stream)
 
 
 @contextmanager
