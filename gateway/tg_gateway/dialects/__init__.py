@@ -9,7 +9,7 @@ from tg_gateway.dialects.conversation import Conversation, Name, Socket
 from tg_gateway.dialects.dialect import ASKING, EVENTS, Description, Dialect, Mount
 from tg_gateway.dialects.field_names import FieldNames, InvalidParameter
 from tg_gateway.dialects.framing import END_OF_EVENT, format_retry_after, json_line, server_sent_event, text_frame
-from tg_gateway.dialects.ignored_fields import show_ignored
+from tg_gateway.dialects.ignored_fields import list_unknown, show_ignored
 from tg_gateway.dialects.kept_answers import KEPT_SECONDS, MAX_KEPT_BYTES, Keep, KeptAnswer, KeptAnswers, Outcome
 from tg_gateway.dialects.output import (
     MAX_WRITE_BYTES,
@@ -21,13 +21,14 @@ from tg_gateway.dialects.output import (
     split_output,
 )
 from tg_gateway.dialects.text_alone import is_text_alone
-from tg_gateway.dialects.writer import CompletionWriter, WholeWriter, Writer
+from tg_gateway.dialects.writer import BodyWriter, CompletionWriter, WholeWriter, Writer
 
 __all__ = [
     "ASKING", "END_OF_EVENT", "EVENTS", "KEPT_SECONDS", "MAX_KEPT_BYTES", "MAX_WRITE_BYTES", "Answer", "ArgumentsEnd",
-    "Ask", "Background", "Batch", "Call", "Catalogue", "CompletionWriter", "Conversation", "Description", "Dialect",
-    "FailedRequest", "FieldNames", "Finish", "FoundModel", "InvalidParameter", "Keep", "KeptAnswer", "KeptAnswers",
-    "Mount", "Name", "Outcome", "Output", "Socket", "StreamedAnswer", "Waiting", "WholeWriter", "Writer",
-    "abridge_body", "append_output", "format_retry_after", "is_text_alone", "join_output", "json_line",
-    "measure_output", "server_sent_event", "show_ignored", "slice_output", "split_output", "text_frame",
+    "Ask", "Background", "Batch", "BodyWriter", "Call", "Catalogue", "CompletionWriter", "Conversation",
+    "Description", "Dialect", "FailedRequest", "FieldNames", "Finish", "FoundModel", "InvalidParameter", "Keep",
+    "KeptAnswer", "KeptAnswers", "Mount", "Name", "Outcome", "Output", "Socket", "StreamedAnswer", "Waiting",
+    "WholeWriter", "Writer", "abridge_body", "append_output", "format_retry_after", "is_text_alone", "join_output",
+    "json_line", "list_unknown", "measure_output", "server_sent_event", "show_ignored", "slice_output",
+    "split_output", "text_frame",
 ]  # fmt: skip

@@ -1,11 +1,14 @@
 """Fields of a request that have no effect -> a header of the answer, and one log line per name."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from itertools import islice
 from typing import Final
 
+import msgspec
 import structlog
+
+from tg_schema import decode
 
 log = structlog.get_logger()
 
@@ -28,6 +31,11 @@ def show_ignored(dialect: str, fields: Iterable[str]) -> dict[str, str]:
     for name in shown:
         _log_once(dialect, name)
     return {IGNORED_HEADER: ", ".join(shown)} if shown else {}
+
+
+def list_unknown(data: bytes, *kinds: type[msgspec.Struct]) -> Set[str]:
+    """The names of a body's fields that none of these types has."""
+    return decode(dict[str, msgspec.Raw], data).keys() - {name for kind in kinds for name in kind.__struct_fields__}
 
 
 def _log_once(dialect: str, name: str) -> None:

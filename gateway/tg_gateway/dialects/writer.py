@@ -54,16 +54,25 @@ class Writer(ABC, Generic[Record]):
         """The bytes that end an answer which failed after its first byte; on a WebSocket, also before."""
 
 
-class WholeWriter(Writer[Record]):
+class BodyWriter(Writer[Record]):
+    """Writes one body, after the last record."""
+
+    content_type = "application/json"
+    headers = _NO_HEADERS
+    keep_alive = b""
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        """Nothing: over HTTP no byte was written yet, so the dialect's `refuse` answers."""
+        return b""
+
+
+class WholeWriter(BodyWriter[Record]):
     """Collects the records, up to the size limit of one record, and writes them as one body.
 
     Args:
         record: the type of the records.
     """
-
-    content_type = "application/json"
-    headers = _NO_HEADERS
-    keep_alive = b""
 
     def __init__(self, record: type[Record]) -> None:
         self._answer: AnswerCollector[Record] = AnswerCollector(record.join)
@@ -85,11 +94,6 @@ class WholeWriter(Writer[Record]):
     @abstractmethod
     def body(self, records: Sequence[Record]) -> bytes:
         """The whole answer. `records` are joined to as few as possible, usually to one."""
-
-    @override
-    def fail(self, error: TgError) -> bytes:
-        """Nothing: over HTTP no byte was written yet, so the dialect's `refuse` answers."""
-        return b""
 
 
 class CompletionWriter(WholeWriter[TextCompletionResponse]):

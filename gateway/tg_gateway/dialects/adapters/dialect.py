@@ -9,18 +9,16 @@ from typing_extensions import override
 
 from tg_gateway.dialects import (
     ASKING,
-    Answer,
     Ask,
     Call,
     CompletionWriter,
     Description,
-    Dialect,
     FoundModel,
     InvalidParameter,
     Mount,
 )
-from tg_gateway.dialects.chat import Failure, check_peer, decode_body, find_asked_model, refuse
-from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
+from tg_gateway.dialects.chat import Failure, OpenAiShaped, check_peer, decode_body, find_asked_model
+from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import BadRequest
 
 
@@ -71,7 +69,7 @@ def _say_success(records: Sequence[TextCompletionResponse], name: str, done: str
     return f"Success: LoRA adapter '{name}' {done} successfully.".encode("utf-8", "replace")
 
 
-class AdaptersApi(Dialect):
+class AdaptersApi(OpenAiShaped):
     """The model whose adapters are changed.
 
     It must have exactly one live processor, since the call reaches only one.
@@ -82,10 +80,6 @@ class AdaptersApi(Dialect):
     @override
     def parse(self, call: Call) -> Ask:
         return self._parse_load(call) if call.operation == "load-adapter" else self._parse_unload(call)
-
-    @override
-    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
-        return refuse(error, status, known_path=bool(call.operation))
 
     def _parse_load(self, call: Call) -> Ask:
         body = decode_body(LoadBody, call.body)

@@ -125,7 +125,13 @@ def read_request(body: MessageBody, raw: bytes, betas: str, found: FoundModel) -
         adapter=found.adapter,
         streaming=bool(body.stream),
         messages=_read_conversation(body),
-        sampling=_read_sampling(body),
+        sampling=Sampling(
+            temperature=body.temperature,
+            top_p=body.top_p,
+            top_k=body.top_k,
+            max_tokens=body.max_tokens,
+            stop=body.stop_sequences or (),
+        ),
         schema=_read_schema(body),
         tools=tools.tools,
         # A choice that is passed on unchanged must not be in our record too.
@@ -146,16 +152,6 @@ def _read_conversation(body: MessageBody) -> tuple[Message, ...]:
     if all(turn.role in SYSTEM_ROLES or turn == Message(turn.role, "") for turn in turns):
         raise BadRequest("messages is missing or empty: send at least one message with content")
     return (*system, *turns)
-
-
-def _read_sampling(body: MessageBody) -> Sampling:
-    return Sampling(
-        temperature=body.temperature,
-        top_p=body.top_p,
-        top_k=body.top_k,
-        max_tokens=body.max_tokens,
-        stop=body.stop_sequences or (),
-    )
 
 
 def _read_schema(body: MessageBody) -> dict[str, Any] | None:

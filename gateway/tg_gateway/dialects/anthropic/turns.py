@@ -71,7 +71,7 @@ def _read_assistant(blocks: list[Block], place: str) -> Iterator[Message]:
             case ToolResult():
                 raise BadRequest(f"{place}: tool_result belongs to a message of the user")
             case ToolCall():
-                calls.append(_sign(block, signatures.get(block.id)))
+                calls.append(msgspec.structs.replace(block, signature=signatures.get(block.id)))
             # This block only carried a call's signature, or is empty: a provider would refuse empty thinking.
             case ReasoningPart() if is_of_call(block) or not (block.text or block.signature):
                 pass
@@ -80,10 +80,6 @@ def _read_assistant(blocks: list[Block], place: str) -> Iterator[Message]:
                     yield from _flush("assistant", parts, calls)
                 parts.append(block)
     yield from _flush("assistant", parts, calls)
-
-
-def _sign(call: ToolCall, signature: str | None) -> ToolCall:
-    return msgspec.structs.replace(call, signature=signature) if signature else call
 
 
 def _is_in_order(part: Part) -> bool:

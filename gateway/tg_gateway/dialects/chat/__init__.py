@@ -3,8 +3,8 @@
 from tg_gateway.dialects.chat.answer_style import OPENAI_STYLE, OWNER, AnswerStyle
 from tg_gateway.dialects.chat.asked_model import check_peer, find_asked_model
 from tg_gateway.dialects.chat.body import ChatBody
-from tg_gateway.dialects.chat.failures import ErrorObject, Failure, decode_body, describe_error, refuse
-from tg_gateway.dialects.chat.logprobs import UNKNOWN_LOGPROB, TokenLogprob, make_logprobs
+from tg_gateway.dialects.chat.failures import ErrorObject, Failure, OpenAiShaped, decode_body, describe_error, refuse
+from tg_gateway.dialects.chat.logprobs import UNKNOWN_LOGPROB, TokenLogprob, TopLogprob, make_logprobs
 from tg_gateway.dialects.chat.messages import read_image
 from tg_gateway.dialects.chat.request import DIALECT, list_ignored, read_effort, read_request, simplify
 from tg_gateway.dialects.chat.sampling import read_form, read_sampling
@@ -26,8 +26,8 @@ from tg_gateway.dialects.chat.writers import ChatStreamWriter, ChunkWriter, enco
 __all__ = [
     "DIALECT", "OPENAI_STYLE", "OWNER", "UNKNOWN_LOGPROB", "AnswerStyle", "AnyCount", "ChatBody", "ChatCompletion",
     "ChatEnding", "ChatStreamWriter", "ChunkChoice", "ChunkWriter", "CompletionUsage", "ErrorObject", "Failure",
-    "SamplingBody", "TextInput", "TextInputs", "TokenLogprob", "UsageTotals", "WholeCall", "WholeChoice",
-    "WholeFunction", "WholeMessage", "check_peer", "decode_body", "describe_error", "encode_chat", "find_asked_model",
-    "list_ignored", "make_logprobs", "make_tool", "read_effort", "read_form", "read_image", "read_inputs",
-    "read_request", "read_sampling", "refuse", "simplify", "too_many",
+    "OpenAiShaped", "SamplingBody", "TextInput", "TextInputs", "TokenLogprob", "TopLogprob", "UsageTotals",
+    "WholeCall", "WholeChoice", "WholeFunction", "WholeMessage", "check_peer", "decode_body", "describe_error",
+    "encode_chat", "find_asked_model", "list_ignored", "make_logprobs", "make_tool", "read_effort", "read_form",
+    "read_image", "read_inputs", "read_request", "read_sampling", "refuse", "simplify", "too_many",
 ]  # fmt: skip

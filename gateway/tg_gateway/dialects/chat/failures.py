@@ -9,8 +9,9 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
+from typing_extensions import override
 
-from tg_gateway.dialects import Answer, InvalidParameter
+from tg_gateway.dialects import Answer, Call, Dialect, InvalidParameter
 from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest, ContentFilter, NotFound, RateLimited, TooLarge, Unauthorized
 
@@ -98,3 +99,11 @@ def _type_of(error: TgError) -> str:
     if isinstance(error, RateLimited):
         return "rate_limit_error"
     return INVALID_REQUEST if error.status < 500 else "server_error"
+
+
+class OpenAiShaped(Dialect):
+    """A protocol whose refusals are OpenAI's."""
+
+    @override
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        return refuse(error, status, known_path=bool(call.operation))

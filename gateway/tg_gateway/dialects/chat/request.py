@@ -5,12 +5,12 @@ from typing import Final
 
 import msgspec
 
-from tg_gateway.dialects import FoundModel, InvalidParameter
+from tg_gateway.dialects import FoundModel, InvalidParameter, list_unknown
 from tg_gateway.dialects.chat.body import ChatBody, ChatMessage, ImageUrl
 from tg_gateway.dialects.chat.messages import read_messages
 from tg_gateway.dialects.chat.sampling import read_form, read_sampling
 from tg_gateway.dialects.chat.tools import read_tool_choice, read_tools
-from tg_schema import Message, TextCompletionRequest, decode
+from tg_schema import Message, TextCompletionRequest
 from tg_schema.errors import BadRequest
 from tg_schema.features import describe_missing
 from tg_schema.text_completion import Effort, Foreign, Reasoning
@@ -18,7 +18,6 @@ from tg_schema.text_completion import Effort, Foreign, Reasoning
 PASSED_ON: Final = ("verbosity", "prediction", "prompt_cache_retention", "prompt_cache_options")
 """Fields that only OpenAI's API knows."""
 _WITHOUT_EFFECT: Final = ("metadata", "service_tier", "store")
-_KNOWN: Final = frozenset(field.encode_name for field in msgspec.structs.fields(ChatBody))
 
 
 def list_ignored(data: bytes, body: ChatBody, found: FoundModel) -> Iterator[str]:
@@ -29,7 +28,7 @@ def list_ignored(data: bytes, body: ChatBody, found: FoundModel) -> Iterator[str
         body: what it says.
         found: what its `model` means.
     """
-    yield from decode(dict[str, msgspec.Raw], data).keys() - _KNOWN
+    yield from list_unknown(data, ChatBody)
     names = _WITHOUT_EFFECT if "openai_fields" in found.features else (*_WITHOUT_EFFECT, *PASSED_ON)
     yield from (name for name in names if getattr(body, name) is not None)
     if any(_has_detail(message) for message in body.messages):

@@ -9,18 +9,25 @@ from typing_extensions import override
 
 from tg_gateway.dialects import (
     ASKING,
-    Answer,
     Ask,
     Batch,
     Call,
     Description,
-    Dialect,
     FoundModel,
     InvalidParameter,
     Mount,
+    list_unknown,
     show_ignored,
 )
-from tg_gateway.dialects.chat import DIALECT, Failure, TextInput, decode_body, find_asked_model, read_inputs, refuse
+from tg_gateway.dialects.chat import (
+    DIALECT,
+    Failure,
+    OpenAiShaped,
+    TextInput,
+    decode_body,
+    find_asked_model,
+    read_inputs,
+)
 from tg_gateway.dialects.embeddings.bodies import EmbeddingsBody, RerankBody, ScoreBody, VectorsBody
 from tg_gateway.dialects.embeddings.embeddings_writer import EmbeddingsWriter
 from tg_gateway.dialects.embeddings.score_writers import Ranking, RerankWriter, Scores, ScoreWriter
@@ -31,7 +38,6 @@ from tg_gateway.dialects.embeddings.vectors import (
     VectorWriter,
     make_vector_requests,
 )
-from tg_schema import TgError, decode
 
 _describe = partial(Description, group="Vectors and scores", failure=Failure, raises=ASKING)
 _DOCUMENTS: Final[Any] = ("Cats purr.", "Brokers carry messages.")
@@ -85,7 +91,7 @@ EMBEDDINGS_DESCRIPTIONS: Final[Mapping[str, Description]] = {
 _BODIES: Final[Mapping[str, type[VectorsBody]]] = {"embed": EmbeddingsBody, "score": ScoreBody, "rerank": RerankBody}
 
 
-class EmbeddingsApi(Dialect):
+class EmbeddingsApi(OpenAiShaped):
     """`/v1/embeddings` as OpenAI's SDKs ask for it, `/score` and `/rerank` as vLLM's and Jina's clients do."""
 
     descriptions = EMBEDDINGS_DESCRIPTIONS
@@ -102,12 +108,8 @@ class EmbeddingsApi(Dialect):
             case RerankBody() as body:
                 found = find_asked_model(call, body.model, required=False)
                 asked, writer = _read_rerank(body, found)
-        writer.headers = show_ignored(DIALECT, decode(dict[str, msgspec.Raw], call.body).keys() - _fields(body))
+        writer.headers = show_ignored(DIALECT, list_unknown(call.body, type(body)))
         return Ask(found.route, Batch(asked.requests), writer, streaming=False)
-
-    @override
-    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
-        return refuse(error, status, known_path=bool(call.operation))
 
 
 _Asked = tuple[VectorRequests, VectorWriter]
@@ -149,10 +151,6 @@ def _read_rerank(body: RerankBody, found: FoundModel) -> _Asked:
 
 def _read_texts(field: str, given: str | tuple[str, ...] | None) -> tuple[TextInput, ...]:
     return read_inputs(field, given, MAX_INPUTS)
-
-
-def _fields(body: VectorsBody) -> set[str]:
-    return {field.encode_name for field in msgspec.structs.fields(body)}
 
 
 EMBEDDINGS: Final = EmbeddingsApi()

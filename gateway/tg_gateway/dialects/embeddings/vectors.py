@@ -4,18 +4,17 @@ Each vector is used when it comes, and is not kept.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import FoundModel, InvalidParameter, Writer
+from tg_gateway.dialects import BodyWriter, FoundModel, InvalidParameter
 from tg_gateway.dialects.chat import TextInput, check_peer
 from tg_gateway.dialects.embeddings.bodies import VectorsBody
-from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import ProtocolError, TooLarge
 from tg_schema.text_completion import Purpose
 
@@ -91,7 +90,6 @@ def _groups(inputs: Sequence[TextInput]) -> list[list[TextInput]]:
 
 
 Vector = Sequence[float]
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class VectorUsage(msgspec.Struct, frozen=True):
@@ -101,7 +99,7 @@ class VectorUsage(msgspec.Struct, frozen=True):
     total_tokens: int
 
 
-class VectorWriter(Writer[TextCompletionResponse]):
+class VectorWriter(BodyWriter[TextCompletionResponse]):
     """Numbers the vectors by their inputs.
 
     Args:
@@ -110,10 +108,6 @@ class VectorWriter(Writer[TextCompletionResponse]):
     Attributes:
         usage: what the provider has counted; None = nothing.
     """
-
-    content_type = "application/json"
-    headers = _NO_HEADERS
-    keep_alive = b""
 
     def __init__(self, asked: VectorRequests) -> None:
         self._next = list(asked.starts)
@@ -138,10 +132,6 @@ class VectorWriter(Writer[TextCompletionResponse]):
         if tuple(self._next) != self._ends:
             raise ProtocolError("the model sent fewer vectors than were asked for; ask again, or another model")
         return self.body()
-
-    @override
-    def fail(self, error: TgError) -> bytes:
-        return b""
 
     @abstractmethod
     def take(self, number: int, vector: Vector) -> None:

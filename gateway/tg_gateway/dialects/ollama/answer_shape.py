@@ -7,7 +7,6 @@ from typing import Any, Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects.ollama.stopwatch import Durations
 from tg_schema import encode
 
 
@@ -57,28 +56,6 @@ class Tail(msgspec.Struct, frozen=True, omit_defaults=True):
     prompt_eval_duration: int | None = None
     eval_count: int | None = None
     eval_duration: int | None = None
-
-    @classmethod
-    def close(
-        cls,
-        reason: str,
-        took: Durations,
-        prompt_tokens: int | None,
-        answer_tokens: int | None,
-        logprobs: tuple[msgspec.Struct, ...] = (),
-    ) -> "Tail":
-        """The tail of the last piece: why it ends, the nanoseconds, and the tokens of prompt and answer."""
-        return cls(
-            True,
-            reason,
-            logprobs,
-            took.total_duration,
-            took.load_duration,
-            prompt_tokens,
-            took.prompt_eval_duration,
-            answer_tokens,
-            took.eval_duration,
-        )
 
 
 class AnswerShape(ABC):

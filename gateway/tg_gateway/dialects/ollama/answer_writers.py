@@ -14,7 +14,7 @@ from tg_gateway.dialects.chat import make_logprobs
 from tg_gateway.dialects.ollama.answer_shape import LOADED, AnsweredCall, AnsweredFunction, AnswerShape, Tail
 from tg_gateway.dialects.ollama.failures import encode_failure
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
-from tg_schema import FinishReason, TextCompletionResponse, TgError, Token, ToolCallDelta, decode
+from tg_schema import FinishReason, TextCompletionResponse, TgError, Token, ToolCallDelta, Usage, decode
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.deltas import join_text
 from tg_schema.errors import BadRequest, ProtocolError, TooLarge
@@ -96,21 +96,26 @@ class _Ending:
     def __init__(self, watch: Stopwatch) -> None:
         self._watch = watch
         self._reason: FinishReason = "stop"
-        self._prompt_tokens: int | None = None
-        self._answer_tokens: int | None = None
+        self._total = Usage()
 
     def add(self, record: TextCompletionResponse) -> None:
         if record.index:
             raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
         self._reason = record.finish_reason or self._reason
-        if record.in_token is not None:
-            self._prompt_tokens = (self._prompt_tokens or 0) + record.in_token
-        if record.out_token is not None:
-            self._answer_tokens = (self._answer_tokens or 0) + record.out_token
+        self._total += record.usage
 
     def tail(self, logprobs: tuple[msgspec.Struct, ...] = ()) -> Tail:
-        return Tail.close(
-            _name_ending(self._reason), self._watch.read(), self._prompt_tokens, self._answer_tokens, logprobs
+        took, total = self._watch.read(), self._total
+        return Tail(
+            True,
+            _name_ending(self._reason),
+            logprobs,
+            took.total_duration,
+            took.load_duration,
+            total.in_token,
+            took.prompt_eval_duration,
+            total.out_token,
+            took.eval_duration,
         )
 
 

@@ -1,6 +1,6 @@
 """The body of a completion -> a request record for each prompt: every parameter has its field there, or is refused."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -16,7 +16,7 @@ from tg_gateway.dialects.chat import (
     read_inputs,
     read_sampling,
 )
-from tg_schema import TextCompletionRequest, decode
+from tg_schema import TextCompletionRequest
 
 MAX_LOGPROBS = 5
 """OpenAI's limit."""
@@ -43,7 +43,6 @@ DEFAULT_MAX_TOKENS: Final = 16
 """OpenAI's default; without a limit, a completion may go on to the end of the context."""
 MAX_ANSWERS: Final = 2048
 """The most answers of one request: prompts times `n`."""
-_KNOWN: Final = frozenset(field.encode_name for field in msgspec.structs.fields(CompletionBody))
 _REFUSED: Final = {
     "prompt_embeds": "send text or token ids",
     "prompt_logprobs": "send echo with logprobs",
@@ -90,11 +89,6 @@ def read_requests(
 def is_scoring(body: CompletionBody) -> bool:
     """Whether nothing is generated: the answer is the prompt with its log-probabilities."""
     return body.max_tokens == 0
-
-
-def list_unknown(data: bytes) -> Iterator[str]:
-    """The names of the fields that nobody here knows; `data` is the JSON of a body."""
-    yield from decode(dict[str, msgspec.Raw], data).keys() - _KNOWN
 
 
 def _check(body: CompletionBody) -> None:

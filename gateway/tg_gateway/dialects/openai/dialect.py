@@ -17,10 +17,10 @@ from tg_gateway.dialects import (
     Call,
     CompletionWriter,
     Description,
-    Dialect,
     FieldNames,
     Mount,
     Writer,
+    list_unknown,
     show_ignored,
 )
 from tg_gateway.dialects.chat import (
@@ -33,25 +33,24 @@ from tg_gateway.dialects.chat import (
     ChunkChoice,
     CompletionUsage,
     Failure,
+    OpenAiShaped,
     TextInput,
     decode_body,
     encode_chat,
     find_asked_model,
     list_ignored,
     read_request,
-    refuse,
 )
 from tg_gateway.dialects.openai.completion_request import (
     CompletionBody,
     is_scoring,
-    list_unknown,
     read_prompts,
     read_requests,
 )
 from tg_gateway.dialects.openai.completion_shapes import TextCompletion
 from tg_gateway.dialects.openai.completion_writers import CompletionStreamWriter, encode_completion
 from tg_gateway.dialects.openai.models import Model, ModelList, encode_model, encode_models
-from tg_schema import TextCompletionResponse, TgError
+from tg_schema import TextCompletionResponse
 from tg_schema.errors import NotFound
 
 _describe = partial(Description, group="OpenAI", failure=Failure)
@@ -125,7 +124,7 @@ CHAT_FIELDS: Final = FieldNames(
 COMPLETION_FIELDS: Final = FieldNames(MappingProxyType(_SHARED | {"echo": "echo", "suffix": "suffix"}))
 
 
-class OpenAi(Dialect):
+class OpenAi(OpenAiShaped):
     """Models, chat completions and completions, as OpenAI's SDKs ask for them.
 
     Args:
@@ -152,10 +151,6 @@ class OpenAi(Dialect):
             case _:
                 return self._parse_chat(call)
 
-    @override
-    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
-        return refuse(error, status, known_path=bool(call.operation))
-
     def _parse_chat(self, call: Call) -> Ask:
         body = decode_body(ChatBody, call.body)
         found = find_asked_model(call, body.model, required=self._style.model_required)
@@ -170,7 +165,7 @@ class OpenAi(Dialect):
         prompts = read_prompts(body)
         requests = read_requests(body, prompts, found)
         writer = _make_completion_writer(body, prompts, found.model or body.model or "", self._style)
-        writer.headers = {**writer.headers, **show_ignored(DIALECT, list_unknown(call.body))}
+        writer.headers = {**writer.headers, **show_ignored(DIALECT, list_unknown(call.body, CompletionBody))}
         batch = Batch(requests, body.n or 1)
         return Ask(found.route, batch, writer, bool(body.stream), fields=COMPLETION_FIELDS)
 

@@ -17,7 +17,7 @@ from tg_gateway.dialects.responses.input_items import read_items
 from tg_gateway.dialects.responses.request import DIALECT, NO_INPUT
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
 from tg_gateway.dialects.responses.response_object import ResponseUsage, make_usage
-from tg_schema import ImagePart, Message, TextCompletionRequest, TextCompletionResponse, TextPart, decode, encode
+from tg_schema import Message, TextCompletionRequest, TextCompletionResponse, TextPart, decode, encode
 from tg_schema.deltas import join_text
 from tg_schema.errors import ContentFilter, ProtocolError, TooLarge
 
@@ -76,15 +76,11 @@ def _write_transcript(turns: Sequence[Message]) -> Iterator[str]:
     names = {call.id: call.name for turn in turns for call in turn.tool_calls}
     for turn in turns:
         speaker = f"result of {names[turn.tool_call_id]}" if turn.tool_call_id else turn.role
-        text = "".join(_write_part(part) for part in turn.content_parts)
+        text = "".join(part.text if isinstance(part, TextPart) else "[an image]" for part in turn.content_parts)
         if text or not turn.tool_calls:
             yield f"{speaker}: {text}"
         for call in turn.tool_calls:
             yield f"{turn.role} calls {call.name}: {call.arguments}"
-
-
-def _write_part(part: TextPart | ImagePart) -> str:
-    return part.text if isinstance(part, TextPart) else "[an image]"
 
 
 class CompactionItem(msgspec.Struct, frozen=True, tag_field="type", tag="compaction"):

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tg_gateway.dialects.chat import describe_error
+from tg_gateway.dialects.chat import TokenLogprob, describe_error
 from tg_gateway.dialects.responses.response_object import (
-    Logprob,
     OutputItem,
     OutputText,
     ReasoningText,
@@ -86,7 +85,7 @@ class TextDelta(_PieceEvent, frozen=True, kw_only=True, tag="response.output_tex
     """A piece of the text. The piece comes last, so that all of its JSON before it is the same for each piece."""
 
     content_index: int = 0
-    logprobs: tuple[Logprob, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
     delta: str
 
 
@@ -94,7 +93,7 @@ class TextDone(_PieceEvent, frozen=True, tag="response.output_text.done"):
     """The whole text."""
 
     text: str
-    logprobs: tuple[Logprob, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
     content_index: int = 0
 
 

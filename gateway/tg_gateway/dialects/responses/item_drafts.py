@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from tg_gateway.dialects import ArgumentsEnd
+from tg_gateway.dialects.chat import TokenLogprob, TopLogprob
 from tg_gateway.dialects.responses.events import (
     ArgumentsDelta,
     ArgumentsDone,
@@ -21,11 +22,9 @@ from tg_gateway.dialects.responses.events import (
 from tg_gateway.dialects.responses.response_object import (
     FunctionCall,
     ItemStatus,
-    Logprob,
     OutputItem,
     OutputMessage,
     OutputText,
-    TopLogprob,
 )
 from tg_schema import Token, ToolCallDelta
 
@@ -115,7 +114,7 @@ class MessageDraft(ItemDraft):
 
     def __init__(self, place: ItemPlace) -> None:
         super().__init__(place, "msg")
-        self._logprobs: list[Logprob] = []
+        self._logprobs: list[TokenLogprob] = []
         self._emitted_logprobs = 0
 
     def add(self, text: str, tokens: Sequence[Token]) -> None:
@@ -152,10 +151,12 @@ class MessageDraft(ItemDraft):
         return OutputText("".join(self._pieces), logprobs=tuple(self._logprobs))
 
 
-def make_logprobs(tokens: Sequence[Token]) -> list[Logprob]:
+def make_logprobs(tokens: Sequence[Token]) -> list[TokenLogprob]:
     """The tokens of the text whose log-probability is known."""
     return [
-        Logprob(token.text, token.logprob, tuple(token.raw_bytes or token.text.encode()), _make_alternatives(token))
+        TokenLogprob(
+            token.text, token.logprob, tuple(token.raw_bytes or token.text.encode()), _make_alternatives(token)
+        )
         for token in tokens
         if token.logprob is not None and not token.special
     ]

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tg_gateway.dialects.chat import CompletionUsage
+from tg_gateway.dialects.chat import CompletionUsage, TokenLogprob
 from tg_gateway.dialects.responses.request_body import (
     ReasoningBody,
 )
@@ -18,29 +18,12 @@ def _make_null() -> msgspec.Raw:
     return msgspec.Raw(b"null")
 
 
-class TopLogprob(msgspec.Struct, frozen=True):
-    """An alternative to a token."""
-
-    token: str
-    logprob: float
-    bytes: tuple[int, ...]
-
-
-class Logprob(msgspec.Struct, frozen=True):
-    """A token of the text, with its alternatives."""
-
-    token: str
-    logprob: float
-    bytes: tuple[int, ...]
-    top_logprobs: tuple[TopLogprob, ...] = ()
-
-
 class OutputText(msgspec.Struct, frozen=True, tag_field="type", tag="output_text"):
     """A text part of a message."""
 
     text: str = ""
     annotations: tuple[Any, ...] = ()
-    logprobs: tuple[Logprob, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class ReasoningText(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning_text"):

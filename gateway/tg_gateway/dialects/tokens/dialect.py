@@ -9,29 +9,28 @@ from typing_extensions import override
 
 from tg_gateway.dialects import (
     ASKING,
-    Answer,
     Ask,
     Batch,
     Call,
     CompletionWriter,
     Description,
-    Dialect,
     FoundModel,
     InvalidParameter,
     Mount,
+    list_unknown,
     show_ignored,
 )
 from tg_gateway.dialects.chat import (
     DIALECT,
     ChatBody,
     Failure,
+    OpenAiShaped,
     check_peer,
     decode_body,
     find_asked_model,
     read_request,
-    refuse,
 )
-from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode, encode
+from tg_schema import TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.deltas import join_text
 from tg_schema.sampling import TokenId
 
@@ -178,7 +177,7 @@ TOKENS_DESCRIPTIONS: Final[Mapping[str, Description]] = {
 }
 
 
-class TokensApi(Dialect):
+class TokensApi(OpenAiShaped):
     """`/tokenize` and `/detokenize`, as vLLM's clients ask for them; a body without `model` is the default flow's."""
 
     descriptions = TOKENS_DESCRIPTIONS
@@ -187,27 +186,18 @@ class TokensApi(Dialect):
     def parse(self, call: Call) -> Ask:
         return self._parse_tokenize(call) if call.operation == "tokenize" else self._parse_detokenize(call)
 
-    @override
-    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
-        return refuse(error, status, known_path=bool(call.operation))
-
     def _parse_tokenize(self, call: Call) -> Ask:
         body = decode_body(TokenizeBody, call.body)
         found = find_asked_model(call, body.model, required=False)
-        headers = _show_unknown(call, TokenizeBody, *([ChatBody] if body.messages else []))
+        headers = show_ignored(DIALECT, list_unknown(call.body, TokenizeBody, *([ChatBody] if body.messages else [])))
         writer = CompletionWriter(partial(_encode_ids, with_texts=bool(body.return_token_strs)), headers)
         return Ask(found.route, Batch(read_tokenize(body, call.body, found)), writer, streaming=False)
 
     def _parse_detokenize(self, call: Call) -> Ask:
         body = decode_body(DetokenizeBody, call.body)
         found = find_asked_model(call, body.model, required=False)
-        writer = CompletionWriter(_encode_text, _show_unknown(call, DetokenizeBody))
+        writer = CompletionWriter(_encode_text, show_ignored(DIALECT, list_unknown(call.body, DetokenizeBody)))
         return Ask(found.route, read_detokenize(body, found), writer, streaming=False)
-
-
-def _show_unknown(call: Call, *bodies: type[msgspec.Struct]) -> dict[str, str]:
-    known = {field.encode_name for body in bodies for field in msgspec.structs.fields(body)}
-    return show_ignored(DIALECT, decode(dict[str, msgspec.Raw], call.body).keys() - known)
 
 
 TOKENS: Final = TokensApi()
