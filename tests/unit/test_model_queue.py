@@ -17,7 +17,7 @@ async def test_what_pauses_is_bounded_in_bytes(size: int, full: bool) -> None:
     with queue.count_paused("key", size):
         # Those behind their pause may begin all the same: else nobody would ever leave.
         assert (queue.is_full, queue.is_open) == (full, True)
-    assert (queue.is_full, queue.paused) == (False, 0)
+    assert (queue.is_full, queue.paused.total()) == (False, 0)
 
 
 async def test_what_one_key_may_hold_leaves_room_for_others() -> None:

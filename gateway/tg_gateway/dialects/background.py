@@ -26,10 +26,6 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def _say_nothing(_: TgError) -> bytes:
-    return b""
-
-
 @dataclass(frozen=True, slots=True)
 class StreamedAnswer:
     """An answer whose bytes come over time: a kept answer that is still being made.
@@ -48,7 +44,7 @@ class StreamedAnswer:
     content_type: str
     headers: Mapping[str, str]
     keep_alive: bytes
-    fail: Callable[[TgError], bytes] = _say_nothing
+    fail: Callable[[TgError], bytes] = lambda _: b""
 
 
 class Finish(Protocol):

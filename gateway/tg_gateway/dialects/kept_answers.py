@@ -2,9 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
-
-from typing_extensions import override
+from typing import Final, Literal
 
 from tg_schema.errors import NotFound
 
@@ -37,8 +35,11 @@ class KeptAnswer:
     begun: bool = True
 
 
-class KeptAnswers(Protocol):
-    """The answers that are kept for the key of one request. A name has letters, digits, `-` and `_`, at most 80."""
+class KeptAnswers:
+    """The answers that are kept for the key of one request: none, before the key is known.
+
+    A name has letters, digits, `-` and `_`, at most 80.
+    """
 
     async def read(self, name: str) -> KeptAnswer:
         """The answer of this name, as it is now.
@@ -47,11 +48,13 @@ class KeptAnswers(Protocol):
             NotFound: there is none, it was erased or has expired, or it is another key's.
             BusError: the bus did not answer.
         """
+        raise NotFound("nothing is kept here")
 
-    def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
         """Yields the parts of an answer in the background from the first on, as they come, and finally the answer.
 
-        A part may begin and end anywhere in the writer's bytes. An empty part says that more is coming.
+        A part may begin and end anywhere in the writer's bytes. An empty part says that more is coming. Where a log
+        cannot be followed, there is only the answer as it is now.
 
         Args:
             name: the name of the answer.
@@ -62,38 +65,21 @@ class KeptAnswers(Protocol):
             RateLimited: too many follow.
             BusError: as `read`.
         """
+        yield await self.read(name)
 
     async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
         """Stop an answer in the background, whichever gateway runs it; returns the ended answer.
 
         An answer that has ended, or has another head, stays as it is. Raises as `read`.
         """
+        return await self.read(name)
 
     async def erase(self, name: str) -> None:
         """Erase an answer; if it runs, it is stopped. Raises as `read`."""
+        await self.read(name)
 
 
-class _NothingKept(KeptAnswers):
-    """Keeps nothing: used before the request's key is known."""
-
-    @override
-    async def read(self, name: str) -> KeptAnswer:
-        raise NotFound("nothing is kept here")
-
-    @override
-    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
-        yield await self.read(name)
-
-    @override
-    async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
-        return await self.read(name)
-
-    @override
-    async def erase(self, name: str) -> None:
-        raise NotFound("nothing is kept here")
-
-
-NOTHING_KEPT: Final = _NothingKept()
+NOTHING_KEPT: Final = KeptAnswers()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,10 +38,8 @@ class ModelQueue:
         longest_pause: seconds until the next is taken after a refusal, at most.
         most_paused: bytes from which on nothing more is taken, as `paused` counts them.
         starting: names of messages in hand for which no model has been asked yet.
-        held: how many wait here until their keys may ask again.
-        held_keys: the same, by key.
-        paused: bytes of those that wait here for the end of their pause, or for room behind it.
-        paused_keys: the same, by key.
+        held: how many wait here until their keys may ask again, by key.
+        paused: bytes of those that wait here for the end of their pause, or for room behind it, by key.
         away: bytes of those that are given back for a while.
         asked: names of those that a model was asked for and has neither ended nor refused.
         window: how many of them may be at a time, for a while after a refusal; None = as many as find room. A pool
@@ -59,10 +57,8 @@ class ModelQueue:
     most_paused: int
     starting: set[str] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
-    held: int = 0
-    held_keys: Counter[str | None] = field(default_factory=Counter)
-    paused: int = 0
-    paused_keys: Counter[str | None] = field(default_factory=Counter)
+    held: Counter[str | None] = field(default_factory=Counter)
+    paused: Counter[str | None] = field(default_factory=Counter)
     away: int = 0
     window: int | None = None
     refusals: int = 0
@@ -78,12 +74,12 @@ class ModelQueue:
     @property
     def is_full(self) -> bool:
         """Whether this process holds as many messages as it may."""
-        return self.held >= MAX_HELD_MESSAGES or self.paused >= self.most_paused
+        return self.held.total() >= MAX_HELD_MESSAGES or self.paused.total() >= self.most_paused
 
     def is_crowded(self, key: str | None) -> bool:
         """Whether this process holds as many messages of one key as it may."""
-        held = self.held_keys[key] >= MAX_HELD_MESSAGES * MAX_KEY_SHARE
-        return held or self.paused_keys[key] >= self.most_paused * MAX_KEY_SHARE
+        held = self.held[key] >= MAX_HELD_MESSAGES * MAX_KEY_SHARE
+        return held or self.paused[key] >= self.most_paused * MAX_KEY_SHARE
 
     def send_away(self, delivery: Delivery, seconds: float) -> bool:
         """Return a message to the queue for a while, unless too many are returned already."""
@@ -127,25 +123,21 @@ class ModelQueue:
 
     async def hold(self, key: str | None, seconds: float | None) -> None:
         """Hold one message of a key, while messages of others are taken."""
-        self.held += 1
-        self.held_keys[key] += 1
+        self.held[key] += 1
         try:
             await asyncio.sleep(min(max(seconds or 0.0, MIN_PAUSE_SECONDS), self.longest_pause))
         finally:
-            self.held -= 1
-            self.held_keys -= Counter([key])
+            self.held -= Counter([key])
 
     @contextmanager
     def count_paused(self, key: str | None, size: int) -> Iterator[None]:
         """Count one paused message of this key, whose body has this size, as long as the block runs."""
         size += PAUSED_TASK_BYTES
-        self.paused += size
-        self.paused_keys[key] += size
+        self.paused[key] += size
         try:
             yield
         finally:
-            self.paused -= size
-            self.paused_keys -= Counter({key: size})
+            self.paused -= Counter({key: size})
 
 
 CHECKED_AT_ONCE: Final = 4

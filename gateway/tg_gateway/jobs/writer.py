@@ -41,6 +41,7 @@ class JobWriter(Sink):
 
     Attributes:
         size: bytes that were appended.
+        begun: whether anything of the answer was sent.
         claim: the claim of the log's head.
         freed: whether its end lets the next head restart the log.
     """
@@ -72,16 +73,11 @@ class JobWriter(Sink):
         self._sent_bytes = 0
         self._number = parts
         self._cut = False
-        self._begun = self._told_begun = False
+        self.begun = self._told_begun = False
         self._wake = asyncio.Event()
         self._taken = asyncio.Event()
         self._leaving = False
         self._left = asyncio.Event()
-
-    @property
-    def begun(self) -> bool:
-        """Whether anything of the answer was sent."""
-        return self._begun
 
     @property
     def empty(self) -> bool:
@@ -94,8 +90,8 @@ class JobWriter(Sink):
 
     @override
     def send(self, data: Output, *, last: bool) -> None:
-        if not self._begun:
-            self._begun = True
+        if not self.begun:
+            self.begun = True
             self._wake.set()
         self._keep(data)
 
@@ -149,7 +145,7 @@ class JobWriter(Sink):
             await self._until_sent()
             if self._leaving:
                 return
-            if self._begun and not self._told_begun:
+            if self.begun and not self._told_begun:
                 # If this note is lost, the answer appears as queued until its end.
                 self._told_begun = True
                 await self._append(b"", label(BEGUN, self._by, self.claim))
@@ -162,7 +158,7 @@ class JobWriter(Sink):
     async def _until_sent(self) -> None:
         try:
             async with asyncio.timeout(self._alive):
-                while not (self._leaving or self._waiting or self._begun != self._told_begun):
+                while not (self._leaving or self._waiting or self.begun != self._told_begun):
                     self._wake.clear()
                     await self._wake.wait()
         except TimeoutError:

@@ -1,7 +1,7 @@
 """HTTP handler -> dialect -> its request, parsed in a worker process: here a large body would delay everybody."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -21,16 +21,8 @@ NO_ROUTE: Final[Route[Any, Any]] = Route("", TEXT_COMPLETION, "", "")
 """Replaces an ask's route on its way between processes."""
 
 
-class ServiceName(NamedTuple):
-    """Identifies a route, since each process has its own object for it."""
-
-    flow: str
-    name: str
-
-    @classmethod
-    def of(cls, route: Route[Any, Any] | None) -> "ServiceName | None":
-        """The service name of a route."""
-        return None if route is None else cls(route.flow, route.spec.name)
+ServiceName = tuple[str, str]
+"""Flow and service: they identify a route, since each process has its own object for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +40,7 @@ class PackedAsk:
         if isinstance(request, Batch):
             request = replace(request, requests=tuple(_encode(spec, each) for each in request.requests))
         packed = replace(ask, request=_encode(spec, request), route=NO_ROUTE)
-        return cls(packed, ServiceName(ask.route.flow, spec.name), body)
+        return cls(packed, (ask.route.flow, spec.name), body)
 
     def unpack(self, catalogue: Catalogue) -> Ask:
         """The ask, in the process that makes it."""
@@ -72,16 +64,11 @@ class Question(NamedTuple):
 
 
 class _CallersAnswers(KeptAnswers):
-    """The kept answers of the request's key, fetched from the process that has them."""
+    """The kept answers of the request's key, fetched from the process that has them. None can be followed."""
 
     @override
     async def read(self, name: str) -> KeptAnswer:
         return self._ask("read", name)
-
-    @override
-    # Another process cannot follow a log, so it reads the present content.
-    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
-        yield self._ask("read", name)
 
     @override
     async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
@@ -127,14 +114,13 @@ def parse_packed(dialect: Dialect, call: Call, defect: str) -> PackedAsk | Packe
             asked = asyncio.run(_await(parsed)) if isinstance(parsed, Awaitable) else parsed
             return PackedAsk.of(asked, dialect.abridge(call.body)) if isinstance(asked, Ask) else asked
     except TgError as error:
-        return PackedRefusal(error, ServiceName.of(call.route), dialect.abridge(call.body))
+        service = None if call.route is None else (call.route.flow, call.route.spec.name)
+        return PackedRefusal(error, service, dialect.abridge(call.body))
 
 
 async def _await(parsed: Awaitable[Parsed]) -> Parsed:
     return await parsed
 
-
-log = structlog.get_logger()
 
 MAX_PARSING_WORKERS: Final = 2
 """Large bodies that are parsed at the same time; further ones wait in turn."""

@@ -8,7 +8,7 @@ from tg_gateway.dialects.openai.completion_shapes import CompletionLogprobs
 from tg_schema import Token
 from tg_schema.completion import NO_TOKEN_ID
 
-_Utf8 = codecs.getincrementaldecoder("utf-8")
+Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 _HALF = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -18,7 +18,7 @@ class TokenTable:
     __slots__ = ("_read", "_utf8")
 
     def __init__(self) -> None:
-        self._utf8 = _Utf8("replace")
+        self._utf8 = Utf8Decoder("replace")
         self._read = 0
 
     def read(self, prompt: Sequence[Token], answer: Sequence[Token]) -> CompletionLogprobs | None:

@@ -1,6 +1,5 @@
 """Records of the answers to one or several prompts -> chunks of a completion, or the whole of it."""
 
-import codecs
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,12 +9,10 @@ from typing_extensions import override
 
 from tg_gateway.dialects import is_text_alone
 from tg_gateway.dialects.chat import OPENAI_STYLE, AnswerStyle, ChunkWriter, TextInput, UsageTotals, too_many
-from tg_gateway.dialects.openai.completion_logprobs import TokenTable, bytes_of
+from tg_gateway.dialects.openai.completion_logprobs import TokenTable, Utf8Decoder, bytes_of
 from tg_gateway.dialects.openai.completion_shapes import TEXT_COMPLETION, CompletionChoice, TextCompletion
 from tg_schema import FinishReason, TextCompletionResponse, encode
 from tg_schema.deltas import join_text
-
-_Utf8 = codecs.getincrementaldecoder("utf-8")
 
 
 class ScoredPrompts:
@@ -29,7 +26,9 @@ class ScoredPrompts:
 
     def __init__(self, prompts: Sequence[TextInput]) -> None:
         self._texts = {index: prompt for index, prompt in enumerate(prompts) if isinstance(prompt, str)}
-        self._decoders = {index: _Utf8("replace") for index, prompt in enumerate(prompts) if isinstance(prompt, tuple)}
+        self._decoders = {
+            index: Utf8Decoder("replace") for index, prompt in enumerate(prompts) if isinstance(prompt, tuple)
+        }
 
     def add_text(self, record: TextCompletionResponse) -> TextCompletionResponse:
         """The record with its piece of the text."""

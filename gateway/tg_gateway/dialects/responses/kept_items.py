@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tg_gateway.dialects import InvalidParameter, KeptAnswers
-from tg_gateway.dialects.responses.kept_response import recall
+from tg_gateway.dialects.responses.kept_response import KeptOutput, recall
 from tg_gateway.dialects.responses.request_body import REFERENCE, InputItem
 from tg_schema import decode, encode
 from tg_schema.errors import NotFound
@@ -105,10 +105,6 @@ MAX_RESPONSES: Final = 16
 _ITEM_ID: Final = re.compile(r"[a-z]{1,8}_([0-9a-f]{32})", re.ASCII)
 
 
-class _Output(msgspec.Struct, frozen=True):
-    output: tuple[InputItem, ...]
-
-
 def refers(items: Sequence[InputItem]) -> bool:
     """Whether one of the items is a reference."""
     return any(item.type == REFERENCE for item in items)
@@ -172,4 +168,4 @@ async def _list_named(kept: KeptAnswers, response_id: str) -> dict[str, InputIte
     ids = [item.id or make_item_id(item, response_id, index) for index, item in enumerate(response.items)]
     # With its id, an item of the input can be named again in what comes after.
     named = {name: replace(item, id=name) for name, item in zip(ids, response.items, strict=True)}
-    return named | {item.id: item for item in decode(_Output, response.response).output if item.id is not None}
+    return named | {item.id: item for item in decode(KeptOutput, response.response).output if item.id is not None}

@@ -26,7 +26,6 @@ from tg_gateway.dialects.responses.background_response import (
 )
 from tg_gateway.dialects.responses.request_body import InputItem
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
-from tg_gateway.dialects.responses.response_object import ResponseStatus
 from tg_schema import decode, encode
 from tg_schema.errors import NotFound
 
@@ -52,14 +51,6 @@ class KeptResponse(msgspec.Struct, frozen=True):
     events: tuple[msgspec.Raw, ...] | None = None
 
 
-class _WrittenResponse(msgspec.Struct, frozen=True):
-    """A `KeptResponse` whose items are encoded already."""
-
-    response: msgspec.Raw
-    items: msgspec.Raw
-    events: tuple[msgspec.Raw, ...] | None
-
-
 class FoundResponse(NamedTuple):
     """A response as its key finds it.
 
@@ -79,11 +70,6 @@ class FoundResponse(NamedTuple):
     streamed: bool = False
     cut: bool = False
 
-    @property
-    def status(self) -> ResponseStatus:
-        """How it stands."""
-        return read_status(self.response)
-
 
 class RetrieveQuery(msgspec.Struct, frozen=True):
     """The parameters of a retrieval; the events are those with numbers over `starting_after`."""
@@ -100,7 +86,9 @@ class DeletedResponse(msgspec.Struct, frozen=True):
     deleted: bool = True
 
 
-class _Output(msgspec.Struct, frozen=True):
+class KeptOutput(msgspec.Struct, frozen=True):
+    """The items that a response has made."""
+
     output: tuple[InputItem, ...]
 
 
@@ -129,9 +117,9 @@ class _Ended:
     events: Sequence[bytes]
 
     def __call__(self) -> bytes:
-        events = tuple(msgspec.Raw(event) for event in self.events) or None
-        response = msgspec.Raw(join_output(self.draft.encode()))
-        return encode(_WrittenResponse(response, msgspec.Raw(self.items), events))
+        events = b"[%b]" % b",".join(self.events) if self.events else b"null"
+        # A `KeptResponse`, of which everything is encoded already.
+        return b'{"response":%b,"items":%b,"events":%b}' % (join_output(self.draft.encode()), self.items, events)
 
 
 def check_items(items: tuple[InputItem, ...]) -> bytes:
@@ -186,9 +174,9 @@ async def recall_items(kept: KeptAnswers, response_id: str) -> tuple[InputItem, 
         raise InvalidParameter(
             f"{error.message}; otherwise send the earlier items in input", "previous_response_id", NOT_FOUND
         ) from None
-    if (status := found.status) not in {"completed", "incomplete"}:
+    if (status := read_status(found.response)) not in {"completed", "incomplete"}:
         raise InvalidParameter(f"the response is {status}: go on from one that is completed", "previous_response_id")
-    return (*found.items, *decode(_Output, found.response).output)
+    return (*found.items, *decode(KeptOutput, found.response).output)
 
 
 def repeat_events(

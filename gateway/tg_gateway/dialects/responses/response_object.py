@@ -14,10 +14,6 @@ ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
-def _make_null() -> msgspec.Raw:
-    return msgspec.Raw(b"null")
-
-
 class OutputText(msgspec.Struct, frozen=True, tag_field="type", tag="output_text"):
     """A text part of a message."""
 
@@ -47,17 +43,13 @@ class OutputMessage(msgspec.Struct, frozen=True, tag_field="type", tag="message"
     role: str = "assistant"
 
 
-def _no_summary() -> tuple[SummaryText, ...]:
-    """A default that is always on the wire."""
-    return ()
-
-
 class ReasoningItem(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
     """What the model thought; `encrypted_content` is there only if the client included it."""
 
     id: str
     status: ItemStatus
-    summary: tuple[SummaryText, ...] = msgspec.field(default_factory=_no_summary)
+    # A default that is always on the wire.
+    summary: tuple[SummaryText, ...] = msgspec.field(default_factory=lambda: ())
     content: tuple[ReasoningText, ...] = ()
     encrypted_content: str | None = None
 
@@ -154,7 +146,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     background: bool = False
     error: ResponseError | None = None
     incomplete_details: IncompleteDetails | None = None
-    instructions: msgspec.Raw = msgspec.field(default_factory=_make_null)
+    instructions: msgspec.Raw = msgspec.field(default_factory=partial(msgspec.Raw, b"null"))
     max_output_tokens: int | None = None
     max_tool_calls: None = None
     metadata: msgspec.Raw = msgspec.field(default_factory=partial(msgspec.Raw, b"{}"))
