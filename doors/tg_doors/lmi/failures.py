@@ -1,7 +1,6 @@
 """Error -> LMI's JSON: for its front end, an unreadable body, a generation, and a dynamic batch."""
 
 from collections.abc import Iterable
-from types import MappingProxyType
 from typing import Final, Self
 
 import msgspec
@@ -18,19 +17,17 @@ FAILED_DEPENDENCY: Final = 424
 """LMI's status for a failed generation."""
 FRONT_END: Final = (NotFound, RateLimited, Unavailable, BusError)
 """Errors that LMI's front end answers itself: it lacks the model, or capacity for the request."""
-TYPES: Final = MappingProxyType(
-    {
-        400: "BadRequestException",
-        401: "UnauthorizedException",
-        403: "AccessDeniedException",
-        404: "ModelNotFoundException",
-        405: "MethodNotAllowedException",
-        408: "RequestTimeoutException",
-        413: "PayloadTooLargeException",
-        415: "UnsupportedMediaTypeException",
-        503: "ServiceUnavailableException",
-    }
-)
+TYPES: Final = {
+    400: "BadRequestException",
+    401: "UnauthorizedException",
+    403: "AccessDeniedException",
+    404: "ModelNotFoundException",
+    405: "MethodNotAllowedException",
+    408: "RequestTimeoutException",
+    413: "PayloadTooLargeException",
+    415: "UnsupportedMediaTypeException",
+    503: "ServiceUnavailableException",
+}
 """Status -> the name of its error; any other status is an `InternalServerException`."""
 
 
@@ -133,17 +130,15 @@ def _peek(body: bytes) -> _Asked:
 
 
 LMI_FIELDS: Final = FieldNames(
-    MappingProxyType(
-        {
-            "max_tokens": "parameters.max_new_tokens",
-            "min_tokens": "parameters.min_length",
-            "ignore_eos": "parameters.ignore_eos_token",
-            "stop": "parameters.stop_sequences",
-            "stop_ids": "parameters.stop_token_ids",
-            "keep_stop": "parameters.include_stop_str_in_output",
-            "echo": "parameters.return_full_text",
-            "adapter": "adapters",
-        }
-    ),
+    {
+        "max_tokens": "parameters.max_new_tokens",
+        "min_tokens": "parameters.min_length",
+        "ignore_eos": "parameters.ignore_eos_token",
+        "stop": "parameters.stop_sequences",
+        "stop_ids": "parameters.stop_token_ids",
+        "keep_stop": "parameters.include_stop_str_in_output",
+        "echo": "parameters.return_full_text",
+        "adapter": "adapters",
+    },
     prefix="parameters.",
 )

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from types import MappingProxyType
 from typing import Annotated, Final
 
 import msgspec
@@ -71,12 +70,10 @@ def _describe(stream: int | None, error: TgError, *, typed: bool) -> _Failed:
 
 
 LMTP_FIELDS: Final = FieldNames(
-    MappingProxyType(
-        {
-            "logprobs": "top_logprobs",
-            "scored": "scored",
-        }
-    ),
+    {
+        "logprobs": "top_logprobs",
+        "scored": "scored",
+    },
 )
 
 

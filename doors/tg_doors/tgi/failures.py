@@ -1,6 +1,5 @@
 """Error -> TGI's JSON: `{"error", "error_type"}`, as the answer to a request, or as the event that ends a stream."""
 
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
@@ -38,24 +37,22 @@ _TOO_LONG: Final = "Input validation error: `inputs` must have less than {maximu
 """TGI's sentence."""
 _VALIDATION: Final = _Kind("validation", 422)
 _GENERATION: Final = _Kind("generation", 424)
-_KINDS: Final = MappingProxyType(
-    {
-        BadRequest.type: _VALIDATION,
-        ContextLengthExceeded.type: _VALIDATION,
-        TooLarge.type: _VALIDATION,
-        RateLimited.type: _Kind("overloaded", 429),
-        IncompleteStream.type: _Kind("incomplete_generation", 500),
-        ContentFilter.type: _GENERATION,
-        Timeout.type: _GENERATION,
-        ProviderAuth.type: _GENERATION,
-        ProtocolError.type: _GENERATION,
-        SchemaViolation.type: _GENERATION,
-        Unavailable.type: _GENERATION,
-        SlowConsumer.type: _GENERATION,
-        BusError.type: _GENERATION,
-        PeerError.type: _GENERATION,
-    }
-)
+_KINDS: Final = {
+    BadRequest.type: _VALIDATION,
+    ContextLengthExceeded.type: _VALIDATION,
+    TooLarge.type: _VALIDATION,
+    RateLimited.type: _Kind("overloaded", 429),
+    IncompleteStream.type: _Kind("incomplete_generation", 500),
+    ContentFilter.type: _GENERATION,
+    Timeout.type: _GENERATION,
+    ProviderAuth.type: _GENERATION,
+    ProtocolError.type: _GENERATION,
+    SchemaViolation.type: _GENERATION,
+    Unavailable.type: _GENERATION,
+    SlowConsumer.type: _GENERATION,
+    BusError.type: _GENERATION,
+    PeerError.type: _GENERATION,
+}
 """TGI's types. Errors that it does not have keep our type and status, and its clients recognise them by the status."""
 
 
@@ -97,17 +94,15 @@ def _kind_of(error: TgError) -> _Kind:
 
 
 TGI_FIELDS: Final = FieldNames(
-    MappingProxyType(
-        {
-            "max_tokens": "parameters.max_new_tokens",
-            "logprobs": "parameters.top_n_tokens",
-            "prompt_logprobs": "parameters.decoder_input_details",
-            "schema": "parameters.grammar.value",
-            "regex": "parameters.grammar.value",
-            "adapter": "parameters.adapter_id",
-            "echo": "parameters.return_full_text",
-            "n": "parameters.best_of",
-        }
-    ),
+    {
+        "max_tokens": "parameters.max_new_tokens",
+        "logprobs": "parameters.top_n_tokens",
+        "prompt_logprobs": "parameters.decoder_input_details",
+        "schema": "parameters.grammar.value",
+        "regex": "parameters.grammar.value",
+        "adapter": "parameters.adapter_id",
+        "echo": "parameters.return_full_text",
+        "n": "parameters.best_of",
+    },
     prefix="parameters.",
 )

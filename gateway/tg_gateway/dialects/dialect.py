@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from tg_base.config import GatewayConfig
@@ -79,7 +78,7 @@ class Dialect(ABC):
 
     restarts: ClassVar[str] = ""
     precedence: ClassVar[int] = 0
-    descriptions: ClassVar[Mapping[str, Description]] = MappingProxyType({})
+    descriptions: ClassVar[Mapping[str, Description]] = {}
 
     def configure(self, config: GatewayConfig) -> "Dialect":
         """This protocol as an operator has configured it; `config.door(kind)` is the table of its door. Most have none.

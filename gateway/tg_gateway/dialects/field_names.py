@@ -3,10 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final
-
-from typing_extensions import override
+from typing import Final
 
 from tg_schema import Sampling, TgError
 from tg_schema.errors import BadRequest
@@ -42,7 +39,7 @@ class FieldNames:
         prefix: put before the fields of `sampling` that `own` lacks, such as `options.`.
     """
 
-    own: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    own: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
 
     def translate(self, error: TgError) -> TgError:
@@ -62,11 +59,6 @@ class FieldNames:
         rest = _SAMPLING.sub(lambda other: self._name(other["name"]), error.message[found.end() :])
         name = self._name(found["name"])
         return InvalidParameter(name + rest, name, "invalid_value")
-
-    @override
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A large body is parsed in another process, and a read-only proxy cannot be pickled.
-        return FieldNames, (dict(self.own), self.prefix)
 
     def _explain(self, feature: str) -> str:
         known = feature in self.own or feature in Sampling.__struct_fields__

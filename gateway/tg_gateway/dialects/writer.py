@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
 from typing_extensions import override
@@ -15,8 +14,8 @@ from tg_schema.response import Response
 
 Record = TypeVar("Record", bound=Response)
 
-_UNBUFFERED: Final[Mapping[str, str]] = MappingProxyType({"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+_UNBUFFERED: Final[Mapping[str, str]] = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class Writer(ABC, Generic[Record]):
@@ -105,12 +104,11 @@ class CompletionWriter(WholeWriter[TextCompletionResponse]):
     """
 
     def __init__(
-        self, make: Callable[[Sequence[TextCompletionResponse]], bytes], headers: Mapping[str, str] | None = None
+        self, make: Callable[[Sequence[TextCompletionResponse]], bytes], headers: Mapping[str, str] = _NO_HEADERS
     ) -> None:
         super().__init__(TextCompletionResponse)
         self._make = make
-        # Not the class's own: a read-only proxy cannot be pickled.
-        self.headers = headers or {}
+        self.headers = headers
 
     @override
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:

@@ -41,12 +41,8 @@ _OF_SOCKETS: Final[tuple[tuple[type[TgError], int], ...]] = ((Unauthorized, 401)
 _NOTHING_SERVED: Final = Catalogue((), lambda queue: (), {})
 
 
-def list_refusals(row: Row) -> frozenset[int]:
+def list_refusals(row: Row) -> Iterator[int]:
     """The statuses with which a mount's requests are refused; 200 where the refusal is an event."""
-    return frozenset(_list_refusals(row))
-
-
-def _list_refusals(row: Row) -> Iterator[int]:
     mount = row.mount
     yield Internal.status
     for kind, status in _OF_HTTP + (() if mount.keyless else _OF_KEYS) + (_OF_SOCKETS if mount.socket else ()):

@@ -1,6 +1,5 @@
 """Error -> Anthropic's JSON: a refusal, or the event that ends a stream that failed."""
 
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -16,18 +15,16 @@ _TOO_LONG: Final = "prompt is too long: "
 """The beginning of Anthropic's sentence, by which its clients recognise that they must shorten the conversation."""
 _API_ERROR: Final = "api_error"
 _INVALID_REQUEST: Final = "invalid_request_error"
-_TYPES: Final = MappingProxyType(
-    {
-        401: "authentication_error",
-        403: "permission_error",
-        404: "not_found_error",
-        409: "conflict_error",
-        413: "request_too_large",
-        429: "rate_limit_error",
-        504: "timeout_error",
-        OVERLOADED_STATUS: "overloaded_error",
-    }
-)
+_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    OVERLOADED_STATUS: "overloaded_error",
+}
 
 
 class FailureDetail(msgspec.Struct, frozen=True):
@@ -74,15 +71,13 @@ def _describe(error: TgError, status: int, request_id: str) -> MessageFailure:
 
 
 MESSAGES_FIELDS: Final = FieldNames(
-    MappingProxyType(
-        {
-            "stop": "stop_sequences",
-            "max_tokens": "max_tokens",
-            "schema": "output_config.format.schema",
-            "reasoning": "thinking",
-            "messages": "messages",
-            "tools": "tools",
-            "tool_choice": "tool_choice",
-        }
-    ),
+    {
+        "stop": "stop_sequences",
+        "max_tokens": "max_tokens",
+        "schema": "output_config.format.schema",
+        "reasoning": "thinking",
+        "messages": "messages",
+        "tools": "tools",
+        "tool_choice": "tool_choice",
+    },
 )

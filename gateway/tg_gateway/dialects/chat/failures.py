@@ -5,7 +5,6 @@ its SDKs copy them into the exception. They choose its class by the status alone
 """
 
 import re
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
@@ -19,16 +18,14 @@ Body = TypeVar("Body", bound=msgspec.Struct)
 
 INVALID_REQUEST: Final = "invalid_request_error"
 """The type of every error that the client must fix."""
-_CODES: Final = MappingProxyType(
-    {
-        BadRequest.type: None,
-        Unauthorized.type: "invalid_api_key",
-        NotFound.type: "model_not_found",
-        TooLarge.type: "request_too_large",
-        ContentFilter.type: "content_filter",
-        RateLimited.type: "rate_limit_exceeded",
-    }
-)
+_CODES: Final = {
+    BadRequest.type: None,
+    Unauthorized.type: "invalid_api_key",
+    NotFound.type: "model_not_found",
+    TooLarge.type: "request_too_large",
+    ContentFilter.type: "content_filter",
+    RateLimited.type: "rate_limit_exceeded",
+}
 """Codes that users of the SDKs know; all other errors have the name of our own type."""
 _PLACE: Final = re.compile(r"(?: - at| in) `\$\.?(?P<path>[^`]+)`$")
 

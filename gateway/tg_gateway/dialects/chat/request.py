@@ -95,13 +95,15 @@ def _check(body: ChatBody) -> None:
     for name, advice in _REFUSED.items():
         if getattr(body, name) is not None:
             raise InvalidParameter(f"{name} is not supported: {advice}", name, "unsupported_parameter")
-    if body.modalities is not None and body.modalities != ("text",):
-        raise InvalidParameter('modalities must be ["text"]', "modalities", "unsupported_value")
-    # 0 is what some clients send for none.
-    if body.top_logprobs and not body.logprobs:
-        raise InvalidParameter("top_logprobs: send it with logprobs = true", "top_logprobs")
-    if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
-        raise InvalidParameter("max_tokens differs from max_completion_tokens; send the latter alone", "max_tokens")
+    limits = {body.max_tokens, body.max_completion_tokens} - {None}
+    for refused, field, code, sentence in (
+        (body.modalities not in {None, ("text",)}, "modalities", "unsupported_value", 'modalities must be ["text"]'),
+        # 0 is what some clients send for none.
+        (body.top_logprobs and not body.logprobs, "top_logprobs", None, "top_logprobs: send it with logprobs = true"),
+        (len(limits) > 1, "max_tokens", None, "max_tokens differs from max_completion_tokens; send the latter alone"),
+    ):
+        if refused:
+            raise InvalidParameter(sentence, field, code)
 
 
 def read_effort(effort: Effort | None, found: FoundModel) -> Reasoning | None:

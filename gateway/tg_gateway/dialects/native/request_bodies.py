@@ -8,7 +8,6 @@ ignored: the clients of TrustGraph, and newer clients of ours, send fields that 
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -166,7 +165,7 @@ def check_names(service: str, request: type[msgspec.Struct], sent: Mapping[str, 
     """
     if sent.keys() - _list_known(request):
         unknown = _list_unknown(request, sent)
-        places = _PLACES.get(service, MappingProxyType({}))
+        places = _PLACES.get(service, {})
         for name in unknown:
             if name in places:
                 raise BadRequest(f"`{name}` is no field of a {service} request: put it into {places[name]}")

@@ -6,7 +6,6 @@ TrustGraph's clients read these shapes: `end_of_stream` is always present, and t
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -38,7 +37,7 @@ _NEVER_SHOWN: Final = "error"
 def event_encoder(
     record: type[R],
     always: Mapping[str, object],
-    also: Mapping[str, str] = MappingProxyType({}),
+    also: Mapping[str, str] = {},
     order: tuple[str, ...] = (),
 ) -> Callable[[R], bytes]:
     """What makes the JSON of a record's event.

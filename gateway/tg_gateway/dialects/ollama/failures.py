@@ -1,6 +1,5 @@
 """Error -> Ollama's JSON, `{"error":text}`: a refusal, or the line that ends a stream that failed."""
 
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -30,18 +29,16 @@ def refuse_absent(operation: str) -> Answer:
 
 
 OLLAMA_FIELDS: Final = FieldNames(
-    MappingProxyType(
-        {
-            "max_tokens": "options.num_predict",
-            "repetition_penalty": "options.repeat_penalty",
-            "logprobs": "top_logprobs",
-            "schema": "format",
-            "reasoning": "think",
-            "messages": "messages",
-            "tools": "tools",
-            "prompt": "prompt",
-            "suffix": "suffix",
-        }
-    ),
+    {
+        "max_tokens": "options.num_predict",
+        "repetition_penalty": "options.repeat_penalty",
+        "logprobs": "top_logprobs",
+        "schema": "format",
+        "reasoning": "think",
+        "messages": "messages",
+        "tools": "tools",
+        "prompt": "prompt",
+        "suffix": "suffix",
+    },
     prefix="options.",
 )

@@ -123,14 +123,18 @@ def _read_shared(body: AnswerBody, found: FoundModel) -> dict[str, Any]:
 
 
 def _check(body: GenerateBody) -> None:
-    if body.template:
-        raise BadRequest("template is not supported: the model has its own; send raw = true with the whole prompt")
-    if body.context:
-        raise BadRequest("context is not supported: nothing is kept between requests; send the turns to /api/chat")
-    if body.system and (body.raw or body.suffix):
-        raise BadRequest("system: a prompt that is raw or has a suffix has no instructions; write them into the prompt")
-    if body.images and (body.raw or body.suffix):
-        raise BadRequest("images: a prompt that is raw or has a suffix has no images; leave them out")
+    plain = bool(body.raw or body.suffix)
+    for refused, sentence in (
+        (body.template, "template is not supported: the model has its own; send raw = true with the whole prompt"),
+        (body.context, "context is not supported: nothing is kept between requests; send the turns to /api/chat"),
+        (
+            body.system and plain,
+            "system: a prompt that is raw or has a suffix has no instructions; write them into the prompt",
+        ),
+        (body.images and plain, "images: a prompt that is raw or has a suffix has no images; leave them out"),
+    ):
+        if refused:
+            raise BadRequest(sentence)
 
 
 def _read_tool(place: str, tool: FunctionTool) -> Tool:

@@ -96,15 +96,29 @@ def _check(body: CompletionBody) -> None:
         value = getattr(body, name)
         if value is not None and value is not False:
             raise InvalidParameter(f"{name} is not supported: {advice}", name, "unsupported_parameter")
-    if body.add_special_tokens is False:
-        sentence = "add_special_tokens: ask POST /tokenize without them, and send the ids as prompt"
-        raise InvalidParameter(sentence, "add_special_tokens", "unsupported_value")
-    if body.stream and (body.best_of or 1) > (body.n or 1):
-        sentence = "best_of cannot be streamed: which answers are the best is known at their end; send stream = false"
-        raise InvalidParameter(sentence, "best_of", "unsupported_value")
-    if is_scoring(body) and not (body.echo and body.logprobs is not None and (body.n or 1) == (body.best_of or 1) == 1):
-        sentence = "max_tokens: 0 scores a prompt; send echo = true and logprobs with it and neither n nor best_of"
-        raise InvalidParameter(sentence, "max_tokens", "invalid_value")
+    scores = body.echo and body.logprobs is not None and (body.n or 1) == (body.best_of or 1) == 1
+    for refused, field, code, sentence in (
+        (
+            body.add_special_tokens is False,
+            "add_special_tokens",
+            "unsupported_value",
+            "add_special_tokens: ask POST /tokenize without them, and send the ids as prompt",
+        ),
+        (
+            body.stream and (body.best_of or 1) > (body.n or 1),
+            "best_of",
+            "unsupported_value",
+            "best_of cannot be streamed: which answers are the best is known at their end; send stream = false",
+        ),
+        (
+            is_scoring(body) and not scores,
+            "max_tokens",
+            "invalid_value",
+            "max_tokens: 0 scores a prompt; send echo = true and logprobs with it and neither n nor best_of",
+        ),
+    ):
+        if refused:
+            raise InvalidParameter(sentence, field, code)
 
 
 def _read_parameters(body: CompletionBody, found: FoundModel) -> TextCompletionRequest:

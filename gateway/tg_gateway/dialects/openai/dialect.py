@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Final, Literal
 
 import msgspec
@@ -112,16 +111,14 @@ _SHARED: Final = {
     "choice": "structured_outputs.choice",
 }
 CHAT_FIELDS: Final = FieldNames(
-    MappingProxyType(
-        _SHARED
-        | {
-            "logprobs": "top_logprobs",
-            "reasoning": "reasoning_effort",
-            **{name: name for name in ("max_tokens", "messages", "tool_choice", "tools")},
-        }
-    )
+    _SHARED
+    | {
+        "logprobs": "top_logprobs",
+        "reasoning": "reasoning_effort",
+        **{name: name for name in ("max_tokens", "messages", "tool_choice", "tools")},
+    }
 )
-COMPLETION_FIELDS: Final = FieldNames(MappingProxyType(_SHARED | {"echo": "echo", "suffix": "suffix"}))
+COMPLETION_FIELDS: Final = FieldNames(_SHARED | {"echo": "echo", "suffix": "suffix"})
 
 
 class OpenAi(OpenAiShaped):

@@ -11,12 +11,10 @@ from functools import partial
 from typing import Final
 
 import msgspec
-from typing_extensions import override
 
 from tg_gateway.dialects import (
     Answer,
     Background,
-    Finish,
     KeptAnswer,
     KeptAnswers,
     StreamedAnswer,
@@ -111,9 +109,19 @@ def make_background(
     """
     created = join_output(draft.encode())
     head = BackgroundHead(msgspec.Raw(created), items, draft.streamed)
-    answer = _FirstAnswer(draft.response.id, created, draft.streamed, headers)
+    # Partials of functions, since closures cannot be pickled.
+    answer = partial(
+        _answer_first, response_id=draft.response.id, created=created, streamed=draft.streamed, headers=headers
+    )
     return Background(
-        draft.response.id, encode(head), begin, draft.streamed, _Finish(draft), answer, start=start, waiting=waiting
+        draft.response.id,
+        encode(head),
+        begin,
+        draft.streamed,
+        partial(_finish, draft),
+        answer,
+        start=start,
+        waiting=waiting,
     )
 
 
@@ -128,35 +136,18 @@ def make_waiting(
     return Waiting(DIALECT, encode(request), seconds, body.max_attempts or terms.attempts)
 
 
-# The functions that the gateway is given are classes here, since closures cannot be pickled.
-
-
-@dataclass(frozen=True, slots=True)
-class _Finish(Finish):
+def _finish(draft: ResponseDraft, failure: TgError | None, *, cancelled: bool) -> bytes:
     """The end that is kept."""
-
-    draft: ResponseDraft
-
-    @override
-    def __call__(self, failure: TgError | None, *, cancelled: bool) -> bytes:
-        if failure is not None:
-            self.draft.close(failure, cancelled=cancelled)
-        return join_output(self.draft.encode())
+    if failure is not None:
+        draft.close(failure, cancelled=cancelled)
+    return join_output(draft.encode())
 
 
-@dataclass(frozen=True, slots=True)
-class _FirstAnswer:
+def _answer_first(
+    kept: KeptAnswers, *, response_id: str, created: bytes, streamed: bool, headers: Mapping[str, str]
+) -> Answer | StreamedAnswer:
     """The first answer, to the client that has asked."""
-
-    response_id: str
-    created: bytes
-    streamed: bool
-    headers: Mapping[str, str]
-
-    def __call__(self, kept: KeptAnswers) -> Answer | StreamedAnswer:
-        if self.streamed:
-            return stream_events(kept, self.response_id, -1, self.headers)
-        return Answer(self.created, headers=self.headers)
+    return stream_events(kept, response_id, -1, headers) if streamed else Answer(created, headers=headers)
 
 
 def show_response(answer: KeptAnswer, head: BackgroundHead) -> bytes:

@@ -1,7 +1,7 @@
 """A response that has ended -> its kept record -> the response, its items and its events, for later requests."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -105,21 +105,14 @@ def make_keep(draft: ResponseDraft, items: bytes, events: Sequence[bytes], *, op
         events: filled until it has ended: the JSON of its events; none where they are not kept.
         optional: whether the response is sent also if it cannot be kept.
     """
-    return Keep(draft.response.id, _Ended(draft, items, events), optional)
+    # A partial and not a closure, so that it can be pickled.
+    return Keep(draft.response.id, partial(_encode_record, draft, items, events), optional)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """Makes the record that is kept of an ended response. A class and not a closure, so that it can be pickled."""
-
-    draft: ResponseDraft
-    items: bytes
-    events: Sequence[bytes]
-
-    def __call__(self) -> bytes:
-        events = b"[%b]" % b",".join(self.events) if self.events else b"null"
-        # A `KeptResponse`, of which everything is encoded already.
-        return b'{"response":%b,"items":%b,"events":%b}' % (join_output(self.draft.encode()), self.items, events)
+def _encode_record(draft: ResponseDraft, items: bytes, events: Sequence[bytes]) -> bytes:
+    """The record that is kept of an ended response: a `KeptResponse`, of which everything is encoded already."""
+    listed = b"[%b]" % b",".join(events) if events else b"null"
+    return b'{"response":%b,"items":%b,"events":%b}' % (join_output(draft.encode()), items, listed)
 
 
 def check_items(items: tuple[InputItem, ...]) -> bytes:

@@ -1,7 +1,6 @@
 """Request body -> record of the text completion, and the names of what is left out."""
 
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
@@ -73,19 +72,22 @@ def check_body(body: RequestBody) -> None:
     Raises:
         InvalidParameter: as `read_body`.
     """
-    if body.conversation is not None:
-        raise InvalidParameter(_NOT_KEPT, "conversation")
-    if body.prompt is not None:
-        raise InvalidParameter("prompts are not kept here: send instructions and input", "prompt")
-    if body.background and body.store is False:
-        raise InvalidParameter(
-            "a response in the background is kept: leave store out, or send background: false", "store"
-        )
-    if body.max_attempts is not None and not body.flexible:
-        raise InvalidParameter(
-            'max_attempts is for what waits: send background: true and service_tier: "flex", or leave it out',
+    for refused, field, sentence in (
+        (body.conversation is not None, "conversation", _NOT_KEPT),
+        (body.prompt is not None, "prompt", "prompts are not kept here: send instructions and input"),
+        (
+            body.background and body.store is False,
+            "store",
+            "a response in the background is kept: leave store out, or send background: false",
+        ),
+        (
+            body.max_attempts is not None and not body.flexible,
             "max_attempts",
-        )
+            'max_attempts is for what waits: send background: true and service_tier: "flex", or leave it out',
+        ),
+    ):
+        if refused:
+            raise InvalidParameter(sentence, field)
     if not body.input:
         raise InvalidParameter(NO_INPUT, "input", "missing_required_parameter")
 
@@ -191,15 +193,13 @@ def _list_ignored(data: bytes, body: RequestBody) -> list[str]:
 
 
 RESPONSES_FIELDS: Final = FieldNames(
-    MappingProxyType(
-        {
-            "max_tokens": "max_output_tokens",
-            "logprobs": "top_logprobs",
-            "schema": "text.format.schema",
-            "messages": "input",
-            "reasoning": "reasoning.effort",
-            "tools": "tools",
-            "tool_choice": "tool_choice",
-        }
-    ),
+    {
+        "max_tokens": "max_output_tokens",
+        "logprobs": "top_logprobs",
+        "schema": "text.format.schema",
+        "messages": "input",
+        "reasoning": "reasoning.effort",
+        "tools": "tools",
+        "tool_choice": "tool_choice",
+    },
 )

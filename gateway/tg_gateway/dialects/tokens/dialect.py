@@ -122,12 +122,20 @@ def _read_prompt(prompt: str, body: TokenizeBody) -> TextCompletionRequest:
 
 
 def _read_chat(body: TokenizeBody, data: bytes, found: FoundModel) -> TextCompletionRequest:
-    if body.add_special_tokens:
-        sentence = "add_special_tokens: the model's template adds those of a conversation; leave it out"
-        raise InvalidParameter(sentence, "add_special_tokens", "unsupported_value")
-    if body.add_generation_prompt is False:
-        sentence = "add_generation_prompt must be true: ids are those that an answer follows"
-        raise InvalidParameter(sentence, "add_generation_prompt", "unsupported_value")
+    for refused, field, sentence in (
+        (
+            body.add_special_tokens,
+            "add_special_tokens",
+            "add_special_tokens: the model's template adds those of a conversation; leave it out",
+        ),
+        (
+            body.add_generation_prompt is False,
+            "add_generation_prompt",
+            "add_generation_prompt must be true: ids are those that an answer follows",
+        ),
+    ):
+        if refused:
+            raise InvalidParameter(sentence, field, "unsupported_value")
     return read_request(decode_body(ChatBody, data), found)
 
 
