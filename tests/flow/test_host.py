@@ -28,9 +28,7 @@ from tg_schema.topics import Topics
 TOPICS = Topics()
 QUICK = HeartbeatTiming(interval=0.1)
 ROUTES = tuple(Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t")) for flow in "ab")
-OLD_HEARTBEAT = b'{"type":"heartbeat","inbox":"non-persistent://public/default/tg-inbox-old","acks":{}}'
-"""As a requestor of the version before reports writes it."""
-OLD_INBOX = "non-persistent://public/default/tg-inbox-old"
+ANOTHER_INBOX = "non-persistent://public/default/tg-inbox-another"
 
 
 @dataclass
@@ -43,12 +41,6 @@ class Shared:
     models: list[CountingLlm]
     processors: list[Processor]
     requestor: Requestor
-
-    @property
-    def announced(self) -> list[Presence]:
-        """All that was announced so far."""
-        told = [body for topic, body, _ in self.wire.published if topic == TOPICS.presence and body]
-        return [decode(Presence, body) for body in told]
 
 
 @asynccontextmanager
@@ -89,12 +81,11 @@ async def test_each_model_keeps_its_own_state_in_the_one_record() -> None:
             assert (busy.models, idle.models, idle.in_flight) == (("a",), ("b",), 0)
 
             def count_theirs(requestor: Requestor) -> list[int]:
-                return [requestor.presence.count_theirs(each.request, requestor._inbox.topic) for each in ROUTES]
+                return [requestor.presence.count_theirs(each.request) for each in ROUTES]
 
             await until(lambda: count_theirs(it.requestor) == [0, 0])
             async with Requestor(it.bus, TOPICS, timing=QUICK) as other:
                 await until(lambda: count_theirs(other) == [1, 0])
-    assert not any(record.links for record in it.announced[2:])
 
 
 async def test_announcements_side_by_side_lose_nothing() -> None:
@@ -161,35 +152,6 @@ async def test_presence_is_as_long_for_twelve_requestors_as_for_one() -> None:
         assert sizes[12] - sizes[1] <= 4
 
 
-async def test_a_requestor_of_an_older_version_hears_each_processor_and_its_link() -> None:
-    async with shared() as it:
-        it.models[1].step = asyncio.Semaphore(0)
-        await it.bus.publish(TOPICS.control(it.host.name), OLD_HEARTBEAT, {})
-        await it.bus.publish(ROUTES[1].request, b'{"prompt":"1"}', {"id": "s", "reply": OLD_INBOX})
-
-        def known() -> dict[str, Presence]:
-            """By its id, what an old requestor has heard last."""
-            return {record.processor: record for record in it.announced}
-
-        await until(lambda: any(OLD_INBOX in one.links and one.queues == (ROUTES[1].request,) for one in it.announced))
-        find = it.requestor.presence.processors
-        await until(lambda: all(find(route.request) == [it.host.name] for route in ROUTES))
-        heard = known()
-        own = heard.pop(it.host.name)
-        assert (own.queues, own.links[OLD_INBOX].running) == ((), 1)
-        assert {one.queues: one.models for one in heard.values()} == {
-            (ROUTES[0].request,): ("a",),
-            (ROUTES[1].request,): ("b",),
-        }
-        # Its streams are bound to the process: the records of the processors have counts alone.
-        assert {one.models[0]: (one.links[OLD_INBOX].sent, one.links[OLD_INBOX].running) for one in heard.values()} == {
-            "a": (-1, 0),
-            "b": (-1, 1),
-        }
-        await it.bus.publish(TOPICS.control(it.host.name), b'{"type":"cancel","streams":[["s",1]],"ttl":1}', {})
-        await until(lambda: not it.host.running)
-
-
 async def test_a_processor_that_nobody_would_hear_of_takes_no_request() -> None:
     bus, model = RefusingBus(MemoryBus(), TOPICS.presence), CountingLlm()
     await bus.publish(ROUTES[0].request, encode(TextCompletionRequest(prompt="1")), {"id": "waits"})
@@ -230,7 +192,7 @@ async def test_a_processor_that_is_heard_of_while_it_asks_whether_the_bus_answer
 async def test_a_request_that_comes_as_its_process_ends_leaves_nothing_running() -> None:
     bus, before = MemoryBus(), asyncio.all_tasks()
     async with Host(bus, TOPICS, timing=QUICK) as host:
-        headers = {"id": "a", "reply": OLD_INBOX, QUEUE_PROPERTY: ROUTES[0].request}
+        headers = {"id": "a", "reply": ANOTHER_INBOX, QUEUE_PROPERTY: ROUTES[0].request}
         await bus.publish(TOPICS.control(host.name), b"", headers)
     await bus.aclose()
     # What has ended is still listed until the loop's next turn.

@@ -116,8 +116,8 @@ SERVING: Final = (
     Fault(
         "a heartbeat is no sign of life",
         _SERVER + "link_pool.py",
-        "        self.note_alive(heartbeat.inbox)\n        if heartbeat.reports:\n",
-        "        if heartbeat.reports:\n",
+        "        self.note_alive(heartbeat.inbox)\n        if (link :=",
+        "        if (link :=",
     ),
     Fault(
         "a running request is begun once more by a copy of it",

@@ -87,7 +87,7 @@ MUTANTS = (
         (
             Change(
                 "tg_base/client/requestor.py",
-                "elif processor is not None and stream.link < self.presence.over_below(processor, self._inbox.topic):",
+                "elif processor is not None and stream.link < self.presence.over_below(processor):",
                 "elif False:",
             ),
         ),

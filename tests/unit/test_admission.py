@@ -13,12 +13,10 @@ from tg_base.client.admission import (
 )
 from tg_base.client.membership import Membership
 from tg_base.config import ConfigWatcher
-from tg_base.protocol import HeartbeatTiming, LinkState, Presence, Route
+from tg_base.protocol import HeartbeatTiming, LinkReport, Presence, Route
 from tg_flow.providers.registry import outline_provider
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import RateLimited
-
-INBOX = "inbox"
 
 
 def admit(admission: AdmissionControl, route: Route[Any, Any]) -> None:
@@ -29,17 +27,18 @@ def route(queue: str = "q", bound: int | None = None) -> Route[Any, Any]:
     return Route("default", TEXT_COMPLETION, queue, "unused", queue=bound)
 
 
-def presence(capacity: int, *, ours: int = 0, others: int = 0, name: str = "p", **more: Any) -> Presence:
-    links = {INBOX: LinkState("link", 7, ours), "another": LinkState("other", 7, others)}
-    said: dict[str, Any] = {"queues": ("q",), "capacity": capacity, "in_flight": ours + others, "links": links}
+def presence(capacity: int, *, running: int = 0, name: str = "p", **more: Any) -> Presence:
+    said: dict[str, Any] = {"queues": ("q",), "capacity": capacity, "in_flight": running}
     return Presence(name, **(said | more))
 
 
-def admission(*processors: Presence) -> AdmissionControl:
+def admission(*processors: Presence, ours: int = 0) -> AdmissionControl:
+    """Ours: the requests that each of them runs for us."""
     table = Membership(HeartbeatTiming(), lambda: 0.0)
     for processor in processors:
         table.update(processor)
-    return AdmissionControl(table, INBOX)
+        table.note(LinkReport(processor.processor, 0, 0, None, {processor.processor: ours}))
+    return AdmissionControl(table)
 
 
 def taken(admission: AdmissionControl, asked: Route[Any, Any]) -> int:
@@ -54,29 +53,29 @@ def taken(admission: AdmissionControl, asked: Route[Any, Any]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("processors", "bound", "expected"),
+    ("processors", "ours", "bound", "expected"),
     [
-        ([presence(160)], None, 160 + MIN_QUEUE_REQUESTS),
-        ([presence(4000)], None, 4500),
-        ([presence(4)], None, 4 + MIN_QUEUE_REQUESTS),
-        ([presence(4)], 0, 4),
-        ([presence(4)], 3, 7),
-        ([presence(4), presence(8, name="p2")], 3, 15),
-        ([presence(4), presence(8, name="p2", leaving=True)], 3, 7),
-        ([presence(4), presence(8, name="p2", queues=("other",))], 3, 7),
-        ([presence(10, ours=6)], 3, 13),
-        ([presence(10, others=6)], 3, 7),
-        ([presence(10, ours=2, others=8)], 0, 2),
-        ([presence(10, others=10)], 3, 3),
-        ([presence(10, others=10)], 0, 0),
-        ([], None, ASSUMED_CAPACITY_REQUESTS + MIN_QUEUE_REQUESTS),
-        ([], 5, ASSUMED_CAPACITY_REQUESTS + 5),
+        ([presence(160)], 0, None, 160 + MIN_QUEUE_REQUESTS),
+        ([presence(4000)], 0, None, 4500),
+        ([presence(4)], 0, None, 4 + MIN_QUEUE_REQUESTS),
+        ([presence(4)], 0, 0, 4),
+        ([presence(4)], 0, 3, 7),
+        ([presence(4), presence(8, name="p2")], 0, 3, 15),
+        ([presence(4), presence(8, name="p2", leaving=True)], 0, 3, 7),
+        ([presence(4), presence(8, name="p2", queues=("other",))], 0, 3, 7),
+        ([presence(10, running=6)], 6, 3, 13),
+        ([presence(10, running=6)], 0, 3, 7),
+        ([presence(10, running=10)], 2, 0, 2),
+        ([presence(10, running=10)], 0, 3, 3),
+        ([presence(10, running=10)], 0, 0, 0),
+        ([], 0, None, ASSUMED_CAPACITY_REQUESTS + MIN_QUEUE_REQUESTS),
+        ([], 0, 5, ASSUMED_CAPACITY_REQUESTS + 5),
     ],
 )
 def test_capacity_that_others_leave_and_so_many_more(
-    processors: list[Presence], bound: int | None, expected: int
+    processors: list[Presence], ours: int, bound: int | None, expected: int
 ) -> None:
-    assert taken(admission(*processors), route(bound=bound)) == expected
+    assert taken(admission(*processors, ours=ours), route(bound=bound)) == expected
 
 
 async def test_the_built_in_model_runs_16_requests_and_lets_256_wait() -> None:
@@ -104,8 +103,8 @@ def test_flows_of_one_model_share_its_capacity() -> None:
     ("processor", "asked", "expected"),
     [
         (presence(10, seconds=5.0), 13, (3 + 1) * 5 / 10),
-        (presence(10, seconds=5.0, others=8), 5, (3 + 1) * 5 / 2),
-        (presence(10, seconds=5.0, others=10), 3, (3 + 1) * 5),
+        (presence(10, seconds=5.0, running=8), 5, (3 + 1) * 5 / 2),
+        (presence(10, seconds=5.0, running=10), 3, (3 + 1) * 5),
         (presence(10), 13, DEFAULT_RETRY_AFTER_SECONDS),
     ],
 )
@@ -129,7 +128,7 @@ def test_times_count_by_capacity_and_the_unknown_not_at_all() -> None:
 def test_the_next_announcement_counts_at_once() -> None:
     table = Membership(HeartbeatTiming(), lambda: 0.0)
     table.update(presence(4))
-    it = AdmissionControl(table, INBOX)
+    it = AdmissionControl(table)
     it.unanswered["q"] = 4
     with pytest.raises(RateLimited):
         admit(it, route(bound=0))
@@ -149,7 +148,7 @@ def test_refusals_are_counted() -> None:
 
 def test_what_all_processors_of_a_queue_have_is_announced_for_it() -> None:
     table = Membership(HeartbeatTiming(), lambda: 0.0)
-    it = AdmissionControl(table, INBOX)
+    it = AdmissionControl(table)
     assert not it.find("q").served
     table.update(presence(4, features=("n", "tools"), request_bytes=9))
     assert it.find("q").served
@@ -166,7 +165,7 @@ def test_a_processor_that_died_counts_no_longer() -> None:
     now = 0.0
     timing = HeartbeatTiming()
     table = Membership(timing, lambda: now)
-    it = AdmissionControl(table, INBOX)
+    it = AdmissionControl(table)
     table.update(presence(4, features=("n",)))
     table.update(presence(8, name="p2"))
     assert (it.find("q").capacity, it.find("q").features) == (12, frozenset())

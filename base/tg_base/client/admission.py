@@ -75,16 +75,14 @@ class AdmissionControl:
 
     Args:
         presence: the announcements of the processors.
-        inbox: the requestor's inbox, by which announcements count its requests.
 
     Attributes:
         unanswered: the unanswered requests of each queue; the requestor counts them.
     """
 
-    def __init__(self, presence: Membership, inbox: str) -> None:
+    def __init__(self, presence: Membership) -> None:
         self.unanswered: Counter[str] = Counter()
         self._presence = presence
-        self._inbox = inbox
         self._announced: dict[str, Announced] = {}
         self._mixed_until: dict[str, float] = {}
         self._version = -1
@@ -168,7 +166,7 @@ class AdmissionControl:
         return Announced(
             tuple({queue for presence in serving for queue in presence.queues}),
             sum(presence.capacity for presence in serving),
-            self._presence.count_theirs(queue, self._inbox),
+            self._presence.count_theirs(queue),
             sum(p.seconds * p.capacity for p in known) / max(sum(p.capacity for p in known), 1),
             served=True,
             features=frozenset.intersection(*(frozenset(presence.features) for presence in serving)),

@@ -81,7 +81,7 @@ class Liveness:
         Raises:
             BadRequest: the message is no such record.
         """
-        if self._echo.take(delivery) or delivery.properties.get(KIND_PROPERTY) == "shadow":
+        if self._echo.take(delivery):
             return
         presence = decode(Presence, delivery.body)
         if presence.birth not in {"", self._announce.birth}:
@@ -93,7 +93,6 @@ class Liveness:
             )
         new = self.presence.update(presence)
         self.time.note(presence.processor, delivery.age)
-        self._inbox.on_announced(presence.processor, presence.links.get(self._inbox.topic))
         if self.presence.is_behind(presence):
             self._controls.ask_presence(self._announce, presence.processor)
         # A new process does not know us: with a heartbeat now, it knows our clock's offset before our first request.

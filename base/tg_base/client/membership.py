@@ -150,17 +150,15 @@ class Membership:
             member.reported, member.ours = report.number, report.running
             self.version += 1
 
-    def over_below(self, processor: str, inbox: str) -> int:
+    def over_below(self, processor: str) -> int:
         """The lowest valid number of a process's links to us; streams of links with a lower number are over."""
         member = self._members.get(processor)
-        if member is None:
-            return 0
-        return member.record.over_below(inbox) if member.record.number < 0 else member.over_below
+        return 0 if member is None else member.over_below
 
-    def count_theirs(self, queue: str, inbox: str) -> int:
-        """The requests that a queue's processors run for others than an inbox, which is ours."""
+    def count_theirs(self, queue: str) -> int:
+        """The requests that a queue's processors run for others than us."""
         return sum(
-            presence.in_flight - min(_count_ours(member, presence, inbox), presence.in_flight)
+            max(presence.in_flight - member.ours.get(presence.processor, 0), 0)
             for member, presence in ((member, service.presence) for member, service in self._serving(queue))
         )
 
@@ -285,10 +283,3 @@ class Membership:
 def _queues(presence: Presence) -> tuple[str, ...]:
     """The queues that it takes requests from."""
     return () if presence.leaving else presence.queues
-
-
-def _count_ours(member: _Member, presence: Presence, inbox: str) -> int:
-    """The requests of our inbox that a processor runs."""
-    if presence.links:
-        return presence.links[inbox].running if inbox in presence.links else 0
-    return member.ours.get(presence.processor, 0)

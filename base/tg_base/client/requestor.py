@@ -113,7 +113,7 @@ class Requestor:
             self.bus, self.topics, self._inbox, self._controls, timing=self._timing, clock=clock, time=self.time
         )
         self.presence = self._liveness.presence
-        self.admission = AdmissionControl(self.presence, self._inbox.topic)
+        self.admission = AdmissionControl(self.presence)
         self._warm = WarmProcesses(self.bus, self.topics, self._inbox.topic, self.presence, self.admission)
         handlers = {self._inbox.topic: self._inbox.take, self.topics.presence: self._liveness.on_presence}
         handlers |= dict.fromkeys(self._plain, self._on_plain)
@@ -354,7 +354,7 @@ class Requestor:
         elif processor in dead:
             if not self._silencers.refuse(stream):
                 self._give_up(stream, Unavailable("the processor died in the middle of the answer; ask again"))
-        elif processor is not None and stream.link < self.presence.over_below(processor, self._inbox.topic):
+        elif processor is not None and stream.link < self.presence.over_below(processor):
             self._give_up(stream, Unavailable("the processor lost contact with this process and stopped; ask again"))
         elif processor is None and stream.direct is not None:
             if self._warm.is_over(stream, dead, self._clock()):

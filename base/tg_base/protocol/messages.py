@@ -82,7 +82,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
         inbox: the requestor.
         acks: by link.
         cancelled: the streams that were cancelled lately.
-        reports: whether its inbox takes a `LinkReport`, and a `Presence` for each process; older versions' do not.
+        reports: that its inbox takes a `LinkReport`, and a `Presence` for each process; it always does.
         oldest: the lowest link number by which a stream of it is answered; -1 = there is none, or it is not stated.
         spacing: the least seconds between two messages of a link under load, given all links to this inbox.
     """
@@ -90,7 +90,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     inbox: str
     acks: dict[str, Ack]
     cancelled: tuple[StreamKey, ...] = ()
-    reports: bool = False
+    reports: bool = True
     oldest: Last = -1
     spacing: Seconds = 0.0
 
@@ -169,7 +169,7 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
 
     A process's record has `services`, one record per processor, and its own `queues` is empty. It holds only changes; a
     requestor that has missed an earlier record asks the process for everything. A record without `number` describes a
-    single processor: it is by a process of an older version, or for requestors of one.
+    single processor.
 
     Attributes:
         processor: the id of the process, new at every start; within `services`, that of one of its processors.
@@ -177,11 +177,9 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
         models: the models that it serves.
         capacity: requests that it runs concurrently.
         in_flight: requests that run now.
-        links: how far each link has sent, for inboxes that take no `LinkReport`.
         leaving: whether it takes no more requests.
         features: the optional features of its service (`tg_schema.features`).
         seconds: recent average duration of a request; 0 = none has ended yet.
-        newest: the highest link number it has used; -1 = not stated.
         taken: requests taken from its queues since it started; -1 = not stated.
         direct: requests taken from its process's control topic since it started; -1 = it takes none there.
         waited: the longest queue time, in seconds, of a request taken since the previous announcement.
@@ -201,11 +199,9 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
     capacity: Count
     in_flight: Count
     models: tuple[str, ...] = ()
-    links: dict[str, LinkState] = {}
     leaving: bool = False
     features: tuple[str, ...] = ()
     seconds: Seconds = 0.0
-    newest: Last = -1
     taken: Last = -1
     waited: Seconds = 0.0
     request_bytes: Count = 0
@@ -218,8 +214,3 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
     gone: tuple[str, ...] = ()
     birth: str = ""
     adapters_only: bool = False
-
-    def over_below(self, inbox: str) -> int:
-        """`LinkReport.over_below`, as the record of a single processor has it."""
-        state = self.links.get(inbox)
-        return self.newest + 1 if state is None else state.first

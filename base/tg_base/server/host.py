@@ -28,8 +28,6 @@ from tg_base.protocol import (
     Heartbeat,
     HeartbeatTiming,
     LinkReport,
-    LinkSender,
-    LinkState,
     LinkStream,
     Nack,
     Outbox,
@@ -44,7 +42,7 @@ from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.link_pool import LinkPool
 from tg_base.server.request_task import RequestTask
 from tg_base.server.tombstones import Tombstones
-from tg_base.telemetry import last_number, new_id
+from tg_base.telemetry import new_id
 from tg_schema import TgError, decode, encode
 from tg_schema.errors import Internal, Unavailable
 from tg_schema.topics import Topics
@@ -57,8 +55,6 @@ MAX_BIRTHS = 10_000
 """How many inboxes keep a record of their first process."""
 _REPORT = {KIND_PROPERTY: "report"}
 _PRESENCE = {KIND_PROPERTY: "presence"}
-_SHADOW = {KIND_PROPERTY: "shadow"}
-"""Marks a record for requestors of an older version, which ignore kinds. All others skip such a record."""
 TakeDirect = Callable[[Delivery, RequestHeaders], bool]
 """Tries to begin a request that was sent to this process directly; returns whether it did."""
 
@@ -102,7 +98,6 @@ class Host:
         self._announced: dict[str, Presence] = {}
         self._has_announced = False
         self.announce_error: TgError | None = None
-        self._shadowed = False
         self._births: dict[str, str] = {}
         self._leaves_at: float | None = None
         self._ended = False
@@ -208,12 +203,9 @@ class Host:
             self._report(link.inbox)
         # The reports leave first: a requestor subtracts their counts from those of the presence that follows.
         await asyncio.sleep(0)
-        unreported = self.links.unreported
         record = self._record(changed)
         # The number that was sent: another announcement may have been made meanwhile.
-        presence = msgspec.structs.replace(record, number=number, links=unreported, base=base, gone=gone)
-        if self._shadowed:
-            self._announce_shadows(unreported)
+        presence = msgspec.structs.replace(record, number=number, base=base, gone=gone)
         try:
             await self._bus.publish(self.topics.presence, encode(presence), {})
             self.announce_error = None
@@ -223,7 +215,7 @@ class Host:
             self.announce_error = None if self._has_announced else error
 
     def _record(self, services: tuple[Presence, ...]) -> Presence:
-        return Presence(self.name, (), 0, 0, newest=last_number(), number=self._number, services=services)
+        return Presence(self.name, (), 0, 0, number=self._number, services=services)
 
     def _describe_all(self) -> Iterator[tuple[str, Presence]]:
         for processor, describe in self._services.items():
@@ -235,28 +227,12 @@ class Host:
                 if processor in self._announced:
                     yield processor, self._announced[processor]
 
-    def _announce_shadows(self, unreported: dict[str, LinkState]) -> None:
-        """Announce each processor in a record of its own, for requestors of an older version.
-
-        These records state only the counts of links: streams are bound to the process, and its own record has the
-        links' states.
-        """
-        counts = {link.inbox: self._count(link) for link in self.links if link.inbox in unreported}
-        for service in self._announced.values():
-            links = {
-                inbox: msgspec.structs.replace(unreported[inbox], sent=-1, running=count[service.processor])
-                for inbox, count in counts.items()
-            }
-            self._outbox.put(self.topics.presence, msgspec.structs.replace(service, links=links), _SHADOW)
-
-    def _count(self, link: LinkSender) -> Counter[str]:
-        """What runs for a requestor, by processor."""
-        return Counter(self.running[key].processor for key in link.streams)
-
     def _report(self, inbox: str) -> None:
         link, below = self.links.find(inbox), self.links.over_below(inbox)
-        state, counts = (None, {}) if link is None else (link.state, dict(self._count(link)))
-        self._outbox.put(inbox, LinkReport(self.name, self._number, below, state, counts), _REPORT)
+        # What runs for the requestor, by processor.
+        counts = Counter(self.running[key].processor for key in (() if link is None else link.streams))
+        state = None if link is None else link.state
+        self._outbox.put(inbox, LinkReport(self.name, self._number, below, state, dict(counts)), _REPORT)
 
     def _on_control(self, delivery: Delivery) -> None:
         if QUEUE_PROPERTY in delivery.properties:
@@ -296,11 +272,7 @@ class Host:
     def _on_heartbeat(self, heartbeat: Heartbeat, age: float) -> None:
         self.publishers.note_heartbeat(heartbeat.inbox, age)
         self.links.on_heartbeat(heartbeat)
-        if not heartbeat.reports and not self._shadowed:
-            # From now on, always: an old requestor sends no heartbeats while it is idle, but still needs presence.
-            self._shadowed = True
-            self.changed.set()
-        elif 0 <= heartbeat.oldest < self.links.over_below(heartbeat.inbox):
+        if 0 <= heartbeat.oldest < self.links.over_below(heartbeat.inbox):
             self._report(heartbeat.inbox)
         for key in heartbeat.cancelled:
             # No tombstone: a heartbeat only repeats cancels of running requests, in case the first was lost.

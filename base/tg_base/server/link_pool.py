@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections.abc import Callable, Iterator
 from contextvars import Context
-from typing import TypeVar
 
 from tg_base.bus import Bus
 from tg_base.protocol import (
@@ -13,7 +12,6 @@ from tg_base.protocol import (
     Heartbeat,
     HeartbeatTiming,
     LinkSender,
-    LinkState,
     Nack,
     StreamKey,
 )
@@ -23,8 +21,7 @@ from tg_base.telemetry import last_number
 RETURN_HEARTBEATS = 2
 """Heartbeat intervals in which a requestor that was believed dead must prove that it is back."""
 MAX_REQUESTORS = 10_000
-"""Requestors that are remembered: the dead, and those that take reports; beyond it the oldest is forgotten."""
-Value = TypeVar("Value")
+"""Dead requestors that are remembered; beyond it the oldest is forgotten."""
 
 
 class LinkPool:
@@ -44,7 +41,7 @@ class LinkPool:
         self._links: dict[str, LinkSender] = {}
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._gone: dict[str, None] = {}
-        self._reported: dict[str, bool] = {}
+        self._used: set[str] = set()
         self._time = time
         self._spacing = FairSpacing()
 
@@ -77,18 +74,10 @@ class LinkPool:
     def __iter__(self) -> Iterator[LinkSender]:
         return iter(self._links.values())
 
-    @property
-    def unreported(self) -> dict[str, LinkState]:
-        """The states of the links to inboxes that take no reports, or have not said so yet."""
-        return {link.inbox: link.state for link in self if link.inbox not in self._reported}
-
-    def due_reports(self) -> Iterator[LinkSender]:
+    def due_reports(self) -> list[LinkSender]:
         """The links whose state is to be reported to their inbox: those in use, and those that were when last asked."""
-        for link in self:
-            if link.inbox in self._reported:
-                used, self._reported[link.inbox] = self._reported[link.inbox], not link.idle
-                if used or not link.idle:
-                    yield link
+        before, self._used = self._used, {link.inbox for link in self if not link.idle}
+        return [link for link in self if link.inbox in before | self._used]
 
     def over_below(self, inbox: str) -> int:
         """The lowest valid link number for this inbox. Streams of links with a lower number are over."""
@@ -102,8 +91,6 @@ class LinkPool:
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
         """A requestor is alive, and acknowledges what it has received."""
         self.note_alive(heartbeat.inbox)
-        if heartbeat.reports:
-            _remember(self._reported, heartbeat.inbox, self._reported.pop(heartbeat.inbox, False))
         if (link := self._links.get(heartbeat.inbox)) is not None:
             link.spacing.wanted = max(heartbeat.spacing, self._fair_spacing)
             if link.name in heartbeat.acks:
@@ -138,7 +125,7 @@ class LinkPool:
         limit = self._time() - seconds
         links = [link for link in self if link.received_at < limit and link.streams]
         for link in links:
-            _remember(self._gone, link.inbox, None)
+            self._remember(link.inbox)
         return [key for link in links for key in link.streams]
 
     async def sweep(self, seconds: float) -> None:
@@ -153,7 +140,13 @@ class LinkPool:
                 del self._links[inbox]
                 await _stop(self._sending.pop(inbox))
             if dead:
-                _remember(self._gone, inbox, None)
+                self._remember(inbox)
+
+    def _remember(self, inbox: str) -> None:
+        """This requestor is dead."""
+        self._gone[inbox] = None
+        if len(self._gone) > MAX_REQUESTORS:
+            del self._gone[next(iter(self._gone))]
 
     async def aclose(self, seconds: float) -> None:
         """Give every link this long to send its buffer, then close it."""
@@ -171,10 +164,3 @@ async def _stop(sending: asyncio.Task[None]) -> None:
     sending.cancel()
     # `report` logs its error.
     await asyncio.wait([sending])
-
-
-def _remember(requestors: dict[str, Value], inbox: str, value: Value) -> None:
-    """Add to a bounded dictionary, whose oldest entry goes."""
-    requestors[inbox] = value
-    if len(requestors) > MAX_REQUESTORS:
-        del requestors[next(iter(requestors))]

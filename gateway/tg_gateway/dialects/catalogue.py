@@ -1,6 +1,6 @@
 """Name -> route: finds the service that a request means, by flow and service or by a model's name."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,7 @@ class Catalogue:
 
     def copy(self) -> "Catalogue":
         """A picklable copy of the current state, for a request that is parsed in another process."""
-        served = {route.request: _strip(self._serving(route.request)) for route in self._completions}
+        served = {route.request: tuple(self._serving(route.request)) for route in self._completions}
         return Catalogue(self.routes, _Served(served), self._aliases)
 
     @property
@@ -262,8 +262,3 @@ class _Served:
 
     def __call__(self, queue: str) -> Sequence[Presence]:
         return self._served.get(queue, ())
-
-
-def _strip(serving: Iterable[Presence]) -> tuple[Presence, ...]:
-    """The announcements without the links' states, whose size grows with the number of gateways."""
-    return tuple(msgspec.structs.replace(presence, links={}) for presence in serving)
