@@ -11,7 +11,7 @@ from tests.virtual_time import VirtualTimeLoop, in_virtual_time
 from tg_base.protocol import RequestHeaders, Route, StreamKey
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.request_task import RequestTask
-from tg_base.server.responder import Responder
+from tg_base.server.responder import PlainResponder
 from tg_base.server.slots import Slot, Slots
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest
 from tg_schema.errors import Unavailable
@@ -22,7 +22,7 @@ DOUBTFUL = RequestHeaders(StreamKey("s", 1), "non-persistent://t/n/inbox", fresh
 QUICK_SECONDS = 0.05
 
 
-class Questions(Responder):
+class Questions(PlainResponder):
     """A requestor that is asked, and answers when the test wants."""
 
     def __init__(self) -> None:

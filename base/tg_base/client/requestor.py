@@ -5,7 +5,7 @@ retries it while nothing was relayed, and cancels it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from types import TracebackType
@@ -23,7 +23,6 @@ from tg_base.client.inbox import Inbox
 from tg_base.client.liveness import Liveness
 from tg_base.client.response_stream import AskedStream, ResponseStream, Terms
 from tg_base.client.shared_time import SharedTime
-from tg_base.client.silencers import Silencers
 from tg_base.client.start_confirmations import StartConfirmations
 from tg_base.client.warm_processes import WarmProcesses
 from tg_base.protocol import (
@@ -37,11 +36,12 @@ from tg_base.protocol import (
     Route,
     StreamKey,
     Subscriptions,
+    publish_dead_letter,
 )
 from tg_base.runtime import running
 from tg_base.telemetry import ATTEMPTS, REFUSALS, new_id, trace
 from tg_schema import TgError
-from tg_schema.errors import BusError, TooLarge, Unavailable
+from tg_schema.errors import BadRequest, BusError, TooLarge, Unavailable
 from tg_schema.features import Feature
 from tg_schema.service_spec import Req, Resp
 from tg_schema.topics import Topics
@@ -51,8 +51,11 @@ log = structlog.get_logger()
 MAX_ATTEMPTS = 3
 """A request without output fails when this many processors have lost it.
 
-Silence alone never gets that far: the second silent processor ends the request (`Silencers`).
+Silence alone never gets that far: the second silent processor ends the request.
 """
+MAX_SILENCED = 2
+"""Processors that may fall silent over a request. One may have been killed or cut off by chance; a second one is no
+coincidence."""
 PUBLISH_TIMEOUT_SECONDS = 4.5
 """Seconds that the bus has to accept a request."""
 
@@ -91,7 +94,7 @@ class Requestor:
         self._timing = timing or HeartbeatTiming()
         self.time = time or SharedTime()
         self._streams: dict[str, AskedStream] = {}
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking: set[asyncio.Task[object]] = set()
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -99,7 +102,6 @@ class Requestor:
         self._controls = ControlSender(self.bus, self.topics, clock)
         self._bodies = BodySender(self.bus, self.topics)
         self._starts = StartConfirmations(self._controls, self._bodies)
-        self._silencers = Silencers(self.bus, self.topics, self._asking)
         self._inbox = Inbox(
             self.topics.inbox(new_id()),
             self._controls,
@@ -352,7 +354,7 @@ class Requestor:
         if processor in lost:
             self._abandon(stream, BusError("a part of the answer was lost on the bus; ask again"))
         elif processor in dead:
-            if not self._silencers.refuse(stream):
+            if not self._refuse_silenced(stream):
                 self._give_up(stream, Unavailable("the processor died in the middle of the answer; ask again"))
         elif processor is not None and stream.link < self.presence.over_below(processor):
             self._give_up(stream, Unavailable("the processor lost contact with this process and stopped; ask again"))
@@ -362,6 +364,20 @@ class Requestor:
                 self._ask_queue(stream)
         elif processor is None and not stream.route.plain:
             self._check_queued(stream, dead)
+
+    def _refuse_silenced(self, stream: AskedStream) -> bool:
+        """Note that a processor fell silent while it had this request; True if it was the last one to get it.
+
+        Such a request is kept for an operator, as a dead letter.
+        """
+        stream.silenced += 1
+        if stream.begun or stream.silenced < MAX_SILENCED:
+            return False
+        reason = f"{stream.silenced} processors fell silent while they had this request, so no other one gets it"
+        log.warning("stream.silenced", **stream.span.fields, attempt=stream.attempt, processor=stream.processor)
+        self._start(publish_dead_letter(self.bus, self.topics, stream.route.request, stream.body, reason))
+        stream.fail(BadRequest(f"{reason}; change it, or ask the operator, who finds it among the dead letters"))
+        return True
 
     def _give_up(self, stream: AskedStream, error: TgError) -> None:
         """Ask another processor if none may have begun and attempts are left; otherwise fail the stream."""
@@ -379,7 +395,7 @@ class Requestor:
             # A processor that takes the first copy later will find it cancelled.
             self._cancel_queued(stream)
             taken = self._liveness.is_taken(stream.route.request, stream.asked_at, dead)
-            if not (taken and self._silencers.refuse(stream)):
+            if not (taken and self._refuse_silenced(stream)):
                 self._ask_elsewhere(stream)
 
     def _ask_elsewhere(self, stream: AskedStream) -> None:
@@ -392,7 +408,10 @@ class Requestor:
 
     def _ask_queue(self, stream: AskedStream) -> None:
         stream.begin_attempt()
-        task = asyncio.create_task(self._ask_again(stream))
+        self._start(self._ask_again(stream))
+
+    def _start(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(work)
         # asyncio itself keeps no reference to a running task.
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)

@@ -11,13 +11,12 @@ from typing import Any, Self
 
 import structlog
 
-from tg_base.client import BeginPermit, Requestor
+from tg_base.client import BeginPermit, Requestor, ResponseStream
 from tg_base.protocol import Route
 from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS, trace
 from tg_gateway.access import RateLimits, Spending
 from tg_gateway.dialects import Ask, Batch, FieldNames, Output, Writer, append_output, split_output
-from tg_gateway.relay.batch_stream import ask_batch
-from tg_gateway.relay.responses import Responses
+from tg_gateway.relay.batch_stream import BatchStream, ask_batch
 from tg_gateway.relay.sink import Sink
 from tg_gateway.telemetry import STREAMING, AccessLogEntry
 from tg_schema import TgError
@@ -28,6 +27,10 @@ log = structlog.get_logger()
 DEFECT_MESSAGE = "the gateway failed; its log says why, under the request's id"
 DRAIN_ERROR_SECONDS = 1.0
 """Seconds that running requests get after the drain to send their error to the client."""
+
+
+Responses = ResponseStream[Any] | BatchStream
+"""The source of a relayed answer: one request, or several."""
 
 
 class _ChunkMetrics:
