@@ -240,7 +240,7 @@ async def test_what_only_mistral_takes_beside_openais_fields() -> None:
             sampling=Sampling(min_tokens=2, repetition_penalty=1.5),
         )
         async with stage.opened(reasoning_effort="none") as service:
-            body = service.body(request)  # type: ignore[attr-defined]
+            body = msgspec.json.decode(service.body(request))  # type: ignore[attr-defined]
             await responses(service, request)
     assert (body["reasoning_effort"], body["prompt_cache_key"], body["parallel_tool_calls"]) == ("low", "k", False)
     assert (body["min_tokens"], body["repetition_penalty"]) == (2, 1.5)
@@ -266,19 +266,19 @@ async def test_reasoning_of_a_request_goes_before_the_configurations(
     request = TextCompletionRequest(prompt="p", reasoning=reasoning)
     async with staged(CASES[provider]) as stage, stage.opened(**options) as service:
         assert joined(await responses(service, request)).response == "Hello €!"
-        assert service.body(request)[field] == sent  # type: ignore[attr-defined]
+        assert msgspec.json.decode(service.body(request))[field] == sent  # type: ignore[attr-defined]
 
 
 async def test_sampling_that_ollama_and_cohere_have_beside_the_common() -> None:
     async with staged(CASES["ollama"]) as stage, stage.opened() as service:
         own = TextCompletionRequest(prompt="p", sampling=Sampling(min_p=0.1, typical_p=0.5, repetition_penalty=1.5))
         assert joined(await responses(service, own)).response == "Hello €!"
-        told = service.body(own)["options"]  # type: ignore[attr-defined]
+        told = msgspec.json.decode(service.body(own))["options"]  # type: ignore[attr-defined]
         assert told == {"min_p": 0.1, "typical_p": 0.5, "repeat_penalty": 1.5}
     async with staged(CASES["cohere"]) as stage, stage.opened() as service:
         strict = TextCompletionRequest(prompt="p", tools=(Tool("clock", strict=True),), priority=3)
         assert joined(await responses(service, strict)).response == "Hello €!"
-        body = service.body(strict)  # type: ignore[attr-defined]
+        body = msgspec.json.decode(service.body(strict))  # type: ignore[attr-defined]
         assert (body["strict_tools"], body["priority"]) == (True, 3)
 
 

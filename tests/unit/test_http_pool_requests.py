@@ -7,8 +7,9 @@ import ssl
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import certifi
 import httpx
@@ -21,7 +22,7 @@ from tests.fakes.stream_server import stream_server
 from tests.fakes.threaded_server import receive, saying, serving
 from tests.unit.test_http_pool import CHUNKED, HELLO, RUNNERS, Runner
 from tests.until import until
-from tg_base.llm import PreparedConnection, share_tls
+from tg_base.llm import ANSWERS, PreparedConnection, SdkRecorder, share_tls
 from tg_base.llm.http.pool import HttpPool, HttpTarget
 from tg_schema.errors import BadRequest, Unavailable
 
@@ -220,10 +221,9 @@ def test_what_requests_have_in_common_is_made_once() -> None:
             return super().target(url, headers)
 
     async def ask_often(url: URL) -> None:
-        async def prepare(method: str) -> httpx.Request:
-            return httpx.Request(method, str(url), headers={"X-Key": "k"})
-
-        connection = PreparedConnection(prepare, Pool())
+        recorder = SdkRecorder()
+        sdk = httpx.AsyncClient(transport=cast(httpx.AsyncBaseTransport, recorder), headers={"X-Key": "k"})
+        connection = PreparedConnection(recorder, {ANSWERS: partial(sdk.post, str(url))}, Pool())
         for _ in range(3):
             answer = await connection.post(b"{}")
             assert await answer.read() == b"hello"

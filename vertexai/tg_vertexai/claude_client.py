@@ -4,17 +4,18 @@ from typing import cast
 
 import anthropic
 import httpx2
+import msgspec
 
-from tg_base.llm import CapturedConnection, CapturingTransport, share_tls
-from tg_base.llm.anthropic import connect_client
+from tg_base.llm import PreparedConnection, SdkRecorder, open_pool, share_tls
+from tg_base.llm.anthropic import find_calls
 from tg_vertexai.account import FAILURES, find_account
 from tg_vertexai.endpoint import VertexEndpoint
 
 
-def connect(endpoint: VertexEndpoint) -> CapturedConnection:
+def connect(endpoint: VertexEndpoint) -> PreparedConnection:
     """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
     owner, base_url = find_account(endpoint), endpoint.base_url
-    transport = cast(httpx2.AsyncBaseTransport, CapturingTransport(share_tls(httpx2.create_ssl_context)))
+    recorder = SdkRecorder()
     client = anthropic.AsyncAnthropicVertex(
         region=owner.location,
         project_id=owner.project,
@@ -22,6 +23,16 @@ def connect(endpoint: VertexEndpoint) -> CapturedConnection:
         base_url=f"{base_url.rstrip('/').removesuffix('/v1')}/v1" if base_url else None,
         # `LlmService` asks again, and the guard has the clocks.
         max_retries=0,
-        http_client=httpx2.AsyncClient(transport=transport, timeout=None),
+        http_client=httpx2.AsyncClient(transport=cast(httpx2.AsyncBaseTransport, recorder), timeout=None),
     )
-    return connect_client(client, httpx2.Response, anthropic.AsyncStream[object], {}, FAILURES)
+    calls = find_calls(client, endpoint.model)
+    return PreparedConnection(recorder, calls, open_pool(share_tls(httpx2.create_ssl_context)), FAILURES, _find_version)
+
+
+class _Body(msgspec.Struct):
+    anthropic_version: str
+
+
+def _find_version(body: bytes) -> bytes:
+    """The API's version, which the SDK knows; here it stands in the body, not in a header."""
+    return msgspec.json.encode(msgspec.json.decode(body, type=_Body))[1:-1] + b","

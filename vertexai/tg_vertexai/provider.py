@@ -1,10 +1,11 @@
 """TextCompletionRequest -> Gemini or Claude on Vertex AI -> LlmChunks."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from typing_extensions import override
 
-from tg_base.llm import SdkWire, anthropic, gemini
+from tg_base.llm import ANSWERS, SdkWire, anthropic, gemini
+from tg_schema import TextCompletionRequest
 from tg_vertexai.endpoint import VertexEndpoint
 
 
@@ -42,6 +43,13 @@ class VertexClaude(anthropic.Claude[VertexClaudeOptions]):
     """Claude on Vertex AI, by Anthropic's asynchronous SDK."""
 
     wire = SdkWire(client="tg_vertexai.claude_client", error_detail=anthropic.error_detail)
+
+    @override
+    def body(self, request: TextCompletionRequest) -> Any:
+        fields = self.fields(request)
+        # The address names the model.
+        del fields["model"]
+        return self.call(ANSWERS, fields, request)
 
 
 class VertexGemini(gemini.Gemini[VertexGeminiOptions]):

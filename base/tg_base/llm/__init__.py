@@ -13,8 +13,8 @@ from tg_base.llm.credentials import Key, choose_key, find_key, key_from
 from tg_base.llm.embedding_list import embedding_list
 from tg_base.llm.options import Endpoint
 from tg_base.llm.http import (
-    BROKEN, CONNECT_TIMEOUT_SECONDS, MAX_EVENT_BYTES, NO_FAILURES, SLOW, CapturedConnection, CapturingTransport,
-    ErrorDetail, EventDecoder, Failures, HttpAnswer, JsonLines, Method, PreparedConnection, SdkRequest,
+    ANSWERS, BROKEN, CONNECT_TIMEOUT_SECONDS, COUNT, EMBEDDINGS, MAX_EVENT_BYTES, MODELS, NO_FAILURES, SLOW,
+    ErrorDetail, EventDecoder, Failures, HttpAnswer, JsonLines, Method, PreparedConnection, RouteCall, SdkRecorder,
     UsageDeltas, event_chunks, open_body, open_pool, share_tls, unreachable,
 )
 from tg_base.llm.keyed_connection import KeyedConnection
@@ -23,18 +23,17 @@ from tg_base.llm.guard import check_numbers
 from tg_base.llm.object_schema import BadSchema, ObjectSchema, close_objects
 from tg_base.llm.operations import Detokenized, Embeddings, Scores
 from tg_base.llm.options import AddressOptions, ModelOptions, ProviderOptions, RemoteOptions
-from tg_base.llm.routed_connection import EmbeddingCall, RouteCall, RoutedConnection
 from tg_base.llm.sdk_provider import SdkConnection, SdkProvider, SdkWire
 from tg_base.llm.service import LlmService, Preset
 
 __all__ = [
-    "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW",
-    "AddressOptions", "AnswerText", "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport",
-    "Detokenized", "EmbeddingCall", "Embeddings", "Endpoint", "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer",
-    "JsonLines", "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PassOn",
-    "PreparedConnection", "Preset", "ProviderOptions", "RemoteOptions", "RouteCall", "RoutedConnection", "Scores",
-    "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UsageDeltas", "call_arguments",
-    "check_numbers", "choose_key", "close_objects", "embedding_list", "event_chunks", "event_error", "find_budget",
-    "find_effort", "find_key", "find_request_id", "join_chunks", "key_from", "merge_streams", "open_body", "open_pool",
-    "read_signature", "retry_after", "share_tls", "status_error", "strip_fence", "unreachable", "write_signature",
+    "ANSWERS", "BROKEN", "CONNECT_TIMEOUT_SECONDS", "COUNT", "EMBEDDINGS", "MAX_EVENT_BYTES", "MODELS", "NO_FAILURES",
+    "SLOW", "AddressOptions", "AnswerText", "BadSchema", "CallNumbers", "Detokenized", "Embeddings", "Endpoint",
+    "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer", "JsonLines", "Key", "KeyedConnection", "LlmChunk",
+    "LlmService", "Method", "ModelOptions", "ObjectSchema", "PassOn", "PreparedConnection", "Preset", "ProviderOptions",
+    "RemoteOptions", "RouteCall", "Scores", "SdkConnection", "SdkProvider", "SdkRecorder", "SdkWire", "UsageDeltas",
+    "call_arguments", "check_numbers", "choose_key", "close_objects", "embedding_list", "event_chunks", "event_error",
+    "find_budget", "find_effort", "find_key", "find_request_id", "join_chunks", "key_from", "merge_streams",
+    "open_body", "open_pool", "read_signature", "retry_after", "share_tls", "status_error", "strip_fence",
+    "unreachable", "write_signature",
 ]

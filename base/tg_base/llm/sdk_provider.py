@@ -17,15 +17,16 @@ from typing_extensions import TypeVar, override
 
 from tg_base.llm.core import LlmChunk, PassOn
 from tg_base.llm.http import (
+    EMBEDDINGS,
     UNREADABLE,
     USAGE_TIMEOUT_SECONDS,
-    CapturedConnection,
     ErrorDetail,
     EventDecoder,
     Frames,
     HttpAnswer,
     OpenBody,
     Read,
+    RouteCall,
     Take,
     body_chunks,
     no_detail,
@@ -38,7 +39,6 @@ from tg_base.llm.late_packages import late_packages
 from tg_base.llm.operations import Embeddings
 from tg_base.llm.options import AddressOptions, ProviderOptions, RemoteOptions
 from tg_base.llm.prepared_request import PreparedRequest, prepare_request
-from tg_base.llm.routed_connection import EmbeddingCall
 from tg_base.llm.service import LlmService
 from tg_base.runtime import Unpicklable, start_daemon_thread
 from tg_base.telemetry import trace
@@ -60,7 +60,7 @@ SdkOptions = TypeVar("SdkOptions", bound=AddressOptions, default=RemoteOptions)
 
 
 class SdkConnection(Protocol):
-    """An SDK's client that returns raw answers: a `CapturedConnection`, a `PreparedConnection`, or your own."""
+    """An SDK's client that returns raw answers: a `PreparedConnection`, or your own."""
 
     def post(self, body: Any) -> Awaitable[HttpAnswer]:
         """Request a streamed answer and return it whatever its status. Raises TgError if there is none."""
@@ -127,7 +127,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
 
     @abstractmethod
     def body(self, request: TextCompletionRequest) -> Any:
-        """The argument of the client's `post`.
+        """The argument of the client's `post`: for a `PreparedConnection` the JSON, or a `RouteCall` with it.
 
         Raises:
             BadRequest: this wire format cannot express the request; the message says why.
@@ -189,17 +189,6 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
             return await super().read(body)
         return await join_request(read) if isinstance(read, RequestParts) else read
 
-    async def record(self, sent: Any, small: Any) -> Any:
-        """What the SDK would send, for another process to send it in place of `small`.
-
-        Raises:
-            Unpicklable: this provider's connection cannot record requests.
-        """
-        async with self._connection.lend() as connection:
-            if not isinstance(connection, CapturedConnection):
-                raise Unpicklable("its connection cannot record requests")
-            return await connection.record(sent, small)
-
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
         wire = self.wire
@@ -213,7 +202,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         except UNREADABLE:
             raise ProtocolError("the provider's list of models cannot be read; check base_url") from None
 
-    def embedding_body(self, request: TextCompletionRequest) -> Any:
+    def embedding_body(self, request: TextCompletionRequest) -> bytes:
         """The body of a request for the vectors of `texts` or `id_lists`; override it if `wire` has `embedded`."""
         raise BadRequest(describe_missing(("embed",)))
 
@@ -226,7 +215,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         for start in range(0, max(len(request.texts), len(request.id_lists)), MAX_CALL_TEXTS):
             part = slice(start, start + MAX_CALL_TEXTS)
             some = msgspec.structs.replace(request, texts=request.texts[part], id_lists=request.id_lists[part])
-            found.append(await self.read_answer(EmbeddingCall(self.embedding_body(some)), read))
+            found.append(await self.read_answer(RouteCall(self.embedding_body(some), EMBEDDINGS), read))
         vectors = tuple([vector for each in found for vector in each.vectors])
         return Embeddings(vectors, add_counts(each.in_token for each in found))
 

@@ -1,13 +1,13 @@
 """Anthropic's Messages API on any host of Claude: the host's package creates the client, the rest is here."""
 
-from tg_base.llm.anthropic.client import connect_client
+from tg_base.llm.anthropic.client import find_calls
 from tg_base.llm.anthropic.provider import Claude, ClaudeOptions
 from tg_base.llm.anthropic.stream import error_detail, model_list
 
 __all__ = [
     "Claude",
     "ClaudeOptions",
-    "connect_client",
     "error_detail",
+    "find_calls",
     "model_list",
 ]

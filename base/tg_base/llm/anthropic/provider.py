@@ -5,8 +5,16 @@ from typing import Annotated, Any, Generic, Literal
 import msgspec
 from typing_extensions import TypeVar, override
 
-from tg_base.llm import AddressOptions, EventDecoder, KeyedConnection, SdkConnection, SdkProvider
-from tg_base.llm.anthropic.client import ClaudeCall
+from tg_base.llm import (
+    ANSWERS,
+    COUNT,
+    AddressOptions,
+    EventDecoder,
+    KeyedConnection,
+    RouteCall,
+    SdkConnection,
+    SdkProvider,
+)
 from tg_base.llm.anthropic.request import (
     COUNTED_FIELDS,
     FEATURES,
@@ -18,6 +26,8 @@ from tg_base.llm.anthropic.request import (
 from tg_base.llm.anthropic.stream import StreamDecoder, token_count
 from tg_base.llm.anthropic.thinking import Defaults
 from tg_schema import TextCompletionRequest
+
+_encode = msgspec.json.Encoder().encode
 
 
 class ClaudeOptions(AddressOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -61,7 +71,7 @@ class Claude(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
     @override
     def body(self, request: TextCompletionRequest) -> Any:
-        return ClaudeCall("/v1/messages", self._fields(request), betas(request))
+        return self.call(ANSWERS, self.fields(request), request)
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:
@@ -69,14 +79,20 @@ class Claude(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
     @override
     def count_body(self, request: TextCompletionRequest) -> Any:
-        fields = {name: value for name, value in self._fields(request).items() if name in COUNTED_FIELDS}
-        return ClaudeCall("/v1/messages/count_tokens", fields, betas(request))
+        fields = {name: value for name, value in self.fields(request).items() if name in COUNTED_FIELDS}
+        return self.call(COUNT, fields, request)
 
     @override
     async def count_tokens(self, request: TextCompletionRequest) -> int:
         return await self.count_by(request, token_count)
 
-    def _fields(self, request: TextCompletionRequest) -> dict[str, Any]:
+    def fields(self, request: TextCompletionRequest) -> dict[str, Any]:
+        """The body of a request for an answer. Raises as `body`."""
         wire = to_wire(request, self.upstream_model, self._defaults)
         own: dict[str, Any] = msgspec.to_builtins(wire)
         return add_foreign_fields(own, request)
+
+    def call(self, route: str, fields: dict[str, Any], request: TextCompletionRequest) -> RouteCall:
+        """What the client's `post` gets: a body, and the beta versions that the request asks for."""
+        asked = ",".join(betas(request))
+        return RouteCall(_encode(fields), route, (("anthropic-beta", asked),) if asked else ())

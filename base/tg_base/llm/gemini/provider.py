@@ -5,8 +5,7 @@ from typing import Annotated, Any, Generic, Literal
 import msgspec
 from typing_extensions import TypeVar, override
 
-from tg_base.llm import AddressOptions, EventDecoder, KeyedConnection, RouteCall, SdkConnection, SdkProvider
-from tg_base.llm.gemini.client import COUNT_ROUTE
+from tg_base.llm import COUNT, AddressOptions, EventDecoder, KeyedConnection, RouteCall, SdkConnection, SdkProvider
 from tg_base.llm.gemini.request import FEATURES, Defaults, GenerateRequest, to_wire
 from tg_base.llm.gemini.stream import StreamDecoder, token_count
 from tg_schema import TextCompletionRequest
@@ -56,7 +55,7 @@ class Gemini(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
     @override
     def count_body(self, request: TextCompletionRequest) -> Any:
-        return RouteCall(_encode(self.counted(to_wire(request, self._defaults))), COUNT_ROUTE)
+        return RouteCall(_encode(self.counted(to_wire(request, self._defaults))), COUNT)
 
     @override
     async def count_tokens(self, request: TextCompletionRequest) -> int:

@@ -3,11 +3,12 @@
 # A face is read at a glance: several names stand on one line.
 # fmt: off
 # isort: off
-from tg_base.llm.http.captured_connection import CapturedConnection, CapturingTransport
 from tg_base.llm.http.failures import BROKEN, CONNECT_TIMEOUT_SECONDS, NO_FAILURES, SLOW, Failures, unreachable
 from tg_base.llm.http.json_lines import JsonLines
 from tg_base.llm.http.open_pool import open_pool
-from tg_base.llm.http.prepared_connection import PreparedConnection, SdkRequest
+from tg_base.llm.http.prepared_connection import (
+    ANSWERS, COUNT, EMBEDDINGS, MODELS, PreparedConnection, RouteCall, SdkRecorder,
+)
 from tg_base.llm.http.response import (
     ErrorDetail, HttpAnswer, Method, OpenBody, no_detail, open_body, read_whole_body,
 )
@@ -19,9 +20,8 @@ from tg_base.llm.http.stream_reader import (
 from tg_base.llm.http.usage_deltas import UsageDeltas
 
 __all__ = [
-    "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW", "UNREADABLE",
-    "USAGE_TIMEOUT_SECONDS",
-    "CapturedConnection", "CapturingTransport", "ErrorDetail", "EventDecoder", "Failures", "Frames",
-    "HttpAnswer", "JsonLines", "Method", "OpenBody", "PreparedConnection", "Read", "SdkRequest", "Take", "UsageDeltas",
+    "ANSWERS", "BROKEN", "CONNECT_TIMEOUT_SECONDS", "COUNT", "EMBEDDINGS", "MAX_EVENT_BYTES", "MODELS", "NO_FAILURES",
+    "SLOW", "UNREADABLE", "USAGE_TIMEOUT_SECONDS", "ErrorDetail", "EventDecoder", "Failures", "Frames", "HttpAnswer",
+    "JsonLines", "Method", "OpenBody", "PreparedConnection", "Read", "RouteCall", "SdkRecorder", "Take", "UsageDeltas",
     "body_chunks", "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body", "share_tls", "unreachable",
 ]

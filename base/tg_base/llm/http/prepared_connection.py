@@ -1,9 +1,15 @@
-"""A provider's SDK prepares a request, our pool sends it: the SDK runs once a minute instead of for each request."""
+"""A provider's SDK prepares a request, our pool sends it: the SDK runs once a minute instead of for each request.
+
+Some SDKs hide the errors within a stream, and none of them limits what it reads. Therefore an SDK only gives a
+request's address, credentials and headers. Our connections send it with a body of ours, and our decoders read the
+answer.
+"""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -15,22 +21,67 @@ if TYPE_CHECKING:
 
 PREPARED_SECONDS = 60.0
 """Seconds for which a prepared request is reused; short, so that the SDK renews expiring credentials in time."""
+MAX_PREPARED: Final = 64
+"""Prepared requests that are kept; more than the routes only where clients choose headers."""
+ANSWERS, MODELS, EMBEDDINGS, COUNT = "answers", "models", "embeddings", "count_tokens"
+"""The routes of most providers: streamed answers, the list of models, vectors, and the count of a prompt's tokens."""
+_KEY_HEADERS: Final = ("Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key")
 
 
-class SdkRequest(Protocol):
-    """The common part of a request of httpx and of httpx2."""
+class RouteCall(msgspec.Struct, frozen=True):
+    """A request for something other than an answer, or with headers of its own.
 
-    @property
-    def url(self) -> Any:
-        """The target URL."""
+    Attributes:
+        body: what is posted.
+        route: which of the connection's routes it is for.
+        headers: beside those that the SDK gives.
+    """
 
-    @property
-    def headers(self) -> Any:
-        """A case-insensitive multi-dict."""
+    body: bytes | None
+    route: str
+    headers: tuple[tuple[str, str], ...] = ()
 
 
-Prepare = Callable[[Method], Awaitable[SdkRequest]]
-"""Lets the SDK build a request without sending it: POST requests an answer, GET the list of models."""
+_Place = tuple[str, tuple[tuple[str, str], ...]]
+"""A route, and headers beside those of the SDK."""
+
+
+class _Recorded(BaseException):
+    """Raised to leave the SDK's call stack; carries no data that the SDK might log."""
+
+    # A BaseException: SDKs wrap an Exception in their own, and retry after some.
+
+
+class SdkRecorder:
+    """The `transport` of an SDK's HTTP client: keeps the SDK's request, and sends nothing. For httpx and httpx2.
+
+    Args:
+        keyless: remove the key from requests: an SDK sends one even to a server that needs none, for instance from
+            the environment.
+    """
+
+    def __init__(self, *, keyless: bool = False) -> None:
+        self._keyless = keyless
+        self._recorded: Any = None
+
+    async def record(self, call: Callable[[], Awaitable[object]]) -> Any:
+        """The request that a call of the SDK would send; not to be called concurrently."""
+        with suppress(_Recorded):
+            await call()
+        recorded, self._recorded = self._recorded, None
+        if recorded is None:
+            raise TypeError("the SDK did not send its request through the transport")
+        return recorded
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Keep the request, and leave the SDK."""
+        for name in _KEY_HEADERS if self._keyless else ():
+            request.headers.pop(name, None)
+        self._recorded = request
+        raise _Recorded
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
 
 
 class _Prepared(msgspec.Struct, frozen=True):
@@ -38,56 +89,73 @@ class _Prepared(msgspec.Struct, frozen=True):
 
     target: "HttpTarget"
     until: float
+    added: bytes = b""
 
 
 class PreparedConnection:
     """An SDK's client that only prepares requests, and the connections that send them.
 
     Args:
-        prepare: see `Prepare`; never called concurrently.
+        recorder: the transport of the SDK's HTTP client.
+        calls: by route, the call of the SDK whose request has the route's address and headers.
         pool: sends the requests.
-        failures: the exceptions of `prepare` for missing credentials.
+        failures: the SDK's exceptions for missing credentials.
+        added: finds in a body of the SDK what stands at the beginning of every body, as members with a comma each.
     """
 
-    def __init__(self, prepare: Prepare, pool: "HttpPool", failures: Failures = NO_FAILURES) -> None:
-        self._prepare = prepare
+    def __init__(
+        self,
+        recorder: SdkRecorder,
+        calls: Mapping[str, Callable[[], Awaitable[object]]],
+        pool: "HttpPool",
+        failures: Failures = NO_FAILURES,
+        added: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        self._recorder = recorder
+        self._calls = calls
         self._pool = pool
         self._failures = failures
-        self._prepared: dict[Method, _Prepared] = {}
+        self._added = added
+        self._prepared: dict[_Place, _Prepared] = {}
         self._preparing = asyncio.Lock()
 
-    def post(self, body: bytes) -> Awaitable[HttpAnswer]:
-        """See `SdkConnection`."""
-        return self._send("POST", body)
+    def post(self, sent: bytes | RouteCall) -> Awaitable[HttpAnswer]:
+        """See `SdkConnection`; bytes are the body of a request for an answer."""
+        return self._send("POST", sent if isinstance(sent, RouteCall) else RouteCall(sent, ANSWERS))
 
     def models(self) -> Awaitable[HttpAnswer]:
         """See `SdkConnection`."""
-        return self._send("GET", None)
+        return self._send("GET", RouteCall(None, MODELS))
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._pool.aclose()
 
-    async def _send(self, method: Method, body: bytes | None) -> HttpAnswer:
-        prepared = self._fresh(method)
+    async def _send(self, method: Method, call: RouteCall) -> HttpAnswer:
+        place = (call.route, call.headers)
+        prepared = self._fresh(place)
         if prepared is None:
             async with self._preparing:
-                prepared = self._fresh(method) or await self._renew(method)
+                prepared = self._fresh(place) or await self._renew(place)
+        body = b"".join((b"{", prepared.added, call.body[1:])) if prepared.added and call.body else call.body
         answer = await self._pool.send(method, prepared.target, body)
         # A 401 may mean that a token was revoked before its time; the SDK gets the chance to fetch another one.
         if not answer.good:
-            self._prepared.pop(method, None)
+            self._prepared.pop(place, None)
         return answer
 
-    def _fresh(self, method: Method) -> _Prepared | None:
-        prepared = self._prepared.get(method)
+    def _fresh(self, place: _Place) -> _Prepared | None:
+        prepared = self._prepared.get(place)
         return prepared if prepared is not None and time.monotonic() <= prepared.until else None
 
-    async def _renew(self, method: Method) -> _Prepared:
+    async def _renew(self, place: _Place) -> _Prepared:
         # Measured from before the preparation, which may take seconds: the token is as old as its request.
-        until = time.monotonic() + PREPARED_SECONDS
+        until, (route, headers) = time.monotonic() + PREPARED_SECONDS, place
         with self._failures.translate():
-            request = await self._prepare(method)
-        target = self._pool.target(str(request.url), request.headers.multi_items())
-        prepared = self._prepared[method] = _Prepared(target, until)
+            request = await self._recorder.record(self._calls[route])
+        target = self._pool.target(str(request.url), (*request.headers.multi_items(), *headers))
+        if len(self._prepared) >= MAX_PREPARED:
+            self._prepared.clear()
+        added = b"" if self._added is None else self._added(request.content)
+        prepared = self._prepared[place] = _Prepared(target, until, added)
         return prepared

@@ -5,20 +5,20 @@ from typing import cast
 import anthropic
 import httpx2
 
-from tg_base.llm import CapturedConnection, CapturingTransport, Endpoint, share_tls
-from tg_base.llm.anthropic import connect_client
+from tg_base.llm import Endpoint, PreparedConnection, SdkRecorder, open_pool, share_tls
+from tg_base.llm.anthropic import find_calls
 
 
-def connect(endpoint: Endpoint) -> CapturedConnection:
+def connect(endpoint: Endpoint) -> PreparedConnection:
     """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
-    transport = cast(httpx2.AsyncBaseTransport, CapturingTransport(share_tls(httpx2.create_ssl_context)))
+    # Without a key, the SDK insists on one, and would also take another from the environment.
+    recorder = SdkRecorder(keyless=endpoint.key is None)
     client = anthropic.AsyncAnthropic(
         base_url=endpoint.base_url,
         api_key=endpoint.key or "none",
         # `LlmService` asks again, and the guard has the clocks.
         max_retries=0,
-        http_client=httpx2.AsyncClient(transport=transport, timeout=None),
+        http_client=httpx2.AsyncClient(transport=cast(httpx2.AsyncBaseTransport, recorder), timeout=None),
     )
-    # Without a key, the SDK insists on one, and would also take another from the environment.
-    keyless = {"Authorization": anthropic.Omit(), "X-Api-Key": anthropic.Omit()}
-    return connect_client(client, httpx2.Response, anthropic.AsyncStream[object], {} if endpoint.key else keyless)
+    calls = find_calls(client, endpoint.model)
+    return PreparedConnection(recorder, calls, open_pool(share_tls(httpx2.create_ssl_context)))

@@ -1,30 +1,23 @@
 """Cohere -> SDK -> socket: only this file imports Cohere's SDK and its HTTP stack."""
 
-from collections.abc import Awaitable
-from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import cohere
 import httpx
 
-from tg_base.llm import CapturedConnection, CapturingTransport, EmbeddingCall, Endpoint, share_tls
+from tg_base.llm import ANSWERS, EMBEDDINGS, MODELS, Endpoint, PreparedConnection, SdkRecorder, open_pool, share_tls
 
 
-def connect(endpoint: Endpoint) -> CapturedConnection:
-    """Create the SDK's client; slow, so call it in a thread. It connects at the first request.
-
-    Answers are captured because the SDK's own reader skips errors and all events that it cannot parse.
-    """
-    transport = CapturingTransport(share_tls(httpx.create_ssl_context), keyless=endpoint.key is None)
-    http = httpx.AsyncClient(transport=cast(httpx.AsyncBaseTransport, transport))
+def connect(endpoint: Endpoint) -> PreparedConnection:
+    """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
+    recorder = SdkRecorder(keyless=endpoint.key is None)
+    http = httpx.AsyncClient(transport=cast(httpx.AsyncBaseTransport, recorder))
     sdk = cohere.AsyncClientV2(endpoint.key or "none", base_url=endpoint.base_url, httpx_client=http, max_retries=0)
-    # 1000 is Cohere's largest page, so that one request lists all.
-    models = partial(sdk.models.list, endpoint="chat", page_size=1000)
-
-    def post(call: dict[str, Any] | EmbeddingCall) -> Awaitable[object]:
-        if isinstance(call, EmbeddingCall):
-            return sdk.embed(**call.body)
-        # `chat_stream` is a generator function: its request is sent by the first `anext`.
-        return anext(sdk.chat_stream(**call))
-
-    return CapturedConnection(post, models, http.aclose)
+    calls = {
+        # `chat_stream` is a generator function: its request is made by the first `anext`.
+        ANSWERS: lambda: anext(sdk.chat_stream(model="-", messages=[])),
+        EMBEDDINGS: lambda: sdk.embed(model="-", input_type="search_query"),
+        # 1000 is Cohere's largest page, so that one request lists all.
+        MODELS: lambda: sdk.models.list(endpoint="chat", page_size=1000),
+    }
+    return PreparedConnection(recorder, calls, open_pool(share_tls(httpx.create_ssl_context)))

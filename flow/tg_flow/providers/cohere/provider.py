@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from typing_extensions import override
 
 from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire
@@ -9,6 +10,8 @@ from tg_flow.providers.cohere.request import to_wire
 from tg_flow.providers.cohere.stream import StreamDecoder, model_list, read_embeddings
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
+
+_encode = msgspec.json.Encoder().encode
 
 
 class CohereOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -34,12 +37,12 @@ class Cohere(SdkProvider[CohereOptions]):
     wire = SdkWire(client="tg_flow.providers.cohere.client", listed=model_list, embedded=read_embeddings)
 
     @override
-    def body(self, request: TextCompletionRequest) -> dict[str, Any]:
+    def body(self, request: TextCompletionRequest) -> bytes:
         options = self.options
-        return to_wire(request, self.upstream_model, options.sampling(request), thinking=options.thinking)
+        return _encode(to_wire(request, self.upstream_model, options.sampling(request), thinking=options.thinking))
 
     @override
-    def embedding_body(self, request: TextCompletionRequest) -> dict[str, Any]:
+    def embedding_body(self, request: TextCompletionRequest) -> bytes:
         body: dict[str, Any] = {
             "model": self.upstream_model,
             "texts": list(request.texts),
@@ -47,7 +50,7 @@ class Cohere(SdkProvider[CohereOptions]):
             "embedding_types": ["float"],
             "truncate": "END" if request.truncate else "NONE",
         }
-        return body if request.dimensions is None else {**body, "output_dimension": request.dimensions}
+        return _encode(body if request.dimensions is None else {**body, "output_dimension": request.dimensions})
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:

@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> the arguments of Cohere's `chat_stream`, after its public API reference ("Chat", v2)."""
+"""TextCompletionRequest -> the body of Cohere's `POST /v2/chat`, after its public API reference ("Chat", v2)."""
 
 from collections.abc import Iterable
 from typing import Any, TypeGuard
@@ -67,10 +67,11 @@ class _Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The arguments of `chat_stream`."""
+    """The body of `POST /v2/chat`."""
 
     model: str
     messages: tuple[_Message, ...]
+    stream: bool
     tools: tuple[_Tool, ...] = ()
     tool_choice: str | None = None
     strict_tools: bool = False
@@ -90,7 +91,7 @@ class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 def to_wire(
     request: TextCompletionRequest, model: str, sampling: Sampling, *, thinking: bool | int | None
 ) -> dict[str, Any]:
-    """The arguments for a request.
+    """The body for a request.
 
     Raises:
         BadRequest: this API cannot express the request; the message says why.
@@ -99,6 +100,7 @@ def to_wire(
     asked = ChatRequest(
         model=model,
         messages=tuple(_messages(request)),
+        stream=True,
         tools=tools,
         tool_choice=choice,
         response_format=_response_format(request),

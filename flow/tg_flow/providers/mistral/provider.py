@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+import msgspec
 from typing_extensions import override
 
 from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire, embedding_list
@@ -10,6 +11,8 @@ from tg_flow.providers.mistral.stream import StreamDecoder, error_detail
 from tg_flow.providers.openai import model_list
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
+
+_encode = msgspec.json.Encoder().encode
 
 
 class MistralOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -48,18 +51,18 @@ class Mistral(SdkProvider[MistralOptions]):
     )
 
     @override
-    def body(self, request: TextCompletionRequest) -> dict[str, Any]:
+    def body(self, request: TextCompletionRequest) -> bytes:
         body = to_wire(request, self.upstream_model, self.options.sampling(request))
         if self.options.reasoning_effort is not None and request.reasoning is None:
             body["reasoning_effort"] = self.options.reasoning_effort
         if self.options.prompt_mode is not None:
             body["prompt_mode"] = self.options.prompt_mode
-        return body
+        return _encode(body)
 
     @override
-    def embedding_body(self, request: TextCompletionRequest) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self.upstream_model, "inputs": list(request.texts)}
-        return body if request.dimensions is None else {**body, "output_dimension": request.dimensions}
+    def embedding_body(self, request: TextCompletionRequest) -> bytes:
+        body: dict[str, Any] = {"model": self.upstream_model, "input": request.texts}
+        return _encode(body if request.dimensions is None else {**body, "output_dimension": request.dimensions})
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:

@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> the arguments of Mistral's chat, after its public API reference: a variant of OpenAI's."""
+"""TextCompletionRequest -> the body of Mistral's chat, after its public API reference: a variant of OpenAI's."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,13 +16,13 @@ ORIGIN = "mistral"
 
 
 def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> dict[str, Any]:
-    """The arguments of the SDK's `chat.stream_async`.
+    """The body of `POST /v1/chat/completions`.
 
     Raises:
         BadRequest: this API cannot express the request; the message says why.
     """
     asked = openai_request.to_wire(request, model, sampling, completion_tokens=False, strict=False)
-    # The SDK's method refuses unknown arguments: it has no `stream_options`, and its sampling seed is `random_seed`.
+    # The API has no `stream_options`, and its sampling seed is `random_seed`.
     theirs = msgspec.structs.replace(asked, stream_options=None, seed=None)
     body: dict[str, Any] = msgspec.to_builtins(theirs)
     if sampling.seed is not None:

@@ -3,7 +3,7 @@
 import os
 from typing import Any, Literal
 
-from msgspec import to_builtins
+import msgspec
 from typing_extensions import override
 
 from tg_base.llm import EventDecoder, JsonLines, RemoteOptions, SdkProvider, SdkWire
@@ -11,6 +11,8 @@ from tg_flow.providers.ollama.request import to_wire
 from tg_flow.providers.ollama.stream import StreamDecoder, model_list, read_embeddings
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
+
+_encode = msgspec.json.Encoder().encode
 
 
 class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -54,9 +56,9 @@ class Ollama(SdkProvider[OllamaOptions]):
     )
 
     @override
-    def body(self, request: TextCompletionRequest) -> dict[str, Any]:
+    def body(self, request: TextCompletionRequest) -> bytes:
         options = self.options
-        body: dict[str, Any] = to_builtins(
+        return _encode(
             to_wire(
                 request,
                 self.upstream_model,
@@ -67,16 +69,15 @@ class Ollama(SdkProvider[OllamaOptions]):
                 levels=options.effort_by == "level",
             )
         )
-        return body
 
     @override
-    def embedding_body(self, request: TextCompletionRequest) -> dict[str, Any]:
+    def embedding_body(self, request: TextCompletionRequest) -> bytes:
         options = self.options
-        body = {"model": self.upstream_model, "input": request.texts, "truncate": request.truncate}
+        body: dict[str, Any] = {"model": self.upstream_model, "input": request.texts, "truncate": request.truncate}
         more = {"dimensions": request.dimensions, "keep_alive": options.keep_alive}
         if options.num_ctx is not None:
             body["options"] = {"num_ctx": options.num_ctx}
-        return body | {name: value for name, value in more.items() if value is not None}
+        return _encode(body | {name: value for name, value in more.items() if value is not None})
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:

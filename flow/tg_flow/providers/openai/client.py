@@ -1,55 +1,29 @@
-"""OpenAiCompatible -> SDK -> socket: only this file imports OpenAI's SDK and its HTTP stack, which takes seconds.
-
-The SDK prepares requests (URL, credentials, headers), which are reused for a while. Our connections send them and read
-the answers.
-"""
+"""OpenAiCompatible -> SDK -> socket: only this file imports OpenAI's SDK and its HTTP stack, which takes seconds."""
 
 from functools import partial
-from typing import Any, Final, TypedDict, cast
+from typing import Final, TypedDict, cast
 
 import httpx2
 import openai
-from typing_extensions import override
 
-from tg_base.llm import (
-    Endpoint,
-    Method,
-    PreparedConnection,
-    RoutedConnection,
-    SdkRequest,
-    open_pool,
-    share_tls,
-)
+from tg_base.llm import ANSWERS, EMBEDDINGS, MODELS, Endpoint, PreparedConnection, SdkRecorder, open_pool, share_tls
 from tg_flow.providers.openai.endpoint import AzureEndpoint
 
 ROOT_ROUTES: Final = ("tokenize", "detokenize", "chat_tokenize", "generate", "generate_stream")
 """Routes of vLLM's and TGI's servers beside OpenAI's; all take a POST."""
 
 
-def connect(endpoint: Endpoint) -> RoutedConnection:
+def connect(endpoint: Endpoint) -> PreparedConnection:
     """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
-    client = _client(endpoint)
-    options: openai.RequestOptions = {} if endpoint.key else {"headers": {"Authorization": openai.Omit()}}
-    # With `stream` and this `cast_to` the SDK returns the raw response, which its overloads do not declare.
-    as_it_is: Any = {"cast_to": httpx2.Response, "stream": True, "stream_cls": openai.AsyncStream[object]}
-
-    async def prepare(method: Method) -> SdkRequest:
-        if method == "POST":
-            answer = await client.post("/chat/completions", content=b"{}", options=options, **as_it_is)
-        else:
-            answer = await client.get("/models", options=options, **as_it_is)
-        return cast(SdkRequest, answer.request)
-
-    async def prepare_other(url: str, _: Method) -> SdkRequest:
-        answer = await client.post(url, content=b"{}", options=options, **as_it_is)
-        return cast(SdkRequest, answer.request)
-
+    recorder = SdkRecorder(keyless=endpoint.key is None)
+    client = _client(endpoint, recorder)
     root = str(client.base_url).rstrip("/").removesuffix("/v1")
-    urls = {"embeddings": "/embeddings", "completions": "/completions"}
+    urls = {ANSWERS: "/chat/completions", EMBEDDINGS: "/embeddings", "completions": "/completions"}
     urls |= {route: f"{root}/{route}" for route in ROOT_ROUTES}
-    pool = open_pool(share_tls(httpx2.create_ssl_context))
-    others = {route: PreparedConnection(partial(prepare_other, url), pool) for route, url in urls.items()}
-    return RoutedConnection(PreparedConnection(prepare, pool), others)
+    # Only addresses and headers are used: the SDK's typed methods would import all of its resources.
+    calls = {route: partial(client.post, url, content=b"{}", cast_to=object) for route, url in urls.items()}
+    calls[MODELS] = partial(client.get, "/models", cast_to=object)
+    return PreparedConnection(recorder, calls, open_pool(share_tls(httpx2.create_ssl_context)))
 
 
 class _Settings(TypedDict):
@@ -62,16 +36,16 @@ class _Settings(TypedDict):
     default_headers: dict[str, str]
 
 
-def _client(endpoint: Endpoint) -> openai.AsyncOpenAI:
+def _client(endpoint: Endpoint, recorder: SdkRecorder) -> openai.AsyncOpenAI:
     """Create the client, and make it load its lazy parts here in the thread, not later in the event loop."""
     settings: _Settings = {
-        # The SDK is not made without a key. Where there is none, `options` leaves out its header.
+        # The SDK is not made without a key. Where there is none, the recorder leaves out its header.
         "api_key": endpoint.key or "none",
         # `LlmService` asks again: it alone knows whether anything was shown yet.
         "max_retries": 0,
         # The guard has the clocks.
         "timeout": None,
-        "http_client": httpx2.AsyncClient(transport=_Nowhere(), trust_env=False),
+        "http_client": httpx2.AsyncClient(transport=cast(httpx2.AsyncBaseTransport, recorder), trust_env=False),
         "default_headers": {"Accept": "text/event-stream"},
     }
     client: openai.AsyncOpenAI
@@ -86,11 +60,3 @@ def _client(endpoint: Endpoint) -> openai.AsyncOpenAI:
         client = openai.AsyncOpenAI(base_url=endpoint.base_url, **settings)
     _ = client.auth_headers, client.platform_headers()
     return client
-
-
-class _Nowhere(httpx2.AsyncBaseTransport):
-    """Answers the requests that the SDK prepares, without sending them."""
-
-    @override
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, request=request)
