@@ -10,18 +10,15 @@ from tg_picker.pools.page_reader import read_page
 from tg_picker.pools.pool_table import PoolTable, check_tables, refuse_both
 from tg_picker.pools.pool_view import PoolView, make_view
 from tg_picker.pools.prompt import (
-    MAX_PLAIN_BYTES,
     MAX_PREFIX_CHARACTERS,
     Prompt,
     PromptFields,
-    Turn,
     read_prompt,
-    read_turns,
 )
 
 __all__ = [
-    "LOAD_FORMAT", "MAX_PLAIN_BYTES", "MAX_PREFIX_CHARACTERS", "Catalogue", "Destination", "Dispatcher", "DnsName",
-    "Host", "Pool", "PoolTable", "PoolView", "Prompt", "PromptFields", "Slo", "Turn", "UseCase", "check_tables",
+    "LOAD_FORMAT", "MAX_PREFIX_CHARACTERS", "Catalogue", "Destination", "Dispatcher", "DnsName",
+    "Host", "Pool", "PoolTable", "PoolView", "Prompt", "PromptFields", "Slo", "UseCase", "check_tables",
     "find_goal", "is_ip", "join_address", "make_view", "merge_reports", "read_load_header", "read_page", "read_places",
-    "read_prompt", "read_turns", "refuse_both", "split_address",
+    "read_prompt", "refuse_both", "split_address",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Resources, checked together -> which model name leads to which pool, adapter, priority and objective."""
 
 from collections.abc import Callable, Collection, Mapping
-from itertools import accumulate, chain
+from itertools import accumulate
 from random import Random
 from typing import Annotated, Literal
 
@@ -191,13 +191,6 @@ class Catalogue(Struct, frozen=True):
             use_case.route,
             use_case.failure,
         )
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether `resolve` never draws: each name leads to one place, as long as the catalogue and `served` stay."""
-        cases = (case.pools for case in self.cases.values())
-        weighted = chain(cases, self.homes.values(), self.rewrites.values(), self.defaults.values())
-        return len(self.pools) < 2 and all(len(each) < 2 for each in weighted)
 
     @property
     def hedged_route(self) -> str:

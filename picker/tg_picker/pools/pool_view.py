@@ -17,13 +17,11 @@ class PoolView(Struct, frozen=True):
         catalogue: what leads to the pools.
         members: the endpoints of each pool, by its name. An address is there once.
         served: the base models of each pool, as far as the sources name them.
-        hedges: whether a route's requests may be asked of a second server.
     """
 
     catalogue: Catalogue = Catalogue()
     members: dict[str, tuple[Endpoint, ...]] = {}
     served: dict[str, frozenset[str]] = {}
-    hedges: bool = False
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -42,7 +40,7 @@ def make_view(catalogue: Catalogue, hosts: Iterable[Host]) -> PoolView:
     there = tuple(hosts)
     members = {name: _select(pool, there) for name, pool in catalogue.pools.items()}
     served = {name: frozenset(model for each in found for model in each.models) for name, found in members.items()}
-    return PoolView(catalogue, members, served, bool(catalogue.hedged_route))
+    return PoolView(catalogue, members, served)
 
 
 def _select(pool: Pool, hosts: tuple[Host, ...]) -> tuple[Endpoint, ...]:

@@ -4,8 +4,8 @@ Read are OpenAI's chats, completions and Responses and Anthropic's Messages. A s
 all pickers that share placements must write prompts in the same form: the tools, the system's texts, then turn by turn.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Annotated, Any, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -32,18 +32,11 @@ MAX_PARSED_BYTES: Final = 4 * 1024 * 1024
 MAX_VALUES: Final = 150_000
 """The most values of a field or turn that is parsed, by its commas and opening brackets, also those within texts."""
 
-MAX_WHOLE_BYTES: Final = 512 * 1024
-"""The longest list whose items are parsed at once: an agent's history of 100,000 tokens is as long."""
-
 MAX_ITEMS: Final = 10_000
 """The most turns of a conversation, and tools. A longer list is used as one raw value."""
 
 MAX_LEADING_TURNS: Final = 64
 """How many leading system turns may be joined into one text."""
-
-MAX_PLAIN_BYTES: Final = 128 * 1024
-"""The longest list of turns that is first parsed as plain texts. It can exceed none of the limits above but the one of
-leading turns."""
 
 Part = tuple[str, str]
 """The role, or the kind of the part, and its text."""
@@ -51,7 +44,6 @@ Part = tuple[str, str]
 _ABSENT = Raw()
 _IDS = msgspec.json.Decoder(list[Annotated[int, Meta(ge=0, lt=2**32)]])
 _LIST = msgspec.json.Decoder(list[Raw])
-_VALUE = msgspec.json.Decoder()
 _NO_VALUES = bytes(set(range(256)) - set(b",[{"))
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _SYSTEM: Final = "system"
@@ -74,28 +66,6 @@ class PromptFields(Struct):
     input: Raw = _ABSENT
     prompt: Raw = _ABSENT
     cache_salt: Raw = _ABSENT
-
-
-class Turn(Protocol):
-    """The speaker and the text. It has nothing else."""
-
-    @property
-    def role(self) -> str:
-        """The role as it stands in the chat's JSON."""
-
-    @property
-    def content(self) -> str:
-        """The text."""
-
-
-class _PlainTurn(Struct, forbid_unknown_fields=True):
-    """A turn that has nothing but its text."""
-
-    role: str
-    content: str
-
-
-_PLAIN = msgspec.json.Decoder(list[_PlainTurn])
 
 
 class Prompt(Struct, frozen=True):
@@ -128,37 +98,12 @@ class Prompt(Struct, frozen=True):
 def read_prompt(fields: PromptFields) -> Prompt:
     """The prompt of a body.
 
-    Values of an unexpected shape, or too large to be parsed at once, are used as raw JSON. Takes 1.5 ms for 100,000
+    Values of an unexpected shape, or too large to be parsed at once, are used as raw JSON. Takes 2.5 ms for 100,000
     tokens; of what comes after MAX_PREFIX_CHARACTERS little is read.
     """
-    prompt = _read_plain(fields) or _read_ids(fields) or _read_any(fields)
+    prompt = _read_ids(fields) or _read(fields)
     salt = _decode(fields.cache_salt) if memoryview(fields.cache_salt) else ""
     return msgspec.structs.replace(prompt, salt=salt) if salt and isinstance(salt, str) else prompt
-
-
-def read_turns(turns: Sequence[Turn], salt: str = "") -> Prompt:
-    """The prompt of a chat that has nothing but these turns of text, and no more than MAX_PLAIN_BYTES as JSON."""
-    leading = 0
-    while leading < len(turns) and leading < MAX_LEADING_TURNS and turns[leading].role in _SYSTEM_ROLES:
-        leading += 1
-    instructions = "\n\n".join([turn.content for turn in turns[:leading] if turn.content])
-    spoken = [
-        f"{_PART}{_ROLES.get(turn.role, turn.role)}{_SPOKEN}{turn.content}" for turn in turns[leading:] if turn.content
-    ]
-    text = "".join([f"{_PART}{_SYSTEM}{_SPOKEN}{instructions}", *spoken] if instructions else spoken)
-    return Prompt(text, len(text), salt=salt)
-
-
-def _read_plain(fields: PromptFields) -> Prompt | None:
-    """The prompt of a chat with only text turns, computed in a fifth of the steps; None: it has other turns."""
-    if not fields.tools is fields.system is fields.instructions is fields.input is fields.prompt is _ABSENT:
-        return None
-    if len(memoryview(fields.messages)) > MAX_PLAIN_BYTES:
-        return None
-    try:
-        return read_turns(_PLAIN.decode(fields.messages))
-    except _UNREADABLE:
-        return None
 
 
 def _read_ids(fields: PromptFields) -> Prompt | None:
@@ -173,18 +118,10 @@ def _read_ids(fields: PromptFields) -> Prompt | None:
     return Prompt("", len(ids) * CHARACTERS_PER_TOKEN, tuple(ids[:MAX_PREFIX_TOKENS]))
 
 
-def _read_any(fields: PromptFields) -> Prompt:
-    try:
-        return _read(fields, MAX_WHOLE_BYTES)
-    except RecursionError:
-        # One item is nested too deep to be written again. Parsed one by one, that item is taken as it was written.
-        return _read(fields, 0)
-
-
-def _read(fields: PromptFields, whole_bytes: int) -> Prompt:
+def _read(fields: PromptFields) -> Prompt:
     written: list[str] = []
     size = left = 0
-    for item, read in _pieces(fields, whole_bytes):
+    for item, read in _pieces(fields):
         if isinstance(item, Raw):
             if size >= MAX_PREFIX_CHARACTERS:
                 left += len(memoryview(item))
@@ -198,12 +135,12 @@ def _read(fields: PromptFields, whole_bytes: int) -> Prompt:
     return Prompt(text[:MAX_PREFIX_CHARACTERS], size + left)
 
 
-def _pieces(fields: PromptFields, whole_bytes: int) -> Iterator[tuple[Any, Callable[[Any], Iterable[Part]]]]:
+def _pieces(fields: PromptFields) -> Iterator[tuple[Any, Callable[[Any], Iterable[Part]]]]:
     """The parts of a prompt, in the order of chat templates, and the functions that read them."""
-    for tool in _items(fields.tools, whole_bytes):
+    for tool in _items(fields.tools):
         yield tool, _tool
     instructions = [text for raw in (fields.system, fields.instructions) if memoryview(raw) for text in _system(raw)]
-    turns = [*_items(fields.messages, whole_bytes), *_items(fields.input, whole_bytes)]
+    turns = [*_items(fields.messages), *_items(fields.input)]
     at = 0
     # The leading system texts are joined, whichever field or turn they are in.
     while at < min(len(turns), MAX_LEADING_TURNS) and (parts := _leading(turns[at])) is not None:
@@ -226,18 +163,11 @@ def _is_readable(raw: Raw) -> bool:
     return len(bytes(raw).translate(None, _NO_VALUES)) <= MAX_VALUES
 
 
-def _items(raw: Raw, whole_bytes: int) -> list[Any]:
-    """The items of a list, parsed if it has up to `whole_bytes`. Any other value, or too large a list, is one item."""
+def _items(raw: Raw) -> list[Raw]:
+    """The items of a list, each parsed by itself later. Any other value, or too large a list, is one item."""
     size = len(memoryview(raw))
     if not size or not _is_readable(raw):
         return [raw] if size else []
-    if size <= whole_bytes:
-        try:
-            value = _VALUE.decode(raw)
-        except _UNREADABLE:
-            pass  # parsed one by one, so that a malformed item does not hide the others
-        else:
-            return value if isinstance(value, list) and len(value) <= MAX_ITEMS else [raw]
     try:
         items = _LIST.decode(raw)
     except _UNREADABLE:

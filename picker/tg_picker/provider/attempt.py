@@ -1,6 +1,6 @@
 """Chunks of one server's answer -> scheduler and board: its beginning, its usage and its end."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
@@ -18,40 +18,24 @@ class Attempt:
         placement: the placement of the request on the server.
         record: the record of the same request.
         now: the clock of both, in seconds.
-        model: the server was asked for.
 
     Attributes:
         on_chunk: gets the chunks that come while the server is waited for; None = who waits does.
-        has_begun: whether `admit` has let something through.
         outcome: how it ends, see `RequestRecord.end`; it counts as left until something else is set.
     """
 
     __slots__ = (
-        "_cached", "_held", "_is_whole", "_model", "_now", "_placement", "_prompt", "_record", "_tokens", "has_begun",
-        "on_chunk", "outcome",
+        "_cached", "_is_whole", "_now", "_placement", "_prompt", "_record", "_tokens", "on_chunk", "outcome",
     )  # fmt: skip
 
-    def __init__(self, placement: Placement, record: RequestRecord, now: Callable[[], float], model: str) -> None:
+    def __init__(self, placement: Placement, record: RequestRecord, now: Callable[[], float]) -> None:
         self.on_chunk: PassOn | None = None
         self._placement = placement
         self._record = record
         self._now = now
-        self._model = model
         self._prompt = self._cached = self._tokens = 0
-        self._held: list[LlmChunk] = []
-        self.has_begun = self._is_whole = False
+        self._is_whole = False
         self.outcome = LEFT
-
-    def admit(self, chunk: LlmChunk) -> Sequence[LlmChunk]:
-        """See a chunk, and return the chunks to pass on now: none before the first that a client would see."""
-        self.see(chunk)
-        if self.has_begun:
-            return (chunk,)
-        self._held.append(chunk)
-        if not (chunk.text or chunk.has_content or chunk.finish_reason is not None):
-            return ()
-        held, self._held, self.has_begun = say_model(self._held, self._model), [], True
-        return held
 
     def see(self, chunk: LlmChunk) -> None:
         """One more chunk has come."""

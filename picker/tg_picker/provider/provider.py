@@ -15,17 +15,14 @@ from typing_extensions import override
 from tg_base.bus import Bus
 from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, PassOn, SdkConnection
 from tg_base.telemetry import LOAD_RESPONSE_HEADER, trace
-from tg_flow.providers.openai import ChatCompletions, have_text_alone, is_bare
+from tg_flow.providers.openai import ChatCompletions
 from tg_picker.core import Endpoint, Pick, Rejection, Scheduler, Waiting
 from tg_picker.pools import (
-    MAX_PLAIN_BYTES,
     Dispatcher,
     PoolView,
     Prompt,
     PromptFields,
-    Turn,
     read_prompt,
-    read_turns,
 )
 from tg_picker.pools.adapter_loader import AdapterLoader
 from tg_picker.pools.followed_pools import FollowedPools
@@ -34,13 +31,13 @@ from tg_picker.pools.pool_watcher import PoolWatcher
 from tg_picker.provider.attempt import Attempt, say_model
 from tg_picker.provider.connection import PoolConnection
 from tg_picker.provider.failures import choose_failure, describe_missing, refuse
-from tg_picker.provider.hedging import NOT_BEGUN, Hedging, begin_either, hedged
+from tg_picker.provider.hedging import Hedging, begin_either, hedged
 from tg_picker.provider.options import PoolOptions
 from tg_picker.provider.order import Order, describe, explain_order, name_model, settle
-from tg_picker.provider.places import Places
+from tg_picker.provider.places import Place, find_place
 from tg_picker.status import BOARDS, PoolBoard, QueueStatus, RequestFacts, RequestRecord
 from tg_schema import ModelInfo, TextCompletionRequest, TgError
-from tg_schema.errors import IncompleteStream, NotFound
+from tg_schema.errors import NotFound
 from tg_schema.features import Feature
 from tg_schema.topics import Topics
 
@@ -89,8 +86,6 @@ class Pool(ChatCompletions[PoolOptions]):
             queues=lambda: starmap(QueueStatus, self._dispatcher.queues),
             attainment=lambda: self._dispatcher.attainment.read(self._now()),
         )
-        self._writes_plainly = not options.extra_body
-        self._places = Places(self.upstream_model, self._random, self._scheduler)
         self._loader = AdapterLoader(options.adapter_source, self._scheduler)
         self._hedging = Hedging(options.hedge)
         self._exit = AsyncExitStack()
@@ -135,7 +130,7 @@ class Pool(ChatCompletions[PoolOptions]):
     @override
     def adapters_only(self) -> bool:
         try:
-            self._places.find(self.view, None)
+            self._find_place(None)
         except NotFound:
             return True
         return self._now() < self._lacks_model_until
@@ -171,7 +166,7 @@ class Pool(ChatCompletions[PoolOptions]):
     def _make_order(self, request: TextCompletionRequest) -> Order:
         asked = request.adapter or self.upstream_model
         try:
-            place = self._places.find(self.view, request.adapter)
+            place = self._find_place(request.adapter)
         except NotFound:
             self._board.refuse(RequestFacts(trace.find_request(), asked), Rejection("model-not-found", 404))
             raise
@@ -182,60 +177,19 @@ class Pool(ChatCompletions[PoolOptions]):
         body = name_model(written, self.upstream_model, to.model)
         return Order(request, asked, to, describe(request, place, prompt), body, self._now())
 
+    def _find_place(self, adapter: str | None) -> Place:
+        return find_place(self.view, self.upstream_model, adapter, self._random, self._scheduler.told)
+
     def _write(self, request: TextCompletionRequest) -> tuple[bytes, Prompt]:
         """The body for the servers, and the prompt in it."""
         salt = (self.options.salt_field and trace.find_caller()) or ""
-        if self._writes_plainly and request.foreign is None and is_bare(request) and not self.is_prepared(request):
-            messages = self.messages(request)
-            body = self.complete(self.bare_body(request, messages), request)
-            if len(body) <= MAX_PLAIN_BYTES and have_text_alone(messages):
-                # Use the values at hand instead of parsing the body.
-                return body, read_turns(cast("Sequence[Turn]", messages), salt)
-        else:
-            body = self._sent(request)
+        body = self._sent(request)
         prompt = read_prompt(_PROMPT.decode(body))
         return body, msgspec.structs.replace(prompt, salt=salt) if salt else prompt
 
     @override
-    def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
-        return self._stream_hedged(request) if self.options.hedge or self.view.hedges else self._stream(request)
-
-    async def _stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
-        """The answer of the first server that begins one, each asked after the other has failed."""
-        order = self._make_order(request)
-        failed: TgError | None = None
-        try:
-            while True:
-                pick = await self._pick(order, failed)
-                chunks, attempt = self._ask_server(pick, order, order.records[-1])
-                error: TgError | None = None
-                # No generator for each attempt: all chunks would pass through one more.
-                try:
-                    while True:
-                        chunk = await chunks.asend(None if attempt.on_chunk is None else attempt.pass_on)
-                        for shown in attempt.admit(chunk):
-                            attempt.on_chunk = yield shown
-                except StopAsyncIteration:
-                    attempt.complete()
-                except TgError as reason:
-                    error = reason
-                    self._note_failure(error, pick, order, attempt)
-                finally:
-                    try:
-                        await chunks.aclose()
-                    finally:
-                        attempt.end()
-                if attempt.has_begun and error is None:
-                    return
-                failed = choose_failure(
-                    failed, error or IncompleteStream(NOT_BEGUN), None if attempt.has_begun else pick
-                )
-        finally:
-            if self.options.explain and order.records:
-                explain_order(order)
-
-    async def _stream_hedged(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
-        """The chunks of the answer, with a second attempt beside one that is slow to begin."""
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
+        """The answer of the first server that begins one, with a second attempt beside one that is slow to begin."""
         order = self._make_order(request)
         failed: TgError | None = None
         try:
@@ -330,7 +284,9 @@ class Pool(ChatCompletions[PoolOptions]):
         self, pick: Pick, order: Order, record: RequestRecord
     ) -> AsyncGenerator[LlmChunk, PassOn | None]:
         """The answer of one server. However the answer ends, its placement is released."""
-        chunks, attempt = self._ask_server(pick, order, record)
+        self._log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
+        chunks = self.stream_answer(order.request, lambda connection: self._ask(connection, order, pick))
+        attempt = Attempt(pick.placement, record, self._now)
         try:
             async with aclosing(chunks):
                 with suppress(StopAsyncIteration):
@@ -340,24 +296,13 @@ class Pool(ChatCompletions[PoolOptions]):
                         attempt.on_chunk = yield chunk
             attempt.complete()
         except TgError as error:
-            self._note_failure(error, pick, order, attempt)
+            now = attempt.fail(error)
+            if isinstance(error, NotFound) and order.place.adapter is not None:
+                self._scheduler.forget_adapter(pick.endpoint, order.place.adapter, now)
+                order.note_lost(pick.endpoint.address)
             raise
         finally:
             attempt.end()
-
-    def _ask_server(
-        self, pick: Pick, order: Order, record: RequestRecord
-    ) -> tuple[AsyncGenerator[LlmChunk, PassOn | None], Attempt]:
-        """The chunks of one server's answer, and the object that sees each of them and the end."""
-        self._log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
-        chunks = self.stream_answer(order.request, lambda connection: self._ask(connection, order, pick))
-        return chunks, Attempt(pick.placement, record, self._now, order.place.model)
-
-    def _note_failure(self, error: TgError, pick: Pick, order: Order, attempt: Attempt) -> None:
-        now = attempt.fail(error)
-        if isinstance(error, NotFound) and order.place.adapter is not None:
-            self._scheduler.forget_adapter(pick.endpoint, order.place.adapter, now)
-            order.note_lost(pick.endpoint.address)
 
     async def _ask(self, connection: PoolConnection, order: Order, pick: Pick) -> HttpAnswer:
         """The answer, whose header may have the server's load."""

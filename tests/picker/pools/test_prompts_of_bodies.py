@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tg_picker.core import fingerprint_text, fingerprint_tokens
 from tg_picker.pools import MAX_PREFIX_CHARACTERS, Prompt, PromptFields, read_prompt
-from tg_picker.pools.prompt import MAX_LEADING_TURNS, MAX_PARSED_BYTES, MAX_PLAIN_BYTES
+from tg_picker.pools.prompt import MAX_PARSED_BYTES
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 DATA = "iVBORw0KGgo="
@@ -240,16 +240,3 @@ def test_what_can_be_parsed_and_not_be_written_again_is_read() -> None:
 def test_what_is_nested_too_deep_is_read_as_it_is(field: str) -> None:
     fields = msgspec.json.decode(f'{{"{field}": [{NESTED}]}}', type=PromptFields)
     assert NESTED in read_prompt(fields).text
-
-
-TURN = st.fixed_dictionaries(
-    {"role": st.sampled_from(["system", "developer", "user", "assistant", "tool", ""]), "content": st.text(max_size=9)}
-)
-
-
-@given(st.lists(TURN, max_size=9))
-@example([{"role": "system", "content": "Be kind."}] * (MAX_LEADING_TURNS + 2))
-@example([{"role": "user", "content": "?" * 1024}] * (MAX_PLAIN_BYTES // 1024))
-def test_turns_of_text_alone_are_read_like_all_others(turns: list[dict[str, str]]) -> None:
-    # A field that no prompt has keeps a turn from being read as text alone.
-    assert read({"messages": turns}) == read({"messages": [turn | {"name": "x"} for turn in turns]})

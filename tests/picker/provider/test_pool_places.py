@@ -1,4 +1,4 @@
-"""Where the names of a pool's models lead: remembered while the pools stay, and drawn anew where chance decides."""
+"""Where the names of a pool's models lead, and what chance decides there."""
 
 from random import Random
 
@@ -7,7 +7,7 @@ import pytest
 from tg_picker.core import AdapterReport, Endpoint, LoadReport, Objective, Scheduler
 from tg_picker.pools import Catalogue, Destination, PoolView, Slo, UseCase
 from tg_picker.pools import Pool as ServerPool
-from tg_picker.provider.places import MAX_PLACES, Place, Places
+from tg_picker.provider.places import Place, find_place
 from tg_schema.errors import NotFound
 
 ONE = {"p": ServerPool("p", {}, ())}
@@ -17,20 +17,19 @@ CASE = UseCase("r", (("p", 1),), slos=(PROMISE,))
 ANY = PoolView(Catalogue(ONE))
 
 
-def places(scheduler: Scheduler | None = None) -> Places:
-    return Places("m", Random(0), scheduler or Scheduler())
+DRAW = Random(0)
 
 
-def test_a_place_is_found_once_until_the_pools_change() -> None:
-    found = places()
-    first = found.find(ANY, None)
-    assert first == Place(Destination("p", "m"), None, "m")
-    assert found.find(ANY, None) is first
+def find(view: PoolView, adapter: str | None, scheduler: Scheduler | None = None) -> Place:
+    return find_place(view, "m", adapter, DRAW, (scheduler or Scheduler()).told)
+
+
+def test_a_place_is_as_the_pools_are_now() -> None:
+    assert find(ANY, None) == Place(Destination("p", "m"), None, "m")
     edited = PoolView(Catalogue(ONE, cases={"m": CASE}))
-    assert found.find(edited, None) == Place(
+    assert find(edited, None) == Place(
         Destination("p", "m", slos=(PROMISE,), route="r"), Objective(0.5, None, 0.9, 0.9), "m"
     )
-    assert found.find(ANY, None) == first
 
 
 @pytest.mark.parametrize(
@@ -43,22 +42,18 @@ def test_a_place_is_found_once_until_the_pools_change() -> None:
     ],
 )
 def test_chance_is_asked_each_time(catalogue: Catalogue) -> None:
-    found, view = places(), PoolView(catalogue)
-    assert not catalogue.is_certain
-    assert len({found.find(view, None).destination for _ in range(100)}) == 2
+    view = PoolView(catalogue)
+    assert len({find(view, None).destination for _ in range(100)}) == 2
 
 
-def test_names_of_adapters_are_told_apart_and_bounded() -> None:
-    found = places()
+def test_names_of_adapters_are_told_apart() -> None:
     view = PoolView(Catalogue(ONE), {"p": (Endpoint("a:1", models=("base",)),)}, {"p": frozenset({"base"})})
     without = PoolView(Catalogue(ONE))
-    for number in range(3 * MAX_PLACES):
-        place = found.find(without, f"x{number}")
-        assert place.destination == Destination("p", f"x{number}", f"x{number}")
-        assert len(found._kept) <= MAX_PLACES
-    assert found.find(view, "x").base == "base"
+    for name in ("x1", "x2"):
+        assert find(without, name).destination == Destination("p", name, name)
+    assert find(view, "x").base == "base"
     with pytest.raises(NotFound, match="the adapter"):
-        found.find(PoolView(Catalogue({"p": ONE["p"]}, cases={"known": CASE})), "x")
+        find(PoolView(Catalogue({"p": ONE["p"]}, cases={"known": CASE})), "x")
 
 
 @pytest.mark.parametrize(
@@ -73,17 +68,16 @@ def test_names_of_adapters_are_told_apart_and_bounded() -> None:
 def test_a_name_of_a_model_is_no_adapter_unless_a_server_tells_it(catalogue: Catalogue) -> None:
     """The servers tell no base models. Every request names what it asks for as an adapter would be named."""
     server, scheduler = Endpoint("a:1"), Scheduler()
-    found, view = places(scheduler), PoolView(catalogue, {"p": (server,)})
-    place = found.find(view, "chat")
+    view = PoolView(catalogue, {"p": (server,)})
+    place = find(view, "chat", scheduler)
     assert (place.destination.model, place.destination.adapter, place.base) == ("llama", None, "llama")
     scheduler.observe(server, LoadReport(1.0, adapters=AdapterReport(active=frozenset({"llama"}))))
-    place = found.find(view, "chat")
+    place = find(view, "chat", scheduler)
     assert (place.destination.adapter, place.base) == ("llama", "")
 
 
 def test_an_adapter_of_a_route_stays_one_where_it_is_rewritten() -> None:
     route = UseCase("r", (("p", 1),), is_adapter=True)
     catalogue = Catalogue(ONE, cases={"sentiment": route}, rewrites={("p", "sentiment"): (("sentiment-v1", 1),)})
-    found, view = places(), PoolView(catalogue, {"p": (Endpoint("a:1"),)})
-    assert found.find(view, "sentiment").destination.adapter == "sentiment-v1"
-    assert found.find(view, "sentiment") is found.find(view, "sentiment")
+    view = PoolView(catalogue, {"p": (Endpoint("a:1"),)})
+    assert find(view, "sentiment").destination.adapter == "sentiment-v1"

@@ -2,10 +2,8 @@
 
 from tg_flow.providers.openai import request
 from tg_flow.providers.openai.azure import AzureOpenAi
-from tg_flow.providers.openai.messages import have_text_alone
 from tg_flow.providers.openai.presets import UNCERTAIN
 from tg_flow.providers.openai.provider import ChatCompletions, OpenAi, OpenAiCompatible, OpenAiOptions
-from tg_flow.providers.openai.request import is_bare
 from tg_flow.providers.openai.stream import model_list
 from tg_flow.providers.openai.tgi import Tgi
 from tg_flow.providers.openai.vllm import Vllm
@@ -19,8 +17,6 @@ __all__ = [
     "OpenAiOptions",
     "Tgi",
     "Vllm",
-    "have_text_alone",
-    "is_bare",
     "model_list",
     "request",
 ]

@@ -1,8 +1,6 @@
 """Message -> messages of OpenAI's chat completions, after the public API reference."""
 
-from collections.abc import Sequence
-from operator import attrgetter
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -60,17 +58,6 @@ class WireMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_details: tuple[Any, ...] = ()
-
-
-_content: Final = attrgetter("content")
-_rest: Final = attrgetter(*WireMessage.__struct_fields__[2:])
-_NO_REST: Final = _rest(WireMessage(""))
-
-
-def have_text_alone(messages: Sequence[WireMessage]) -> bool:
-    """Whether the content of each message is a text, and there is nothing beside it."""
-    # Check in few steps, however long the conversation is.
-    return set(map(type, map(_content, messages))) <= {str} and list(map(_rest, messages)) == [_NO_REST] * len(messages)
 
 
 def wire_messages(
