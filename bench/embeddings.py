@@ -27,10 +27,10 @@ import aiohttp
 from bench.child import cpu_of, own_cpu
 from bench.llama_cpp_provider import Running, free_port, install_server, running, their_server
 from tests.fakes.gguf_file import copy_with
-from tg_llama.core.model import Model
 from tg_llama.models import DEMO_MODEL
+from tg_llama.native.model import Model
+from tg_llama.native.vector_context import VectorContext
 from tg_llama.options import LlamaCppOptions
-from tg_llama.vectors.embedder import VectorContext
 
 TOKENS = 64
 """Tokens of a text, without the one that the model wants before it."""

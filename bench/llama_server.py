@@ -30,8 +30,8 @@ import aiohttp
 from bench.llama_cpp_provider import THEIR_ENVIRONMENT, free_port, install_server
 from bench.random_model import SHAPES, write_random_model
 from bench.subject import Subject, tokengrid, wait_ready
-from tg_llama.core.model import Model
 from tg_llama.models import DEMO_MODEL
+from tg_llama.native.model import Model
 
 OURS, THEIRS, BEFORE = "tokengrid", "llama_cpp.server", "before"
 ANSWER_TOKENS = 64

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from tests.fakes.gguf_file import BLOCK, BLOCK_WEIGHTS, Blocks, Floats, read_vocabulary, write_model
-from tg_llama.core.model import Model
 from tg_llama.models import DEMO_MODEL
+from tg_llama.native.model import Model
 
 SEED = 1
 SPREAD = 0.02

@@ -21,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bench.child import own_cpu
-from tg_llama.core.context import Context
-from tg_llama.core.model import Model
+from tg_llama.native.context import Context
+from tg_llama.native.model import Model
 from tg_llama.options import LlamaCppOptions
 from tg_llama.provider import LlamaCpp
 from tg_schema import Sampling, TextCompletionRequest

@@ -3,15 +3,16 @@
 from contextlib import closing
 
 from tg_llama.chat import PromptTokenizer
-from tg_llama.core import Model, ModelLoad, model_file
+from tg_llama.core import model_file
 from tg_llama.engine import EnginePool
 from tg_llama.lora import find_adapter_files
+from tg_llama.native import Model, ModelLoad
 from tg_llama.options import LlamaCppOptions
 from tg_schema import TgError
 from tg_schema.errors import Internal
 
 
-def open_engines(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool, PromptTokenizer]:
+def open_engines(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool[Model], PromptTokenizer]:
     """The engines for `options`; blocks while the model is downloaded and loaded. Raises as `rehearse_engines`."""
     model = _model(options, load, weights=True)
     if model is None:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import msgspec
 
-from tg_base.llm import ProviderOptions
 from tg_llama.core import EngineSizes
+from tg_llama.in_process import SamplingOptions
 from tg_llama.lora import AdapterName
 
 SMALL_MODEL_PARAMETERS = 64_000_000
@@ -16,7 +16,7 @@ MAX_DEFAULT_CONTEXT_TOKENS = 4096
 """Default tokens per slot, or fewer if the model was trained with fewer; memory grows with it."""
 
 
-class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
+class LlamaCppOptions(SamplingOptions, frozen=True, kw_only=True):
     """The options of a llama-cpp model.
 
     Attributes:
@@ -31,10 +31,8 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
         adapters: files of LoRA adapters by their names, as `path`; each is loaded for its first request.
         adapter_folder: where adapters may be loaded from at run time; "" = nobody may load one.
         max_resident_adapters: adapters in memory at most.
-        temperature: the default, like `top_k` and `top_p`, for requests without one.
     """
 
-    path: str = ""
     slots: Annotated[int, msgspec.Meta(ge=1, le=256)] = 16
     context: Annotated[int, msgspec.Meta(ge=16, le=2**20)] | None = None
     engines: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
@@ -44,9 +42,6 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
     adapters: dict[AdapterName, str] = msgspec.field(default_factory=dict)
     adapter_folder: str = ""
     max_resident_adapters: Annotated[int, msgspec.Meta(ge=1, le=256)] = 4
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.8
-    top_k: Annotated[int, msgspec.Meta(ge=0)] = 40
-    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.95
 
     def sizes(self, trained: int, size: int) -> EngineSizes:
         """The sizes for a model of `size` bytes with a training context of `trained` tokens."""

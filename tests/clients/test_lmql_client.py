@@ -13,7 +13,7 @@ from tests.clients.program import printed_by
 from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import open_gateway, until_listed
 from tests.llama.demo_llm import opened
-from tg_llama.core.model import Model
+from tg_llama.native.model import Model
 
 pytestmark = [pytest.mark.clients, pytest.mark.model, pytest.mark.timeout(900)]
 

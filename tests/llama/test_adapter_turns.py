@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
-from tg_llama.core.model import Adapter
 from tg_llama.lora.adapter_turns import TURN_SECONDS, TURN_STEPS, AdapterTurns, Group
+from tg_llama.native.weights import Adapter
 
 A, B, C = (cast(Adapter, object()) for _ in range(3))
 """In place of adapters, of which the turns need nothing."""

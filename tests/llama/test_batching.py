@@ -10,12 +10,12 @@ from contextlib import aclosing
 import pytest
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, opened, records_of, text_of, until, whole
-from tg_llama.core.context import EngineSizes
+from tg_llama.core.interface import EngineSizes
 from tg_llama.core.mailbox import Mailbox
-from tg_llama.core.model import Model
 from tg_llama.engine.engine_pool import EnginePool
 from tg_llama.engine.generation import Generation, Job
 from tg_llama.models import DEMO_MODEL
+from tg_llama.native.model import Model
 from tg_llama.provider import LlamaCpp
 from tg_llama.sampling.sampler_settings import SamplerSettings
 from tg_schema.errors import ContextLengthExceeded, RateLimited, Unavailable
@@ -182,13 +182,13 @@ async def finished(generation: Generation) -> tuple[int | None, int | None, str 
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[EnginePool]:
+def pool() -> Iterator[EnginePool[Model]]:
     pool = EnginePool(Model(DEMO_MODEL), EngineSizes(slots=4, context=512))
     yield pool
     pool.close()
 
 
-async def test_a_native_error_ends_its_streams_and_the_engine_goes_on(pool: EnginePool) -> None:
+async def test_a_native_error_ends_its_streams_and_the_engine_goes_on(pool: EnginePool[Model]) -> None:
     failing = generation(1_000_000)
     pool.submit(failing)
     with pytest.raises(Unavailable, match="could not evaluate"):
@@ -198,7 +198,7 @@ async def test_a_native_error_ends_its_streams_and_the_engine_goes_on(pool: Engi
     assert await finished(working) == (6, 10, "length")
 
 
-async def test_a_prompt_that_fills_the_context_is_refused(pool: EnginePool) -> None:
+async def test_a_prompt_that_fills_the_context_is_refused(pool: EnginePool[Model]) -> None:
     with pytest.raises(ContextLengthExceeded, match=r"is 512 tokens\..* has 512 tokens"):
         pool.submit(generation(*range(5, 517)))
     last = generation(*range(5, 516))
@@ -241,6 +241,6 @@ def test_a_loop_that_dies_with_its_streams_frees_their_slots(service: LlamaCpp) 
 def test_threads_that_wait_for_each_other_sleep_soon() -> None:
     environment = os.environ | {"OMP_DISPLAY_ENV": "verbose"}
     environment.pop("GOMP_SPINCOUNT", None)  # this process has set it
-    command = [sys.executable, "-c", "import tg_llama.core.library"]
+    command = [sys.executable, "-c", "import tg_llama.native.library"]
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr
     assert "GOMP_SPINCOUNT = '1000'" in shown, "OpenMP has read it"

@@ -14,12 +14,14 @@ import pytest
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, demo_service
 from tests.until import until
-from tg_llama.core import Model
-from tg_llama.demo import DemoModel, Preferences, Task, Writing
-from tg_llama.demo.demo_engine import MAX_WAITING, SLOTS
-from tg_llama.demo_provider import Demo, DemoOptions
+from tg_llama.core import Mailbox
+from tg_llama.demo import DemoModel
+from tg_llama.demo_provider import SLOTS, Demo, DemoOptions
+from tg_llama.engine import Generation, Job
 from tg_llama.models import DEMO_MODEL
+from tg_llama.native import Model
 from tg_llama.provider import LlamaCpp
+from tg_llama.sampling import SamplerSettings
 from tg_schema import Message, TextCompletionRequest, TextCompletionResponse, TgError, Tool
 from tg_schema.errors import BadRequest, ContextLengthExceeded, Internal, RateLimited, Unavailable
 
@@ -74,7 +76,7 @@ async def test_answers_as_llama_cpp_does(native: LlamaCpp, prompt: str) -> None:
 @pytest.mark.model
 @pytest.mark.parametrize("special", [True, False])
 def test_cuts_texts_as_llama_cpp_does(*, special: bool) -> None:
-    pairs = DemoModel(1).pairs
+    pairs = DemoModel()
     with closing(Model(DEMO_MODEL)) as model:
         for text in TEXTS:
             assert pairs.tokenize(text, special=special) == model.tokenize(text, special=special), text
@@ -87,7 +89,7 @@ def test_cuts_texts_as_llama_cpp_does(*, special: bool) -> None:
 @pytest.mark.parametrize("word", ["n" + 298 * "x" + "i", "0" + 298 * "7" + "1"])
 def test_the_work_for_a_text_grows_with_its_length_alone(word: str) -> None:
     """That for a word grows with its square. So one without an end is cut, also where its pieces would merge."""
-    pairs = DemoModel(1).pairs
+    pairs = DemoModel()
     assert pairs.tokenize(word * 2, special=False) == 2 * pairs.tokenize(word, special=False)
 
 
@@ -176,39 +178,40 @@ async def test_a_cancelled_answer_stops_between_two_tokens_and_gives_its_slot_ba
         engine = service.engine
         async with aclosing(service.generate_content_stream(ENDLESS)) as chunks:
             await anext(chunks)
-        stopped_at = engine.generated
-        # It may be in the step that it was cancelled in. The next answer has begun after that.
+        stopped_at = engine.stats().generated_tokens
+        # It may be in the step that it was cancelled in. The next answer has begun after that; its end counts too.
         assert await text_of(service, asked("Count to 5.", temperature=0)) == "1, 2, 3, 4, 5"
-        assert engine.generated <= stopped_at + 1 + 9
+        assert engine.stats().generated_tokens <= stopped_at + 1 + 10
 
 
 async def test_waiting_is_bounded_and_the_cancelled_wait_no_more() -> None:
-    wanted = Preferences(temperature=0, top_k=0, top_p=1, seed=0, presence_penalty=-2, frequency_penalty=-2)
+    wanted = SamplerSettings(temperature=0, top_k=0, top_p=1, seed=0, presence_penalty=-2, frequency_penalty=-2)
     async with opened() as service:
-        task = Task(prompt=(300,) * 100, preferences=wanted, max_tokens=400)
-        writings: list[Writing] = []
+        job = Job(prompt=(300,) * 100, settings=wanted, max_tokens=400)
+        generations: list[Generation] = []
 
         def submit_all() -> None:
             while True:
-                service.engine.submit(writing := Writing(task))
-                writings.append(writing)
+                service.engine.submit(generation := Generation(job, service.engine.model.pieces, Mailbox.here()))
+                generations.append(generation)
 
         with pytest.raises(RateLimited):
             submit_all()
-        assert len(writings) >= SLOTS + MAX_WAITING
-        for writing in writings:
-            writing.cancelled = True
-        await until(lambda: not service.engine.load)
+        assert len(generations) >= SLOTS + 256
+        for generation in generations:
+            generation.cancel()
+        await until(lambda: not service.engine.stats().running + service.engine.stats().waiting)
         assert await text_of(service, asked("Count to 5.", temperature=0)) == "1, 2, 3, 4, 5"
 
 
 async def test_a_defect_in_one_answer_ends_no_other() -> None:
     # No request may ask for it: the checks before refuse what is no number.
-    wanted = Preferences(temperature=float("nan"), top_k=0, top_p=1, seed=0)
+    wanted = SamplerSettings(temperature=float("nan"), top_k=0, top_p=1, seed=0)
     async with opened() as service:
-        service.engine.submit(writing := Writing(Task((300,), wanted, max_tokens=4)))
+        job = Job(prompt=(300,), settings=wanted, max_tokens=4)
+        service.engine.submit(generation := Generation(job, service.engine.model.pieces, Mailbox.here()))
         with pytest.raises(Internal, match="failed in this answer"):
-            await anext(writing.read())
+            await generation.read()
         assert await text_of(service, asked("Count to 5.", temperature=0)) == "1, 2, 3, 4, 5"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.encoder_model import CONTEXT, WIDTH, write_encoder
 from tests.llama.demo_llm import asked, opened, records_of, whole
-from tg_llama.core.library import native
+from tg_llama.native.library import native
 from tg_llama.provider import LlamaCpp
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import BadRequest, ContextLengthExceeded

@@ -10,9 +10,9 @@ import pytest
 from tests.fakes.silent_server import SilentServer
 from tests.flow.command import ended, started
 from tests.until import until
-from tg_llama.core.model import Model
-from tg_llama.core.model_load import ModelLoad
 from tg_llama.models import DEMO_MODEL
+from tg_llama.native.model import Model
+from tg_llama.native.model_load import ModelLoad
 from tg_llama.options import LlamaCppOptions
 from tg_llama.provider import LlamaCpp
 from tg_schema.errors import Unavailable

@@ -8,14 +8,15 @@ import pytest
 from typing_extensions import override
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, text_of
-from tg_llama.core.context import Context, State
+from tg_llama.core.interface import State
 from tg_llama.core.mailbox import Mailbox
-from tg_llama.core.model import Model
 from tg_llama.engine.batch import Batch
 from tg_llama.engine.generation import Generation, Job
 from tg_llama.engine.prefix_cache import PrefixCache
 from tg_llama.engine.slot import Slot
 from tg_llama.models import DEMO_MODEL
+from tg_llama.native.context import Context
+from tg_llama.native.model import Model
 from tg_llama.provider import LlamaCpp
 from tg_llama.sampling.sampler_settings import SamplerSettings
 

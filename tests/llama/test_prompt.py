@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tg_llama.chat.prompt_tokenizer import PromptTokenizer
-from tg_llama.core.model import Model
 from tg_llama.models import DEMO_MODEL
+from tg_llama.native.model import Model
 from tg_llama.request import keep_end
 from tg_schema.errors import ContextLengthExceeded, Unavailable
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.llama.demo_llm import STORY, asked, demo_service, records_of, text_of, whole
+from tg_llama.core.interface import CONTROL_TOKEN
 from tg_llama.grammar.regex_grammar import MAX_CHOICES
 from tg_llama.provider import LlamaCpp
 from tg_schema import Message, Sampling, TextCompletionRequest, TextCompletionResponse
@@ -183,7 +184,7 @@ async def test_tokens_say_what_their_text_cannot(service: LlamaCpp) -> None:
 async def test_control_tokens_are_special(service: LlamaCpp) -> None:
     model = service.engine.model
     others = set(range(model.vocabulary)) - model.end_tokens
-    control = next(number for number in sorted(others) if model.is_control(number))
+    control = next(number for number in sorted(others) if model.attributes(number) & CONTROL_TOKEN)
     record = await whole(service, asked(STORY, max_tokens=2, logprobs=0, logit_bias={control: 100}))
     assert [(token.id, token.text, token.special) for token in record.tokens] == [
         (control, model.special_text(control), True)

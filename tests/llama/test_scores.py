@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.llama.demo_llm import STORY, asked, demo_service, opened, text_of, whole
-from tg_llama.core import context
+from tg_llama.native import context
 from tg_llama.provider import LlamaCpp
 from tg_schema import Message, Sampling, TextCompletionRequest, TextCompletionResponse, TgError, Token
 from tg_schema.errors import BadRequest, ContextLengthExceeded, TooLarge

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, opened, text_of, until
-from tg_llama.core.context import EngineSizes
-from tg_llama.core.library import native
+from tg_llama.core.interface import EngineSizes
 from tg_llama.core.mailbox import Mailbox
-from tg_llama.core.model import Model
 from tg_llama.models import DEMO_MODEL
+from tg_llama.native.library import native
+from tg_llama.native.model import Model
 from tg_llama.provider import LlamaCpp
 from tg_llama.vectors.embedder import MIN_SHARED_TOKENS, Embedder
 from tg_llama.vectors.embedding import Embedding, Vector

@@ -31,7 +31,8 @@ EXTRAS = {
     "tg_flow.providers.mistral": "mistral",
     "tg_flow.providers.ollama": "ollama",
     "tg_flow.providers.openai": "openai",
-    "tg_llama.core": "cpp",
+    "tg_llama.core.hub": "cpp",
+    "tg_llama.native": "cpp",
 }
 """Modules and packages that may import what an extra of their distribution brings; all others may not."""
 NAMES = {

@@ -6,12 +6,12 @@ from itertools import groupby
 from tg_llama.chat.chat_template import ChatTemplate, Hole, Layout
 from tg_llama.chat.name_guard import NameGuard, Plain
 from tg_llama.chat.tool_template import ToolTemplate
-from tg_llama.chat.vocabulary import Vocabulary
+from tg_llama.core import CONTROL_TOKEN, Model
 from tg_schema import Message, Tool
 from tg_schema.errors import BadRequest, ContextLengthExceeded
 from tg_schema.features import describe_missing
 
-_UNKNOWN, _CONTROL, _STRIP_LEFT, _STRIP_RIGHT = 1, 8, 128, 256
+_UNKNOWN, _STRIP_LEFT, _STRIP_RIGHT = 1, 128, 256
 """Flags `LLAMA_TOKEN_ATTR_*` in llama.h."""
 
 _Part = int | str | Hole
@@ -27,7 +27,7 @@ class PromptTokenizer:
         tools: how the template renders tools, calls and results; None if it cannot.
     """
 
-    def __init__(self, model: Vocabulary) -> None:
+    def __init__(self, model: Model) -> None:
         """Raises: Unavailable, if the model's chat template does not work."""
         template = ChatTemplate(model.chat_template, model.begin_text, model.end_text)
         self._model = model
@@ -144,7 +144,7 @@ class PromptTokenizer:
         strip = False
         for token in self._model.tokenize(text, special=True):
             flags = self._model.attributes(token)
-            if not flags & (_UNKNOWN | _CONTROL):
+            if not flags & (_UNKNOWN | CONTROL_TOKEN):
                 continue
             before, name, text = text.partition(self._model.special_text(token))
             if not name:  # the tokenizer changed the text, so the token stands for something else

@@ -1,24 +1,34 @@
-"""llama.cpp -> Python: model, context, an adapter's weights, and the way back to the event loop."""
+"""What the parts of an engine share: the form of a model, and the way back to the event loop."""
 
-from tg_llama.core.context import Context, EngineSizes, State
-from tg_llama.core.library import hold_interpreter_lock, native
+from tg_llama.core.interface import (
+    CONTROL_TOKEN,
+    Adapter,
+    Context,
+    EngineSizes,
+    Floats,
+    Model,
+    OwnPooling,
+    Sampler,
+    State,
+    VectorContext,
+)
 from tg_llama.core.mailbox import Mailbox
-from tg_llama.core.model import Adapter, Alternatives, Model, OwnPooling, token_data
 from tg_llama.core.model_file import model_file
-from tg_llama.core.model_load import ModelLoad
+from tg_llama.core.token_data import Alternatives, token_data
 
 __all__ = [
+    "CONTROL_TOKEN",
     "Adapter",
     "Alternatives",
     "Context",
     "EngineSizes",
+    "Floats",
     "Mailbox",
     "Model",
-    "ModelLoad",
     "OwnPooling",
+    "Sampler",
     "State",
-    "hold_interpreter_lock",
+    "VectorContext",
     "model_file",
-    "native",
     "token_data",
 ]

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
+from tg_llama.core import CONTROL_TOKEN
 from tg_llama.demo.gguf_file import GgufFile
 
 _CONTROL, _SHOWN = 3, 4
 """Types of tokens in the file: control tokens are no text, others that no text is merged to are."""
-_CONTROL_FLAG = 8
-"""LLAMA_TOKEN_ATTR_CONTROL in llama.h."""
 _WORDS = re.compile(
     r"'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]{1,300}| ?\d{1,300}| ?(?:[^\s\w]|_){1,300}|\s{1,300}(?!\S)|\s{1,300}"
 )
@@ -63,7 +62,7 @@ class BytePairs:
 
     def attributes(self, token: int) -> int:
         """The flags of `token`, in the numbers of llama.h."""
-        return _CONTROL_FLAG if self._types[token] == _CONTROL else 0
+        return CONTROL_TOKEN if self._types[token] == _CONTROL else 0
 
     def special_text(self, token: int) -> str:
         """The name of `token`."""

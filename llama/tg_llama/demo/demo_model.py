@@ -1,128 +1,52 @@
-"""Tokens -> logits: the demo model's layers, for several answers at once, with a memory of what each has read."""
+"""The packaged file -> a model that engines can run, by NumPy alone."""
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
 
-import numpy as np
-
+from tg_llama.core import Adapter, EngineSizes, VectorContext
 from tg_llama.demo.byte_pairs import BytePairs
-from tg_llama.demo.gguf_file import Floats, GgufFile
+from tg_llama.demo.demo_context import DemoContext
+from tg_llama.demo.demo_layers import DemoLayers
+from tg_llama.demo.demo_sampler import DemoSampler
+from tg_llama.demo.gguf_file import GgufFile
 from tg_llama.grammar import TokenGrammars
 from tg_llama.models import DEMO_MODEL
-
-Tokens = np.ndarray[Any, np.dtype[np.int64]]
-
-
-class _Layer(NamedTuple):
-    """The weights of one layer; those of its norms are part of the matrices behind them."""
-
-    attention: Floats
-    output: Floats
-    gate: Floats
-    up: Floats
-    down: Floats
+from tg_llama.sampling import SamplerSettings
+from tg_schema.errors import BadRequest
 
 
-class _Shape:
-    """Sizes of the network: query heads share the heads of keys and values in groups."""
+class DemoModel(BytePairs):
+    """See `core.Model`."""
 
-    def __init__(self, file: GgufFile) -> None:
-        self.layers, self.width = file.size("block_count"), file.size("embedding_length")
-        self.heads, self.shared = file.size("attention.head_count"), file.size("attention.head_count_kv")
-        self.head = self.width // self.heads
-        self.context = file.size("context_length")
-        self.epsilon = np.float32(file.values["llama.attention.layer_norm_rms_epsilon"])
-        self.base = float(file.values["llama.rope.freq_base"])
+    writes = True
+    divisible = False
+    dimensions = 0
 
-
-class DemoModel:
-    """The vocabulary and the weights; the memory and `evaluate` belong to the engine's thread.
-
-    Attributes:
-        pairs: the vocabulary.
-        grammars: compiled for this vocabulary.
-        context: tokens of prompt and answer.
-    """
-
-    def __init__(self, slots: int) -> None:
-        """Load the packaged file, with memory for as many answers as `slots`."""
+    def __init__(self) -> None:
         file = GgufFile(DEMO_MODEL)
-        self.pairs = BytePairs(file)
-        self.grammars = TokenGrammars(self.pairs.pieces, self.pairs.end_tokens)
-        shape = self._shape = _Shape(file)
-        self.context = shape.context
-        self._embedding = file.weights["token_embd.weight"]
-        self._logits = _columns(self._embedding * file.weights["output_norm.weight"])
-        self._layers = [_layer(file, f"blk.{number}", shape) for number in range(shape.layers)]
-        memory = (shape.layers, slots, shape.shared, shape.context, shape.head)
-        self._keys, self._values = np.zeros(memory, np.float32), np.zeros(memory, np.float32)
-        turns = np.outer(np.arange(shape.context), shape.base ** (-np.arange(0, shape.head, 2) / shape.head))
-        # Neighbouring numbers of a head are one complex number, which its place turns.
-        self._turns = np.exp(1j * turns).astype(np.complex64)[:, None]
+        super().__init__(file)
+        self.vocabulary = len(self.pieces)
+        self.context_length = file.size("context_length")
+        self.grammars = TokenGrammars(self.pieces, self.end_tokens)
+        self._layers = DemoLayers(file)
 
-    def evaluate(self, tokens: Tokens, starts: Tokens, slot: int) -> Floats:
-        """The logits of what follows the last of some tokens.
+    def open_context(self, *, sequences: int, tokens: int, batch: int, threads: int) -> DemoContext:
+        """See `core.Model`."""
+        return DemoContext(self._layers, sequences)
 
-        Args:
-            tokens: a row for each slot, from the slot `slot` on.
-            starts: the place of the first token of each row, after what the slot has evaluated before.
-            slot: the first one.
-        """
-        places = starts[:, None] + np.arange(tokens.shape[1])
-        hidden = self._embedding[tokens]
-        with np.errstate(over="ignore"):  # of the exponential in a gate that is closed
-            for number, layer in enumerate(self._layers):
-                hidden = (
-                    hidden + self._attend(number, self._normal(hidden) @ layer.attention, places, slot) @ layer.output
-                )
-                normal = self._normal(hidden)
-                gate = normal @ layer.gate
-                hidden = hidden + (gate / (1 + np.exp(-gate)) * (normal @ layer.up)) @ layer.down
-        logits: Floats = self._normal(hidden[:, -1]) @ self._logits
-        return logits
+    def make_sampler(
+        self, settings: SamplerSettings, longest: int, grammar: str | None, prompt: Sequence[int]
+    ) -> DemoSampler:
+        """See `core.Model`."""
+        return DemoSampler(settings, self.grammars.start(grammar) if grammar else None, self.end_tokens)
 
-    def move(self, source: int, target: int) -> None:
-        """Give a slot's memory to another one."""
-        self._keys[:, target], self._values[:, target] = self._keys[:, source], self._values[:, source]
+    def open_vectors(self, sizes: EngineSizes) -> VectorContext:
+        """See `core.Model`."""
+        raise BadRequest("the demo model gives no vectors: ask another model")
 
-    def _normal(self, rows: Floats) -> Floats:
-        squares = np.einsum("...i,...i->...", rows, rows)[..., None] / np.float32(self._shape.width)
-        normal: Floats = rows / np.sqrt(squares + self._shape.epsilon)
-        return normal
+    def load_adapter(self, name: str, path: Path) -> Adapter:
+        """See `core.Model`."""
+        raise BadRequest("the demo model takes no adapters: ask another model")
 
-    def _attend(self, layer: int, mixed: Floats, places: Tokens, slot: int) -> Floats:
-        """What each token takes from itself and those before it."""
-        shape, (rows, length) = self._shape, places.shape
-        heads = mixed.reshape(rows, length, -1, shape.head)
-        turned = heads[:, :, : -shape.shared].view(np.complex64) * self._turns[places]
-        turned = turned.view(np.float32)
-        slots, most = np.arange(slot, slot + rows)[:, None], int(places.max()) + 1
-        self._keys[layer][slots, :, places] = turned[:, :, shape.heads :]
-        self._values[layer][slots, :, places] = heads[:, :, -shape.shared :]
-        queries = turned[:, :, : shape.heads].reshape(rows, length, shape.shared, -1, shape.head)
-        queries = queries.transpose(0, 2, 3, 1, 4).reshape(rows, shape.shared, -1, shape.head)
-        keys, values = (memory[layer, slot : slot + rows, :, :most] for memory in (self._keys, self._values))
-        scores = (queries @ keys.swapaxes(2, 3)).reshape(rows, -1, length, most)
-        later = np.arange(most) > places[:, None, :, None]
-        scores[np.broadcast_to(later, scores.shape)] = -np.inf
-        scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        scores /= scores.sum(axis=-1, keepdims=True)
-        taken = (scores.reshape(rows, shape.shared, -1, most) @ values).reshape(rows, -1, length, shape.head)
-        joined: Floats = taken.swapaxes(1, 2).reshape(rows, length, shape.width)
-        return joined
-
-
-def _columns(rows: Floats) -> Floats:
-    return np.ascontiguousarray(rows.T)
-
-
-def _layer(file: GgufFile, name: str, shape: _Shape) -> _Layer:
-    read, forward = (file.weights[f"{name}.{norm}_norm.weight"] for norm in ("attn", "ffn"))
-    queries, keys, values = (file.weights[f"{name}.attn_{what}.weight"] for what in "qkv")
-    mixed = np.concatenate([queries * np.float32(shape.head**-0.5), keys, values])
-    return _Layer(
-        _columns(mixed * read),
-        _columns(file.weights[f"{name}.attn_output.weight"]),
-        _columns(file.weights[f"{name}.ffn_gate.weight"] * forward),
-        _columns(file.weights[f"{name}.ffn_up.weight"] * forward),
-        _columns(file.weights[f"{name}.ffn_down.weight"]),
-    )
+    def close(self) -> None:
+        """See `core.Model`: the memory is Python's."""

@@ -37,9 +37,6 @@ class Batch:
         """
         batch = cls()
         needs = [len(slot.tokens) - slot.evaluated for slot in slots if not slot.answering]
-        if not needs:
-            batch._answer_all(slots)
-            return batch
         # Each answering stream takes one row of the batch; the prompts share the others.
         room = shares(min(prefill, most - len(slots) + len(needs)), needs)
         parts = iter(_limit_outputs([slot for slot in slots if not slot.answering], room, outputs - len(slots)))
@@ -49,18 +46,6 @@ class Batch:
             else:
                 batch._prompt(slot, next(parts))
         return batch
-
-    def _answer_all(self, slots: Sequence[Slot]) -> None:
-        """The common case, optimized: all slots are answering."""
-        self.tokens = [slot.tokens[-1] for slot in slots]
-        self.positions = [slot.evaluated for slot in slots]
-        self.sequences = [slot.sequence for slot in slots]
-        self.outputs = [1] * len(slots)
-        self.slots = list(slots)
-        self.sampled = list(zip(slots, range(len(slots)), strict=True))
-        self.generated = len(slots)
-        for slot in slots:
-            slot.evaluated += 1
 
     def _answer(self, slot: Slot) -> None:
         self.sampled.append((slot, len(self.tokens)))

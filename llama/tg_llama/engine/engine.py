@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from tg_base.runtime import translate_defects
-from tg_llama.core import Context, EngineSizes, Mailbox, Model
+from tg_llama.core import EngineSizes, Mailbox, Model
 from tg_llama.engine.batch import Batch
 from tg_llama.engine.generation import Generation
 from tg_llama.engine.prefix_cache import PrefixCache
@@ -67,8 +67,7 @@ class Engine:
         # At least one row for every stream, so that no answer pauses.
         self._batch = max(sizes.batch, self._most)
         self._budget = PromptBudget(self._batch)
-        self._context = Context(
-            model,
+        self._context = model.open_context(
             sequences=self._most,
             tokens=sizes.context,
             batch=self._batch,
@@ -277,7 +276,9 @@ class Engine:
             if slot.shares and slot.evaluated == len(slot.tokens):
                 slot.share(self._context.save(slot.sequence))
             try:
-                slot.step(self._context, row)
+                # A defect in one answer must not end the others.
+                with translate_defects(Internal, "the model failed in this answer", "llama.answer_defect", log):
+                    slot.step(self._context, row)
             except TgError as error:
                 slot.finish(error)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
 
 from tg_base.telemetry import AdapterLoad, ModelLoad
 from tg_llama.core import EngineSizes, Mailbox, Model, OwnPooling
@@ -11,11 +12,13 @@ from tg_llama.lora import AdapterFile, AdapterSlots
 from tg_llama.vectors import Embedding, Vector
 from tg_schema import TgError
 
+AnyModel = TypeVar("AnyModel", bound=Model)
+
 FEW_STREAMS = 4
 """Up to this many streams, one engine is faster than two."""
 
 
-class EnginePool:
+class EnginePool(Generic[AnyModel]):
     """One model and its engines.
 
     A small model's step is too short to be shared by threads that wait for each other: two engines of one thread each
@@ -25,7 +28,7 @@ class EnginePool:
         adapters: the model's LoRA adapters.
     """
 
-    def __init__(self, model: Model, sizes: EngineSizes, adapters: Mapping[str, AdapterFile] | None = None) -> None:
+    def __init__(self, model: AnyModel, sizes: EngineSizes, adapters: Mapping[str, AdapterFile] | None = None) -> None:
         """Make room for `sizes.slots` streams in each of `sizes.engines`; the model is closed with the pool.
 
         `adapters` are the files of those that are known from the beginning, by name; None = it will never have any.

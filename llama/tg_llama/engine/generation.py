@@ -1,7 +1,6 @@
 """Provider -> Generation -> engine: a job; and back: the engine's tokens become text."""
 
 import asyncio
-import ctypes
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import NamedTuple
@@ -188,16 +187,16 @@ class Generation:
             self._count += 1
         elif isinstance(item, list):
             self.prompt_tokens = self._prompt_tokens = tuple(item)
-        elif isinstance(item, ctypes.Array):
-            self._state = item
-            self._shared.set()
-        else:
+        elif isinstance(item, Ending | TgError):
             if isinstance(item, Ending):
                 self._add(*self._answer.flush())
                 if item.token is not None and self._end is None:
                     self._tokens += (item.token,)
             # The flushed text may complete a stop string, whose "stop" takes precedence.
             self._end = self._end or item
+            self._shared.set()
+        else:
+            self._state = item
             self._shared.set()
 
     def _add(self, text: str, tokens: tuple[Token, ...], stopped: bool) -> None:

@@ -5,7 +5,7 @@ import math
 from tg_llama.core import Context, Model, State, token_data
 from tg_llama.engine.generation import Ending, Generation
 from tg_llama.engine.scores import Scores
-from tg_llama.sampling import GrammarSampler, Sampler, logprobs
+from tg_llama.sampling import logprobs
 from tg_schema import TgError, Token
 
 _NONE: frozenset[int] = frozenset()
@@ -50,11 +50,7 @@ class Slot:
         asks = job.prompt_logprobs is not None or job.scored is not None
         self._scores = Scores(model, generation) if asks else None
         self.first_output = self._scores.first if self._scores else len(self.tokens) - 1
-        self._sampler = (
-            GrammarSampler(model, job.settings, longest, job.grammar, job.prompt)
-            if job.grammar
-            else Sampler(model, job.settings, longest, job.prompt)
-        )
+        self._sampler = model.make_sampler(job.settings, longest, job.grammar, job.prompt)
 
     @property
     def generates(self) -> bool:
@@ -104,15 +100,14 @@ class Slot:
 
     def _sample_without(self, barred: frozenset[int], context: Context, row: int) -> int:
         logits = context.logits(row)
-        hidden = {token: logits[token] for token in barred}
-        for token in barred:
-            logits[token] = -math.inf
+        tokens = list(barred)
+        hidden = logits[tokens]
+        logits[tokens] = -math.inf
         try:
             return self._sampler.sample(context, row)
         finally:
             # The token data for a request come from the model's own logits.
-            for token, logit in hidden.items():
-                logits[token] = logit
+            logits[tokens] = hidden
 
     def _end_data(self, context: Context, row: int, token: int) -> Token | None:
         asked = self._job.end_token and self._job.logprobs is not None

@@ -256,7 +256,7 @@ class AdapterSlots:
                 if freed is not None:
                     freed.close()
                     log.info("adapter.unloaded", adapter=freed.name)
-                adapter = Adapter(self._model, source.name, source.file.path)
+                adapter = self._model.load_adapter(source.name, source.file.path)
         except TgError as error:
             self._fail(source, error)
             return
@@ -280,7 +280,7 @@ class AdapterSlots:
     def _try_load(self, source: _Source) -> None:
         """In the loader's thread."""
         try:
-            adapter = Adapter(self._model, source.name, source.file.path)
+            adapter = self._model.load_adapter(source.name, source.file.path)
         except Unavailable as error:
             raise BadRequest(error.message) from None
         with self.lock:

@@ -1,6 +1,5 @@
 """Biases of token ids -> arrays: a mask of a whole vocabulary must not cost the engine's thread milliseconds."""
 
-import ctypes
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -8,7 +7,6 @@ import msgspec
 import numpy as np
 
 from tg_base.runtime import Steps
-from tg_llama.core import native
 from tg_llama.sampling.packed_numbers import SLICE_BYTES, read_equal_rows, read_numbers
 from tg_schema.errors import BadRequest
 
@@ -28,13 +26,16 @@ class LogitBias:
         tokens: their ids, each once.
         bias: what is added to each.
         size: tokens of the vocabulary that this is made for; None = any that has these tokens.
+
+    Attributes:
+        rows: both together, in the form of `llama_logit_bias` in llama.h.
     """
 
     def __init__(self, tokens: np.ndarray[Any, Any], bias: np.ndarray[Any, Any], size: int | None = None) -> None:
         self._size = size
-        self._rows = np.empty(len(tokens), dtype=_ROW)
-        self._rows["token"] = tokens
-        self._rows["bias"] = bias
+        self.rows = np.empty(len(tokens), dtype=_ROW)
+        self.rows["token"] = tokens
+        self.rows["bias"] = bias
 
     @classmethod
     def of(cls, bias: Mapping[int, float]) -> "LogitBias":
@@ -99,18 +100,13 @@ class LogitBias:
                 f"sampling.logit_bias: the mask has {self._size} numbers, and this model {vocabulary} tokens; send one "
                 "for each token"
             )
-        tokens = self._rows["token"]
+        tokens = self.rows["token"]
         if not 0 <= tokens.min() <= tokens.max() < vocabulary:
             raise BadRequest(f"sampling.logit_bias: this model's token ids are 0 to {vocabulary - 1}")
 
     def add_to(self, logits: np.ndarray[Any, np.dtype[np.float64]]) -> None:
         """Change the logits of a whole vocabulary."""
-        logits[self._rows["token"]] += self._rows["bias"]
-
-    def sampler(self, vocabulary: int) -> object:
-        """llama.cpp's sampler that does the same."""
-        rows = (native.llama_logit_bias * len(self._rows)).from_buffer(self._rows)
-        return native.llama_sampler_init_logit_bias(vocabulary, len(self._rows), rows)
+        logits[self.rows["token"]] += self.rows["bias"]
 
 
 def _check_range(bias: np.ndarray[Any, Any]) -> None:
@@ -135,7 +131,7 @@ def _is_whole(text: str) -> bool:
 
 
 def logprobs(
-    row: ctypes.Array[ctypes.c_float], token: int, alternatives: int, bias: LogitBias | None = None
+    row: np.ndarray[Any, np.dtype[np.float32]], token: int, alternatives: int, bias: LogitBias | None = None
 ) -> tuple[float, tuple[tuple[int, float], ...]]:
     """Log-softmax of the model's own logits and `bias`, before temperature, penalties and grammar.
 
@@ -143,7 +139,7 @@ def logprobs(
         The log-probability of `token`, and the `alternatives` likeliest tokens with theirs, best first, as plain Python
         numbers.
     """
-    logits = np.ctypeslib.as_array(row).astype(np.float64)
+    logits = row.astype(np.float64)
     if bias is not None:
         bias.add_to(logits)
     # Subtracted first, so that no exponential overflows.

@@ -1,85 +1,19 @@
 """Embeddings -> embedder -> vectors: a second context of an engine, whose steps alternate with those of the streams."""
 
-import ctypes
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import structlog
-from typing_extensions import override
 
-from tg_llama.core import Context, EngineSizes, Model, native
+from tg_llama.core import EngineSizes, Model, VectorContext
 from tg_llama.vectors.embedding import Embedding, Vector
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
 
-MAX_LOGITS_BYTES = 64 * 1024 * 1024
-"""Memory for the logits of a step, which llama.cpp computes for each token beside its vector."""
-
-MAX_TEXTS = 64
-"""Texts of one step."""
-
-MIN_ROWS = 16
-
 Rows = np.ndarray[Any, np.dtype[np.floating[Any]]]
-
-
-class VectorContext(Context):
-    """A context of llama.cpp, used by the engine's thread alone.
-
-    Attributes:
-        rows: the most tokens of a step.
-        sequences: the most texts of a step.
-        whole: whether a text must be evaluated in one step: the model is an encoder, without memory of earlier steps.
-    """
-
-    def __init__(self, model: Model, sizes: EngineSizes) -> None:
-        """Raises: Unavailable, if there is not enough memory."""
-        self.whole = not model.writes
-        least = sizes.context if self.whole else MIN_ROWS
-        self.rows = max(least, min(sizes.batch, MAX_LOGITS_BYTES // (4 * model.vocabulary)))
-        self.sequences = min(MAX_TEXTS, self.rows)
-        self._width = model.dimensions
-        super().__init__(model, sequences=self.sequences, tokens=sizes.context, batch=self.rows, threads=sizes.threads)
-
-    @override
-    def _settings(self, sequences: int, tokens: int) -> Any:
-        wanted = super()._settings(sequences, tokens)
-        # One memory for all texts: one of them may go on from the step before, the others fill the batch.
-        wanted.kv_unified = True
-        wanted.n_ctx = tokens + self.rows
-        wanted.n_outputs_max = self.rows
-        wanted.embeddings = True
-        # Pool here, since llama.cpp can only pool a text that fits into one step.
-        wanted.pooling_type = native.LLAMA_POOLING_TYPE_NONE
-        return wanted
-
-    def evaluate(self, texts: Sequence[tuple[int, int, Sequence[int]]]) -> Rows | None:
-        """Evaluate the next tokens of some texts, and return a vector for each token.
-
-        Args:
-            texts: each with its sequence, the position of its first token, and the tokens; at most `rows` in all.
-
-        Returns:
-            One row for each token, valid until the next call; None if llama.cpp could not evaluate them.
-        """
-        tokens = [token for _, _, ids in texts for token in ids]
-        positions = [start + number for _, start, ids in texts for number in range(len(ids))]
-        sequences = [sequence for sequence, _, ids in texts for _ in ids]
-        if self.decode(tokens, positions, sequences, [1] * len(tokens)):
-            return None
-        pointer = native.llama_get_embeddings(self.pointer)
-        row = ctypes.c_float * (self._width * len(tokens))
-        numbers = np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(row)).contents)
-        return numbers.reshape(len(tokens), self._width)
-
-    def forget(self, sequence: int) -> None:
-        """Free the memory of a text."""
-        if not self.whole:
-            self.keep(sequence, 0)
-
 
 SHARED_SECONDS = 0.01
 """Target duration of a step beside streams, which wait for its end."""
@@ -149,7 +83,7 @@ class Embedder:
     def step(self, *, shared: bool) -> int:
         """Evaluate one batch, a short one if streams wait for its end; returns its number of tokens."""
         try:
-            context = self._context = self._context or VectorContext(self._model, self._sizes)
+            context = self._context = self._context or self._model.open_vectors(self._sizes)
         except TgError as error:
             self.fail(error)
             return 0

@@ -128,8 +128,8 @@ async def _tool_results(stage: Stage) -> None:
 async def _tool_results_in_numpy(stage: Stage) -> None:
     async with stage.opened() as service:
         assert isinstance(service, Demo)
-        ids = service._prompt(TOOL_HISTORY, 10_000)
-        text = b"".join([service._model.pairs.pieces[token] for token in ids]).decode()
+        ids = await service._prompt(TOOL_HISTORY, 10_000)
+        text = b"".join([service.engine.model.pieces[token] for token in ids]).decode()
     assert text.count("tool\n") == 2
     assert "tool\nit has failed" in text
 
@@ -187,7 +187,7 @@ async def _cancel_in_numpy(stage: Stage) -> None:
         assert isinstance(service, Demo)
         async with aclosing(service.on_request(ENDLESS)) as stream:
             await anext(stream)
-        await until(lambda: not service.engine.load, PATIENCE)
+        await until(lambda: not service.engine.stats().running, PATIENCE)
 
 
 async def _models(stage: Stage) -> None:

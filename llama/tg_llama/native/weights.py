@@ -5,26 +5,18 @@ import threading
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Literal
 
-from tg_llama.core.library import hold_interpreter_lock, native
-from tg_llama.core.model_load import ModelLoad
+from tg_llama.core import OwnPooling
 from tg_llama.grammar import TokenGrammars
-from tg_schema import Token
+from tg_llama.native.library import hold_interpreter_lock, native
+from tg_llama.native.model_load import ModelLoad
 from tg_schema.errors import BadRequest, Unavailable
-from tg_schema.text_completion import Pooling
 
 _tokenize = hold_interpreter_lock(native.llama_tokenize)
 _piece = hold_interpreter_lock(native.llama_token_to_piece)
 
-OwnPooling = Pooling | Literal["cls"]
-"""The pooling that a request may choose, or the vector of the first token, as some models' authors chose."""
-
 _POOLINGS: dict[str, OwnPooling] = {"2": "cls", "3": "last"}
 """`LLAMA_POOLING_TYPE_*` in llama.h, as metadata are read."""
-
-CONTROL_TOKEN = 8
-"""The flag `LLAMA_TOKEN_ATTR_CONTROL` in llama.h."""
 
 LONG_TEXT_CHARACTERS = 4096
 """Bytes of text from which tokenizing releases the interpreter lock."""
@@ -33,7 +25,7 @@ MAX_PIECE_BYTES = 1024
 """Bytes of one token's text that are read; no vocabulary has longer ones."""
 
 
-class Model:
+class Weights:
     """A loaded GGUF model. Any thread may call everything but `close`.
 
     Attributes:
@@ -138,10 +130,6 @@ class Model:
         """A template's `eos_token`."""
         return self.special_text(native.llama_vocab_eos(self.vocab))
 
-    def text(self, token: int) -> str:
-        """The text of `token`; half a character is U+FFFD."""
-        return self.pieces[token].decode("utf-8", "replace")
-
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text of `ids`; a control token is its name, and bytes that are not UTF-8 become U+FFFD.
 
@@ -156,10 +144,6 @@ class Model:
                 raise Unavailable("the model is being shut down; ask again")
             length = native.llama_detokenize(self.vocab, tokens, len(ids), buffer, room, False, True)
         return buffer.raw[: max(length, 0)].decode("utf-8", "replace")
-
-    def is_control(self, token: int) -> bool:
-        """Whether `token` is a control token, which is no part of the text."""
-        return bool(self.attributes(token) & CONTROL_TOKEN)
 
     def attributes(self, token: int) -> int:
         """The flags `LLAMA_TOKEN_ATTR_*` of `token`."""
@@ -197,27 +181,6 @@ class Model:
                 native.llama_model_free(pointer)
 
 
-Alternatives = Sequence[tuple[int, float]]
-
-
-def token_data(model: Model, token: int, logprob: float | None = None, top: Alternatives = ()) -> Token:
-    """The id, text and bytes of `token`, with its log-probability and the alternatives to it.
-
-    The text of a control token is its name.
-    """
-    special = model.is_control(token)
-    text = model.special_text(token) if special else model.text(token)
-    return Token(
-        id=token,
-        text=text,
-        logprob=logprob,
-        top=tuple(top),
-        top_texts=tuple([model.text(number) or model.special_text(number) for number, _ in top]),
-        raw_bytes=model.pieces[token] if "\ufffd" in text else None,
-        special=special,
-    )
-
-
 _numbers = count(1)
 
 
@@ -229,7 +192,7 @@ class Adapter:
         number: unique to this load, so memory evaluated with an earlier file is never reused for it.
     """
 
-    def __init__(self, model: Model, name: str, path: Path) -> None:
+    def __init__(self, model: Weights, name: str, path: Path) -> None:
         """Load `path`; blocks.
 
         Raises:

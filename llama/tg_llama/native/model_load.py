@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tg_llama.core.library import native
+from tg_llama.native.library import native
 from tg_schema.errors import Unavailable
 
 ABORT_SECONDS = 5.0

@@ -3,40 +3,15 @@
 import ctypes
 from typing import Any
 
-import msgspec
+import numpy as np
 
-from tg_llama.core.library import hold_interpreter_lock, native
-from tg_llama.core.model import Adapter, Model
+from tg_llama.core import Floats, State
+from tg_llama.native.library import hold_interpreter_lock, native
+from tg_llama.native.weights import Adapter, Weights
 from tg_schema.errors import Internal, Unavailable
-
-
-class EngineSizes(msgspec.Struct, frozen=True, kw_only=True):
-    """The sizes of the engines.
-
-    Attributes:
-        slots: streams that each engine can generate side by side; one engine alone can take all of them.
-        engines: contexts with a thread of their own, over which streams are spread.
-        context: tokens of prompt and answer for each slot.
-        threads: threads that compute one step of one engine.
-        batch: tokens evaluated in one step at most; raised to `slots` if below.
-        waiting: requests that may wait for each engine while all its slots are busy.
-        adapters: LoRA adapters in memory at most, for all engines together.
-    """
-
-    slots: int
-    context: int
-    engines: int = 1
-    threads: int = 1
-    batch: int = 512
-    waiting: int = 256
-    adapters: int = 4
-
 
 _remove = hold_interpreter_lock(native.llama_memory_seq_rm)
 _logits = hold_interpreter_lock(native.llama_get_logits_ith)
-
-State = ctypes.Array[ctypes.c_ubyte]
-"""A copy of a sequence's memory."""
 
 _Sequence = ctypes.POINTER(ctypes.c_int32)
 
@@ -56,7 +31,7 @@ class Context:
         outputs: rows of a step that may give logits.
     """
 
-    def __init__(self, model: Model, *, sequences: int, tokens: int, batch: int, threads: int) -> None:
+    def __init__(self, model: Weights, *, sequences: int, tokens: int, batch: int, threads: int) -> None:
         """Allocate memory for `sequences` streams of `tokens` tokens; a step evaluates at most `batch` tokens.
 
         Raises:
@@ -139,10 +114,13 @@ class Context:
         pointers = (native.llama_adapter_lora_p_ctypes * 1)(*[] if adapter is None else [adapter.pointer])
         native.llama_set_adapters_lora(self.pointer, pointers, int(adapter is not None), (ctypes.c_float * 1)(1.0))
 
-    def logits(self, row: int) -> ctypes.Array[ctypes.c_float]:
-        """The logits of batch row `row`, valid until the next `decode`."""
+    def logits(self, row: int) -> Floats:
+        """The logits of batch row `row`, valid until the next `decode`; changes are seen by samplers."""
         pointer = _logits(self.pointer, row)
-        return ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float * self._vocabulary)).contents
+        numbers: Floats = np.ctypeslib.as_array(
+            ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float * self._vocabulary)).contents
+        )
+        return numbers
 
     def keep(self, sequence: int, tokens: int) -> int:
         """Forget a sequence from token `tokens` on; returns how many it still has, `tokens` or 0."""

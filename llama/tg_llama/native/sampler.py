@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 from typing_extensions import override
 
-from tg_llama.core import Context, Model, hold_interpreter_lock, native
-from tg_llama.sampling.sampler_settings import SamplerSettings
+from tg_llama.native.context import Context
+from tg_llama.native.library import hold_interpreter_lock, native
+from tg_llama.native.weights import Weights
+from tg_llama.sampling import LogitBias, SamplerSettings
 from tg_schema import TgError
 from tg_schema.errors import ProtocolError
 
@@ -21,11 +23,11 @@ class Sampler:
     The presence and frequency penalties count only the answer's tokens, the repetition penalty the prompt's too.
     """
 
-    def __init__(self, model: Model, settings: SamplerSettings, longest: int, prompt: Sequence[int] = ()) -> None:
+    def __init__(self, model: Weights, settings: SamplerSettings, longest: int, prompt: Sequence[int] = ()) -> None:
         """`longest` is the most tokens of the answer, for which penalties allocate memory at once."""
         self.chain = native.llama_sampler_chain_init(native.llama_sampler_chain_default_params())
         if settings.logit_bias:
-            self._add(settings.logit_bias.sampler(model.vocabulary))
+            self._add(_logit_bias(settings.logit_bias, model.vocabulary))
         if settings.repetition_penalty != 1:
             self._add(_repetition_penalty(model, settings.repetition_penalty, longest, prompt))
         if settings.presence_penalty or settings.frequency_penalty:
@@ -65,7 +67,12 @@ class Sampler:
             native.llama_sampler_free(chain)
 
 
-def _repetition_penalty(model: Model, penalty: float, longest: int, prompt: Sequence[int]) -> object:
+def _logit_bias(bias: LogitBias, vocabulary: int) -> object:
+    rows = (native.llama_logit_bias * len(bias.rows)).from_buffer(bias.rows)
+    return native.llama_sampler_init_logit_bias(vocabulary, len(bias.rows), rows)
+
+
+def _repetition_penalty(model: Weights, penalty: float, longest: int, prompt: Sequence[int]) -> object:
     sampler = native.llama_sampler_init_penalties(model.vocabulary, len(prompt) + longest, penalty, 0.0, 0.0)
     for token in prompt:
         _accept(sampler, token)
@@ -86,7 +93,7 @@ class GrammarSampler(Sampler):
     """
 
     def __init__(
-        self, model: Model, settings: SamplerSettings, longest: int, grammar: str, prompt: Sequence[int] = ()
+        self, model: Weights, settings: SamplerSettings, longest: int, grammar: str, prompt: Sequence[int] = ()
     ) -> None:
         """Raises: BadRequest, if `grammar` cannot be read."""
         super().__init__(model, settings, longest, prompt)
@@ -103,7 +110,7 @@ class GrammarSampler(Sampler):
 
     @override
     def sample(self, context: Context, row: int) -> int:
-        logits = np.ctypeslib.as_array(context.logits(row))
+        logits = context.logits(row)
         token = self._choose(self._every, logits)
         if not self._allows(token):
             token = self._choose(self._allowed(logits), logits)

@@ -1,0 +1,60 @@
+"""Engine -> demo model: rows of a step -> logits, with a memory of what each sequence has read."""
+
+from collections import Counter
+from itertools import groupby
+
+import numpy as np
+
+from tg_llama.core import Floats, State
+from tg_llama.demo.demo_layers import DemoLayers
+
+
+class DemoContext:
+    """See `core.Context`. The streams whose sequences are neighbours are evaluated together."""
+
+    def __init__(self, layers: DemoLayers, sequences: int) -> None:
+        self.outputs = sequences
+        self._layers = layers
+        self._memory = layers.make_memory(sequences)
+        self._logits: dict[int, Floats] = {}
+
+    def decode(self, tokens: list[int], positions: list[int], sequences: list[int], outputs: list[int]) -> int:
+        """See `core.Context`. A sequence's last row alone has logits."""
+        self._logits, row = {}, 0
+        # Rows with one sequence follow one another, and sequences ascend.
+        counted = enumerate(Counter(sequences).items())
+        for (_, length), group in groupby(counted, lambda each: (each[1][0] - each[0], each[1][1])):
+            slots = [slot for _, (slot, _) in group]
+            end = row + len(slots) * length
+            ids = np.array(tokens[row:end]).reshape(len(slots), length)
+            logits = self._layers.evaluate(ids, np.array(positions[row:end:length]), self._memory, slots[0])
+            self._logits |= zip(range(row + length - 1, end, length), logits, strict=True)
+            row = end
+        return 0
+
+    def logits(self, row: int) -> Floats:
+        """See `core.Context`."""
+        return self._logits[row]
+
+    def use(self, adapter: None) -> None:
+        """See `core.Context`: there are no adapters."""
+
+    def keep(self, sequence: int, tokens: int) -> int:
+        """See `core.Context`: each prompt is read anew."""
+        return 0
+
+    def copy(self, source: int, target: int) -> None:
+        """See `core.Context`."""
+        self.restore(target, self.save(source))
+
+    def save(self, sequence: int) -> State:
+        """See `core.Context`."""
+        return self._memory[:, :, sequence].copy()
+
+    def restore(self, sequence: int, state: State) -> bool:
+        """See `core.Context`."""
+        self._memory[:, :, sequence] = state
+        return True
+
+    def close(self) -> None:
+        """See `core.Context`: the memory is Python's."""

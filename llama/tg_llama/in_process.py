@@ -1,0 +1,237 @@
+"""TextCompletionRequest -> a model in this process: concurrent streams on its engines."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.llm import LlmChunk, LlmService, ProviderOptions, merge_streams
+from tg_base.runtime import take_turns
+from tg_base.telemetry import trace
+from tg_llama.chat import PromptTokenizer
+from tg_llama.core import Mailbox, State
+from tg_llama.engine import Begin, EnginePool, Generation, Job, read_answer
+from tg_llama.lora import Lease
+from tg_llama.request import (
+    alternating_texts,
+    check_ids,
+    check_sampling,
+    find_call_grammar,
+    find_grammar,
+    keep_end,
+    measure_texts,
+    needs_tools,
+    offered_tools,
+    read_calls,
+)
+from tg_llama.sampling import SamplerSettings
+from tg_schema import ModelInfo, Sampling, TextCompletionRequest, TgError, Token
+from tg_schema.errors import BadRequest
+
+MANY_MESSAGES = 100
+"""Messages from which on a chat is made in another thread."""
+
+
+class SamplingOptions(ProviderOptions, frozen=True, kw_only=True):
+    """The options of every model in the process.
+
+    Attributes:
+        path: the model's file.
+        temperature: the default, like `top_k` and `top_p`, for requests without one.
+    """
+
+    path: str = ""
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.8
+    top_k: Annotated[int, msgspec.Meta(ge=0)] = 40
+    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.95
+
+
+OwnOptions = TypeVar("OwnOptions", bound=SamplingOptions)
+
+
+class InProcess(LlmService[OwnOptions]):
+    """A provider whose model runs here.
+
+    Attributes:
+        engine: evaluates the model; its `stats()` have totals and the present state.
+        long_text_characters: those from which a prompt is tokenized in another thread; a shorter one takes less than a
+            millisecond.
+        max_counted_tokens: tokens up to which a prompt beyond the context is counted; more could hold up the other
+            prompts for seconds.
+    """
+
+    long_text_characters: ClassVar[int] = 8_000
+    max_counted_tokens: ClassVar[int] = 200_000
+
+    def __init__(self, model: str, options: OwnOptions, engine: EnginePool[Any], tokenizer: PromptTokenizer) -> None:
+        super().__init__(model, options)
+        self.engine = engine
+        self._tokenizer = tokenizer
+        self._pieces = tokenizer.pieces_with_marks()
+
+    @override
+    def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        if request.answers > 1:
+            return self._answers(request)
+        return self._read(partial(self._begin, request), request)
+
+    def _read(self, begin: Begin, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        answer = read_answer(begin)
+        tools = self._tokenizer.tools
+        if tools is None or not offered_tools(request):
+            return answer
+        return read_calls(answer, tools, request)
+
+    async def _begin(self, request: TextCompletionRequest) -> tuple[Generation, str | None]:
+        job = await self._job(request)
+        return await self._submit(job, request.adapter), self._echo(request, job)
+
+    async def _answers(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        """Several answers to one prompt: the first one evaluates it, and the others begin with a copy of its memory."""
+        job = msgspec.structs.replace(await self._job(request), shared=True)
+        lease = await self._lease(request.adapter)
+        first, echo = self._generation(job, lease=lease and lease.again()), self._echo(request, job)
+        begins = [
+            partial(begun, first, echo),
+            *[partial(self._follow, first, lease, echo, i) for i in range(1, request.answers)],
+        ]
+        try:
+            _submit(self.engine, first)
+            answers = [self._read(begin, request) for begin in begins]
+            async with aclosing(merge_streams(answers, self.capacity)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            first.cancel()
+            if lease is not None:
+                lease.release()
+
+    async def _follow(
+        self, first: Generation, lease: Lease | None, echo: str | None, index: int
+    ) -> tuple[Generation, str | None]:
+        settings = first.job.settings.numbered(index)
+        job = msgspec.structs.replace(first.job, settings=settings, prompt_logprobs=None, shared=False)
+        evaluated = await first.shared_prompt()
+        # The prompt's tokens are ready before the memory that was awaited.
+        generation = self._generation(job, evaluated, lease and lease.again(), first.prompt_tokens)
+        self.engine.follow(generation)
+        return generation, echo
+
+    async def _lease(self, adapter: str | None) -> Lease | None:
+        return None if adapter is None else await self.engine.adapters.acquire(adapter)
+
+    async def _submit(self, job: Job, adapter: str | None) -> Generation:
+        generation = self._generation(job, lease=await self._lease(adapter))
+        _submit(self.engine, generation)
+        return generation
+
+    def _generation(
+        self,
+        job: Job,
+        evaluated: State | None = None,
+        lease: Lease | None = None,
+        prompt_tokens: tuple[Token, ...] = (),
+    ) -> Generation:
+        pieces = self._pieces if job.shows_marks else self.engine.model.pieces
+        caller = trace.find_caller()
+        return Generation(job, pieces, Mailbox.here(), evaluated, lease, prompt_tokens=prompt_tokens, caller=caller)
+
+    def _echo(self, request: TextCompletionRequest, job: Job) -> str | None:
+        return (request.prompt or self._text(job.prompt)) if request.echo else None
+
+    @override
+    async def count_tokens(self, request: TextCompletionRequest) -> int:
+        return len(await self._prompt(request, self.max_counted_tokens))
+
+    @override
+    async def models(self) -> tuple[ModelInfo, ...]:
+        model = self.engine.model
+        return (
+            ModelInfo(
+                self.model,
+                context_length=self.engine.context_length,
+                vocabulary=model.vocabulary,
+                dimensions=model.dimensions,
+                end_ids=tuple(sorted(model.end_tokens)),
+            ),
+        )
+
+    async def _job(self, request: TextCompletionRequest) -> Job:
+        if not self.engine.model.writes:
+            raise BadRequest("this model gives vectors alone, and writes no text: embed with it, or ask another model")
+        sampling = request.sampling or Sampling()
+        check_sampling(sampling, self.engine.model.vocabulary)
+        options = self.options
+        settings = await take_turns(
+            SamplerSettings.of(sampling, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
+        )
+        if settings.logit_bias is not None:
+            settings.logit_bias.check(self.engine.model.vocabulary)
+        return Job(
+            prompt=await self._prompt(request, self.engine.context_length),
+            settings=settings,
+            max_tokens=self.engine.context_length if sampling.max_tokens is None else sampling.max_tokens,
+            stop=tuple(sampling.stop),
+            stop_ids=frozenset(sampling.stop_ids),
+            keep_stop=sampling.keep_stop,
+            min_tokens=sampling.min_tokens or 0,
+            ignore_eos=sampling.ignore_eos,
+            end_token=sampling.end_token,
+            logprobs=sampling.logprobs,
+            prompt_logprobs=sampling.prompt_logprobs,
+            grammar=await self._grammar(request),
+            shows_marks=bool(offered_tools(request)),
+        )
+
+    async def _grammar(self, request: TextCompletionRequest) -> str | None:
+        tokenizer, forced = self._tokenizer, None
+        if tokenizer.tools is not None and request.tools:
+            marks = tokenizer.find_marks()
+            forced = await asyncio.to_thread(find_call_grammar, request, tokenizer.tools, marks)
+        return await find_grammar(request, self.engine.model.grammars, forced)
+
+    async def _prompt(self, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
+        if request.prompt_ids:
+            ids = keep_end(request.prompt_ids, request.max_prompt_tokens, self.engine.model.begin)
+            check_ids("the prompt", ids, self.engine.model.vocabulary)
+            return ids
+        tokenizer = self._tokenizer
+        if needs_tools(request):
+            tools = offered_tools(request)
+            return await asyncio.to_thread(tokenizer.tool_tokens, request.system_text, request.turns, tools, limit)
+        if request.raw:
+            limit = limit if request.max_prompt_tokens is None else self.max_counted_tokens
+            tokens = await asyncio.to_thread(tokenizer.raw_tokens, request.prompt or "", limit)
+            return keep_end(tokens, request.max_prompt_tokens, self.engine.model.begin)
+        if len(request.messages) > MANY_MESSAGES or measure_texts(request) >= self.long_text_characters:
+            return await asyncio.to_thread(self._chat_tokens, request, limit)
+        return self._chat_tokens(request, limit)
+
+    def _chat_tokens(self, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
+        *earlier, prompt = alternating_texts(request.turns)
+        return self._tokenizer.tokens(request.system_text, prompt, limit, earlier)
+
+    def _text(self, ids: tuple[int, ...]) -> str:
+        return b"".join([self.engine.model.pieces[token] for token in ids]).decode("utf-8", "replace")
+
+    @override
+    async def aclose(self) -> None:
+        await super().aclose()
+        await asyncio.to_thread(self.engine.close)
+
+
+async def begun(generation: Generation, echo: str | None) -> tuple[Generation, str | None]:
+    """What has begun already; see `Begin`."""
+    return generation, echo
+
+
+def _submit(engine: EnginePool[Any], generation: Generation) -> None:
+    try:
+        engine.submit(generation)
+    except TgError:
+        generation.leave()
+        raise
