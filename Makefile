@@ -40,7 +40,8 @@ demo: $(VENV)/demo ## Stream an answer of the built-in demo model: no key, no br
 agent-demo: $(VENV)/demo ## Ask an agent with two tools and a scripted model: no key, no network (Q="What is 2 * 21?")
 	@BIN=$(BIN) scripts/agent-demo $(if $(Q),'$(Q)')
 
-serve: $(VENV)/server ## Run the whole pipeline in one process, at http://localhost:8888/ (ARGS="--bus pulsar://...")
+# Its options may ask for any provider, bus or door; without them the demo's packages are enough.
+serve: $(VENV)/$(if $(ARGS),server,demo) ## Run the whole pipeline in one process, at http://localhost:8888/ (ARGS="--bus pulsar://...")
 	@$(BIN)/tg-serve $(ARGS)
 
 test: $(VENV)/ready ## Run all tests, with the real Apache Pulsar and the real model

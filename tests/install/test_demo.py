@@ -1,4 +1,4 @@
-"""`make demo` from nothing: it sets up what the demo needs, and no more, and answers."""
+"""`make demo` from nothing: it sets up what the demo and `make serve` need, and no more, and answers."""
 
 import json
 import os
@@ -44,6 +44,13 @@ def test_the_demo_installs_what_it_needs(tmp_path: Path) -> None:
         "anthropic",
     }
     subprocess.run([*uv_command(), "pip", "check", "-q", *python], capture_output=True, check=True)
+    serve = ["make", "-n", "-C", str(ROOT), "--no-print-directory", f"VENV={home}", "serve"]
+    planned = [
+        subprocess.run([*serve, *options], env=inherited, capture_output=True, text=True, check=True).stdout
+        for options in ((), ("ARGS=--only gateway",))
+    ]
+    assert planned[0] == f"{home}/bin/tg-serve \n", "it takes nothing but what the demo has"
+    assert "requirements-server.lock" in planned[1]
 
 
 @pytest.mark.timeout(100)
