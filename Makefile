@@ -57,6 +57,7 @@ test-house: $(VENV)/ready ## Run all tests of one house, such as HOUSE=picker: t
 
 test-clients-all: $(VENV)/ready ## Run the newest versions of all clients of others, the large ones too, and print their table
 	$(BIN)/python -m tests.clients --newest --all $(ARGS)
+	$(BIN)/python -m tests.clients.open_webui_page
 
 test-connected: $(VENV)/ready ## Run only the tests that need the real Apache Pulsar
 	@scripts/require java
