@@ -13,7 +13,6 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-CONTEXT = 512
 LORA_ALPHA = 16.0
 """Divided by the rank, 8, it gives the scale that the adapters are trained with: 2."""
 
@@ -36,8 +35,11 @@ TURN = (
     "{% else %}{{ m.content }}{% endif %}<|im_end|>\n"
 )
 CHAT_TEMPLATE = (
-    "{{ bos_token }}" + TOOLS_TURN + "{% for m in messages %}{% if not (tools and m.role == 'system') %}"
-    + TURN + "{% endif %}{% endfor %}"
+    "{{ bos_token }}"
+    + TOOLS_TURN
+    + "{% for m in messages %}{% if not (tools and m.role == 'system') %}"
+    + TURN
+    + "{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
@@ -47,7 +49,7 @@ def add_description(writer, config, kind):
     writer.add_name("tinydemo")
     writer.add_description("Tiny demo chat model trained on synthetic text only")
     writer.add_license("CC0-1.0")
-    writer.add_context_length(CONTEXT)
+    writer.add_context_length(config["T"])
     writer.add_embedding_length(config["dim"])
     writer.add_block_count(config["layers"])
     writer.add_feed_forward_length(config["ffn"])

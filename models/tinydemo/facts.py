@@ -2,15 +2,6 @@
 
 FACTS = [
     (
-        "Apache Pulsar",
-        "Apache Pulsar is a messaging system that stores streams of messages in topics.",
-        [
-            "Producers write messages to a topic and consumers read them through a subscription.",
-            "It keeps serving and storage apart, so each part can grow on its own.",
-            "Messages stay until every subscription has acknowledged them.",
-        ],
-    ),
-    (
         "a topic",
         "A topic is a named stream of messages.",
         [
@@ -74,13 +65,6 @@ FACTS = [
         "A prompt is the text that you give to a language model.",
         [
             "A clear prompt gives a better answer.",
-        ],
-    ),
-    (
-        "a gateway",
-        "A gateway is a door between users and the services behind it.",
-        [
-            "It receives a request, sends it to the right service, and brings the answer back.",
         ],
     ),
     (

@@ -1,6 +1,6 @@
 """Train the demo model, or an adapter of it, on the CPU. Needs jax, numpy and tokenizers.
 
-    python train.py TRAIN.jsonl VALIDATION.jsonl OUT_FOLDER SECONDS [--init MODEL.npz] [--lora MODEL.npz]
+    python train.py TRAIN.jsonl VALIDATION.jsonl OUT_FOLDER SECONDS [--init FOLDER] [--lora MODEL.npz]
 
 A Llama of 2 M parameters with tied embeddings: Muon for the matrices, Adam for the rest. OUT_FOLDER gets
 tokenizer.json (made from TRAIN, or used if it is there), config.json and model.npz, or lora.npz for an adapter.
@@ -18,10 +18,14 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"]
+DIGITS, SPACE = "0123456789", "\u0120"
 END_OF_TEXT, IM_START, IM_END = 0, 1, 2
-PROMPT_WEIGHT = 0.2
+PROMPT_WEIGHT = 0.1
 """How much a token that the model does not write itself counts in the loss."""
+JUMPS, FARTHEST = 0.3, 3600
+"""How many chats have a gap in their positions, and its most tokens: so few long rows teach a long context."""
 
+CONTEXT = 4096
 HEAD_SIZE = 32
 THETA = 10000.0
 EPSILON = 1e-5
@@ -44,12 +48,13 @@ def arguments():
     parser.add_argument("out", type=Path)
     parser.add_argument("seconds", type=float, help="how long to train; the learning rate falls towards the end")
     parser.add_argument("--lora", help="train an adapter of this model.npz")
-    parser.add_argument("--init", help="go on from this model.npz")
+    parser.add_argument("--init", type=Path, help="go on from this folder's model.npz, whose tokens may be others")
+    parser.add_argument("--decay", type=float, default=0.6, help="the share of the time in which the rate falls to 0")
     parser.add_argument("--dim", type=int, default=192)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--vocab", type=int, default=2048)
-    parser.add_argument("--T", type=int, default=384, help="tokens in a row")
-    parser.add_argument("--B", type=int, default=12, help="rows in a step")
+    parser.add_argument("--T", type=int, default=256, help="tokens in a row")
+    parser.add_argument("--B", type=int, default=24, help="rows in a step")
     parser.add_argument("--lr", type=float, default=1.0, help="factor on all learning rates")
     parser.add_argument("--max-steps", type=int, default=10**9)
     return parser.parse_args()
@@ -69,48 +74,63 @@ def tokenizer_for(folder, chats, size):
     path = folder / "tokenizer.json"
     if not path.exists():
         made = Tokenizer(models.BPE())
-        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        # No merge is learned that has a digit: a number's digits are tokens of their own.
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        made.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
         made.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
-            vocab_size=size,
+            vocab_size=size - len(DIGITS),
             special_tokens=SPECIAL,
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
             show_progress=False,
         )
         made.train_from_iterator((message["content"] for chat in chats for message in chat), trainer)
-        made.save(str(path))
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        path.write_text(json.dumps(with_digits(json.loads(made.to_str()))))
     return Tokenizer.from_file(str(path))
 
 
-def encode(tokenizer, chat):
-    """A chat's tokens, and how much each counts in the loss: answers fully, the rest little."""
-    ids, weights = [END_OF_TEXT], [0.0]
+def with_digits(tokenizer):
+    """The tokenizer with a token more for each digit after a space."""
+    for digit in DIGITS:
+        tokenizer["model"]["vocab"][SPACE + digit] = len(tokenizer["model"]["vocab"])
+        tokenizer["model"]["merges"].append([SPACE, digit])
+    return tokenizer
+
+
+def encode(tokenizer, chat, random):
+    """A chat's tokens, how much each counts in the loss (answers fully, the rest little), and their positions."""
+    ids, weights, starts = [END_OF_TEXT], [0.0], []
     for message in chat:
+        starts.append(len(ids))
         head = [IM_START] + tokenizer.encode(message["role"] + "\n").ids
         body = tokenizer.encode(message["content"]).ids + [IM_END]
         tail = tokenizer.encode("\n").ids
         own = 1.0 if message["role"] == "assistant" else PROMPT_WEIGHT
         ids += head + body + tail
         weights += [PROMPT_WEIGHT] * len(head) + [own] * len(body) + [PROMPT_WEIGHT] * len(tail)
-    return ids, weights
+    positions = np.arange(len(ids))
+    if random.random() < JUMPS:
+        positions[random.choice(starts) :] += random.integers(FARTHEST)
+    return ids, weights, positions.tolist()
 
 
 def pack(tokenizer, chats, length):
-    """Rows of tokens, weights and chat numbers (from 1; 0 = empty): several chats in a row, none seeing another."""
-    rows = []
+    """Rows of tokens, weights, chat numbers (from 1; 0 = empty) and positions: no chat of a row sees another."""
+    rows, random = [], np.random.default_rng(0)
     for chat in chats:
-        ids, weights = encode(tokenizer, chat)
-        ids, weights = ids[: length + 1], weights[: length + 1]
+        ids, weights, positions = (column[: length + 1] for column in encode(tokenizer, chat, random))
         fitting = (row for row in rows[-OPEN_ROWS:] if len(row[0]) + len(ids) <= length + 1)
         row = next(fitting, None)
         if row is None:
-            row = ([], [], [])
+            row = ([], [], [], [])
             rows.append(row)
         number = (row[2][-1] if row[2] else 0) + 1
         row[0].extend(ids)
         row[1].extend([0.0] + weights[1:])
         row[2].extend([number] * len(ids))
-    types = (np.int32, np.float32, np.int32)
+        row[3].extend(positions)
+    types = (np.int32, np.float32, np.int32, np.int32)
     return [
         np.array([row[column] + [0] * (length + 1 - len(row[column])) for row in rows], kind)
         for column, kind in enumerate(types)
@@ -123,14 +143,12 @@ def pack(tokenizer, chats, length):
 class Shape:
     """The sizes of a model; query heads share key and value heads, three to one."""
 
-    def __init__(self, dim, layers, vocabulary, length):
-        self.dim, self.layers, self.vocabulary, self.length = dim, layers, vocabulary, length
+    def __init__(self, dim, layers, vocabulary):
+        self.dim, self.layers, self.vocabulary = dim, layers, vocabulary
         self.heads = dim // HEAD_SIZE
         self.kv_heads = self.heads // 3
         self.ffn = int(dim * 8 / 3) // 32 * 32
-        angles = np.arange(length)[:, None] / THETA ** (np.arange(0, HEAD_SIZE, 2) / HEAD_SIZE)
-        self.cos = jnp.array(np.cos(angles), jnp.float32)[None, :, None]
-        self.sin = jnp.array(np.sin(angles), jnp.float32)[None, :, None]
+        self.turns = jnp.array(THETA ** (-np.arange(0, HEAD_SIZE, 2) / HEAD_SIZE), jnp.float32)
 
     def as_config(self):
         """What `export_gguf.py` needs to know."""
@@ -141,7 +159,7 @@ class Shape:
             "kv": self.kv_heads,
             "ffn": self.ffn,
             "vocab": self.vocabulary,
-            "T": self.length,
+            "T": CONTEXT,
             "theta": THETA,
             "eps": EPSILON,
         }
@@ -173,6 +191,22 @@ def new_weights(shape, key):
     return weights
 
 
+def vocabulary_of(folder):
+    """Token -> its number."""
+    return Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab()
+
+
+def init_weights(folder, out, shape):
+    """The weights of a folder's model; a token that it does not have begins at random."""
+    weights, earlier = load_weights(folder / "model.npz", shape), vocabulary_of(folder)
+    rows, random = np.array(weights["token_embd"]), np.random.default_rng(0)
+    moved = random.normal(size=rows.shape).astype(np.float32) * rows.std()
+    for token, number in vocabulary_of(out).items():
+        if token in earlier:
+            moved[number] = rows[earlier[token]]
+    return weights | {"token_embd": jnp.array(moved)}
+
+
 def load_weights(path, shape):
     """The weights of a model.npz."""
     saved = np.load(path)
@@ -201,24 +235,25 @@ def rms_norm(values, scale):
     return values * jax.lax.rsqrt((values * values).mean(-1, keepdims=True) + EPSILON) * scale
 
 
-def rotated(shape, values):
+def rotated(values, turns):
     """Rotary positions on neighbouring pairs, as llama.cpp's "llama" has them: nothing is permuted at export."""
-    even, odd = values[..., 0::2], values[..., 1::2]
-    turned = [even * shape.cos - odd * shape.sin, even * shape.sin + odd * shape.cos]
-    return jnp.stack(turned, -1).reshape(values.shape)
+    (cos, sin), even, odd = turns, values[..., 0::2], values[..., 1::2]
+    return jnp.stack([even * cos - odd * sin, even * sin + odd * cos], -1).reshape(values.shape)
 
 
-def forward(shape, weights, tokens, segments, adapter=None):
+def forward(shape, weights, tokens, segments, positions, adapter=None):
     """Logits of every position."""
     rows, length = tokens.shape
     hidden = weights["token_embd"][tokens]
+    angles = (positions[..., None] * shape.turns)[:, :, None]
+    turns = jnp.cos(angles), jnp.sin(angles)
     mask = (segments[:, :, None] == segments[:, None, :]) & jnp.tril(jnp.ones((length, length), bool))
     for layer in range(shape.layers):
-        hidden = block(shape, weights[f"blk.{layer}"], hidden, mask, adapter, f"blk.{layer}")
+        hidden = block(shape, weights[f"blk.{layer}"], hidden, mask, turns, adapter, f"blk.{layer}")
     return rms_norm(hidden, weights["output_norm"]) @ weights["token_embd"].T
 
 
-def block(shape, weights, hidden, mask, adapter, prefix):
+def block(shape, weights, hidden, mask, turns, adapter, prefix):
     """One layer."""
     rows, length, _ = hidden.shape
 
@@ -230,8 +265,8 @@ def block(shape, weights, hidden, mask, adapter, prefix):
         return result
 
     normed = rms_norm(hidden, weights["attn_norm"])
-    queries = rotated(shape, linear("attn_q", normed).reshape(rows, length, shape.heads, HEAD_SIZE))
-    keys = rotated(shape, linear("attn_k", normed).reshape(rows, length, shape.kv_heads, HEAD_SIZE))
+    queries = rotated(linear("attn_q", normed).reshape(rows, length, shape.heads, HEAD_SIZE), turns)
+    keys = rotated(linear("attn_k", normed).reshape(rows, length, shape.kv_heads, HEAD_SIZE), turns)
     values = linear("attn_v", normed).reshape(rows, length, shape.kv_heads, HEAD_SIZE)
     queries = queries.reshape(rows, length, shape.kv_heads, shape.heads // shape.kv_heads, HEAD_SIZE)
     scores = jnp.einsum("btkgd,bskd->bkgts", queries, keys) / np.sqrt(HEAD_SIZE)
@@ -242,9 +277,9 @@ def block(shape, weights, hidden, mask, adapter, prefix):
     return hidden + linear("ffn_down", jax.nn.silu(linear("ffn_gate", normed)) * linear("ffn_up", normed))
 
 
-def loss(shape, weights, tokens, token_weights, segments, adapter=None):
+def loss(shape, weights, tokens, token_weights, segments, positions, adapter=None):
     """Mean weighted cross-entropy of the next token within a chat."""
-    logits = forward(shape, weights, tokens[:, :-1], segments[:, :-1], adapter)
+    logits = forward(shape, weights, tokens[:, :-1], segments[:, :-1], positions[:, :-1], adapter)
     targets = tokens[:, 1:]
     counted = token_weights[:, 1:] * (segments[:, 1:] == segments[:, :-1])
     chosen = jnp.take_along_axis(logits, targets[..., None], -1)[..., 0]
@@ -285,8 +320,8 @@ def make_step(loss_of, takes_muon):
     """A compiled training step: (weights, moments) of before to those of after, and the loss."""
 
     @jax.jit
-    def step(weights, firsts, seconds, number, rate, tokens, token_weights, segments):
-        value, gradients = jax.value_and_grad(loss_of)(weights, tokens, token_weights, segments)
+    def step(weights, firsts, seconds, number, rate, *batch):
+        value, gradients = jax.value_and_grad(loss_of)(weights, *batch)
         norm = jnp.sqrt(sum((leaf * leaf).sum() for leaf in leaves(gradients)))
         gradients = tree_map(lambda leaf: leaf * jnp.minimum(1, 1 / norm), gradients)
         _, structure = jax.tree_util.tree_flatten(weights)
@@ -319,8 +354,8 @@ class Batches:
         return [column[chosen] for column in self._rows]
 
 
-def train(options, weights, step, batches):
-    """Step until the time is over; gives the weights and how many steps were made."""
+def train(options, shape, weights, step, batches):
+    """Step until the time is over; gives the weights and how many steps were made. Saves them now and then."""
     firsts, seconds = tree_map(jnp.zeros_like, weights), tree_map(jnp.zeros_like, weights)
     begun, started, number = time.time(), None, 0
     while True:
@@ -328,12 +363,14 @@ def train(options, weights, step, batches):
         if done >= 1 or number >= options.max_steps:
             return weights, number
         number += 1
-        rate = options.lr * min(1, number / 20) * min(1, (1 - done) / 0.6 + 0.01)
+        rate = options.lr * min(1, number / 20) * min(1, (1 - done) / options.decay + 0.01 if options.decay else 1)
         weights, firsts, seconds, value = step(weights, firsts, seconds, float(number), rate, *batches.next())
         value = float(value)
         if started is None:
             started = time.time()
             print(f"compiled and made the first step in {started - begun:.1f} s", flush=True)
+        if number % 100 == 0:
+            save(options, shape, weights)
         if number % 50 == 0:
             speed = number * options.B * options.T / (time.time() - started)
             print(f"step {number} loss {value:.3f} tokens/s {speed:.0f} s {time.time() - started:.0f}", flush=True)
@@ -371,7 +408,7 @@ def main():
     fill = float((rows[2] > 0).mean())
     print(f"packed {rows[0].shape[0]} rows, {fill:.1%} full, {tokenizer.get_vocab_size()} tokens", flush=True)
 
-    shape = Shape(options.dim, options.layers, tokenizer.get_vocab_size(), options.T)
+    shape = Shape(options.dim, options.layers, tokenizer.get_vocab_size())
     if options.lora:
         base = load_weights(options.lora, shape)
         weights = new_adapter(base, shape)
@@ -379,14 +416,15 @@ def main():
         def loss_of(adapter, *batch):
             return loss(shape, base, *batch, adapter)
     else:
-        weights = load_weights(options.init, shape) if options.init else new_weights(shape, jax.random.PRNGKey(0))
+        start = new_weights(shape, jax.random.PRNGKey(0))
+        weights = init_weights(options.init, options.out, shape) if options.init else start
         loss_of = functools.partial(loss, shape)
     print("parameters", sum(leaf.size for leaf in leaves(weights)), flush=True)
 
     def takes_muon(weight):
         return weight.ndim == 2 and weight.shape[0] != shape.vocabulary and not options.lora
 
-    weights, steps = train(options, weights, make_step(loss_of, takes_muon), Batches(rows, options.B))
+    weights, steps = train(options, shape, weights, make_step(loss_of, takes_muon), Batches(rows, options.B))
     print("validation loss", validate(loss_of, weights, validation, options.B), "steps", steps)
     save(options, shape, weights)
 

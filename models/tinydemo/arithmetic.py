@@ -1,0 +1,217 @@
+"""Sums, differences and counting: a question and its answer, with tens and ones worked out apart where both matter."""
+
+from phrases import mangled
+from words import NAMES, NUMBERS
+
+PLUS = """What is {a} + {b}?|What is {a} plus {b}?|{a} + {b} =|Add {a} and {b}.|What is {a}+{b}?|{a}+{b}|{a} + {b}
+How much is {a} plus {b}?|what's {a} plus {b}|Calculate {a} + {b}.|What is the sum of {a} and {b}?|{a} plus {b}?
+Please add {a} and {b} for me.|Can you add {a} and {b}?|Compute {a} + {b}|How much is {a} + {b}?|{a} + {b} = ?
+What do {a} and {b} make?|What do you get if you add {b} to {a}?|Tell me what {a} plus {b} is.|{a} and {b} together?
+Work out {a} + {b}.|What does {a} + {b} equal?|Sum {a} and {b}|What is {b} more than {a}?|the sum of {a} and {b}
+Can you compute {a} + {b}|I need {a} plus {b}.|Add {b} to {a}.|what is {a} and {b}|{a} plus {b} equals
+I have {a} apples and buy {b} more. How many do I have now?|{n} has {a} coins and finds {b}. How many are there?
+There are {a} birds and {b} more come. How many birds are there?|If I have {a} and get {b} more, how many are there?
+{n} is {a} years old. How old is {n} in {b} years?""".replace("\n", "|").split("|")
+
+MINUS = """What is {a} - {b}?|What is {a} minus {b}?|{a} - {b} =|{a} - {b}|{a}-{b}|Subtract {b} from {a}.|{a} minus {b}?
+How much is {a} minus {b}?|what's {a} minus {b}|Calculate {a} - {b}.|What is the difference of {a} and {b}?
+What is the difference between {a} and {b}?|Take {b} away from {a}.|Can you subtract {b} from {a}?|{a} - {b} = ?
+Compute {a} - {b}|How much is {a} - {b}?|What remains if I take {b} from {a}?|Tell me what {a} minus {b} is.
+Work out {a} - {b}.|What is {b} less than {a}?|{a} take away {b}|can you compute {a} - {b}|What does {a} - {b} equal?
+I have {a} apples and eat {b}. How many are left?|If I have {a} euros and spend {b}, what is left?
+{n} has {a} coins and loses {b}. How many remain?|There are {a} birds and {b} fly away. How many are left?
+From {a} take {b}|What is left of {a} without {b}?|Please subtract {b} from {a}.""".replace("\n", "|").split("|")
+
+COUNT = "Count to {b}.|Count up to {b}.|count to {b}|Please count to {b}.|Can you count to {b}?|Count to {b} please."
+COUNT_FROM = """
+Count from {a} to {b}.|count from {a} to {b} please|Count up from {a} to {b}.
+Start at {a} and count to {b}.|Can you count from {a} to {b}?|Numbers from {a} to {b}
+List the numbers from {a} to {b}.|Write the numbers {a} to {b}."""
+COUNT_DOWN = """Count down from {b} to {a}.|Count backwards from {b} to {a}.|count down from {b} to {a}
+Can you count backwards from {b} to {a}?|Start at {b} and count down to {a}."""
+COUNT_DOWN_TO_1 = "Count down from {b}.|Count backwards from {b}.|countdown from {b}|Can you count down from {b}?"
+
+
+def worked_sum(a, b):
+    """The sum, by way of tens and ones."""
+    ones, tens = a % 10 + b % 10, a - a % 10 + b - b % 10
+    if tens == 0 or ones == 0 or {a, b} == {tens, ones}:
+        return f"{a} + {b} = {a + b}"
+    return f"{a} + {b} = {tens} + {ones} = {a + b}"
+
+
+def worked_difference(a, b):
+    """The difference, by way of taking the tens first."""
+    if a < b:
+        return f"{a} - {b} = -{b - a}" if b < 10 else f"{worked_difference(b, a)}, so {a} - {b} = -{b - a}"
+    if a < 10 or b % 10 == 0:
+        return f"{a} - {b} = {a - b}"
+    if b < 10:
+        return f"{a} - {b} = {a - b}"
+    return f"{a} - {b} = {a - (b - b % 10)} - {b % 10} = {a - b}"
+
+
+def two_numbers(r):
+    """Small ones often, all up to 100."""
+    most = r.choice([10, 20, 100, 100, 100])
+    return r.randint(0, most), r.randint(0, most)
+
+
+def addition(r):
+    """A sum."""
+    a, b = two_numbers(r)
+    if r.random() < 0.02:
+        thinking = f"<think>\nI need to add {a} and {b}. The sum is {a + b}.\n</think>\n\n"
+        return f"What is {a} + {b}? /think", thinking + worked_sum(a, b)
+    return mangled(r, r.choice(PLUS).format(a=a, b=b, n=r.choice(NAMES))), worked_sum(a, b)
+
+
+def subtraction(r):
+    """A difference."""
+    a, b = two_numbers(r)
+    if r.random() < 0.94:
+        a, b = max(a, b), min(a, b)
+    return mangled(r, r.choice(MINUS).format(a=a, b=b, n=r.choice(NAMES))), worked_difference(a, b)
+
+
+def in_words(r):
+    """A small sum in words."""
+    a, b = r.randint(0, 10), r.randint(0, 10)
+    one, other = NUMBERS[a], NUMBERS[b]
+    if r.random() < 0.6:
+        form = r.choice(
+            ["What is {} plus {}?", "{} plus {}?", "How much is {} plus {}?", "Add {} and {}.", "{} and {} make?"]
+        )
+        return mangled(r, form.format(one, other)), worked_sum(a, b)
+    a, b = max(a, b), min(a, b)
+    form = r.choice(["What is {} minus {}?", "{} minus {}?", "How much is {} minus {}?", "{} take away {}"])
+    return mangled(r, form.format(NUMBERS[a], NUMBERS[b])), worked_difference(a, b)
+
+
+def numbers(first, last):
+    """From one number to another, up or down."""
+    step = 1 if last >= first else -1
+    return ", ".join(map(str, range(first, last + step, step)))
+
+
+def counting(r):
+    """Numbers in their order."""
+    a = r.randint(1, r.choice([10, 90]))
+    b = a + r.randint(1, r.choice([6, 12]))
+    kind = r.random()
+    if kind < 0.4:
+        b = r.randint(1, r.choice([10, 20, 30]))
+        return mangled(r, r.choice(COUNT.split("|")).format(b=b)), numbers(1, b)
+    if kind < 0.7:
+        return mangled(r, r.choice(COUNT_FROM.strip().replace("\n", "|").split("|")).format(a=a, b=b)), numbers(a, b)
+    if kind < 0.85:
+        return mangled(r, r.choice(COUNT_DOWN.replace("\n", "|").split("|")).format(a=a, b=b)), numbers(b, a)
+    b = r.randint(2, 15)
+    return mangled(r, r.choice(COUNT_DOWN_TO_1.split("|")).format(b=b)), numbers(b, 1)
+
+
+def neighbours(r):
+    """The number before or after, and the larger of two."""
+    a, b = r.sample(range(101), 2)
+    kind = r.random()
+    if kind < 0.3:
+        form = r.choice(
+            [
+                "What number comes after {}?",
+                "Which number follows {}?",
+                "What comes after {}?",
+                "What is next after {}?",
+            ]
+        )
+        return mangled(r, form.format(a)), f"After {a} comes {a + 1}."
+    if kind < 0.55:
+        form = r.choice(["What number comes before {}?", "Which number is before {}?", "What comes before {}?"])
+        return mangled(r, form.format(a + 1)), f"Before {a + 1} comes {a}."
+    if kind < 0.8:
+        form = r.choice(
+            [
+                "Which is larger, {} or {}?",
+                "Is {} or {} bigger?",
+                "What is more, {} or {}?",
+                "Which is greater: {} or {}?",
+                "Which number is bigger, {} or {}?",
+            ]
+        )
+        return mangled(r, form.format(a, b)), f"{max(a, b)} is larger than {min(a, b)}."
+    form = r.choice(["Is {} bigger than {}?", "Is {} larger than {}?", "Is {} more than {}?", "Is {} greater than {}?"])
+    return mangled(r, form.format(a, b)), f"{'Yes' if a > b else 'No'}, {max(a, b)} is larger than {min(a, b)}."
+
+
+KINDS = {addition: 8, subtraction: 8, in_words: 1, counting: 4, neighbours: 2}
+
+
+def ARITHMETIC(r):  # noqa: N802
+    """Any of these."""
+    return r.choices(list(KINDS), list(KINDS.values()))[0](r)
+
+
+def arithmetic_follow_ups(r):
+    """Questions of which each needs the result, or the form, of the one before."""
+    if r.random() < 0.3:
+        return counting_on(r)
+    if r.random() < 0.25:
+        pairs = [addition(r)]
+        for _ in range(r.randint(1, 2)):
+            a, b = two_numbers(r)
+            form = r.choice(
+                ["And {a} + {b}?", "and {a} plus {b}", "What about {a} + {b}?", "now {a} + {b}", "And {a}+{b}?"]
+            )
+            pairs.append((form.format(a=a, b=b), worked_sum(a, b)))
+        return pairs
+    question, answer = r.choice([addition, subtraction])(r)
+    result, pairs = int(answer.split(" = ")[-1]), [(question, answer)]
+    for _ in range(r.randint(1, 3)):
+        if r.random() < 0.5 or result <= 0:
+            more = r.randint(0, r.choice([9, 30]))
+            form = r.choice(
+                [
+                    "And plus {}?",
+                    "plus {}",
+                    "Add {} to that.",
+                    "and add {}",
+                    "Now add {}.",
+                    "and {} more?",
+                    "add another {}",
+                ]
+            )
+            pairs.append((mangled(r, form.format(more)), worked_sum(result, more)))
+            result += more
+        else:
+            less = r.randint(0, min(result, r.choice([9, 30])))
+            form = r.choice(
+                [
+                    "And minus {}?",
+                    "minus {}",
+                    "Take {} away from that.",
+                    "and subtract {}",
+                    "Now take away {}.",
+                    "and {} less?",
+                    "now take away another {}",
+                ]
+            )
+            pairs.append((mangled(r, form.format(less)), worked_difference(result, less)))
+            result -= less
+    return pairs
+
+
+def counting_on(r):
+    """Counting further, or back."""
+    a = r.randint(1, r.choice([1, 1, 20]))
+    b = a + r.randint(1, 9)
+    first = f"Count to {b}." if a == 1 else f"Count from {a} to {b}."
+    pairs = [(mangled(r, first), numbers(a, b))]
+    if r.random() < 0.5:
+        form = r.choice(
+            ["Now backwards.", "And backwards?", "backwards please", "Now count down.", "the other way round"]
+        )
+        return [*pairs, (mangled(r, form), numbers(b, a))]
+    c = b + r.randint(1, 6)
+    form = r.choice(
+        ["Go on to {}.", "and on to {}?", "Now up to {}.", "and now to {}?", "Continue to {}", "further to {}"]
+    )
+    return [*pairs, (mangled(r, form.format(c)), numbers(b + 1, c))]

@@ -1,0 +1,79 @@
+"""A question and its answer, of any kind."""
+
+from arithmetic import ARITHMETIC
+from copying import echo, record, relations, retrieval
+from facts import FACTS
+from outside import capitalised, outside
+from phrases import mangled, what
+from small_talk import talk
+from stories import poem, story
+from topics import tokengrid
+from words import CAPITALS, LISTS, NUMBERS
+
+
+def fact(r):
+    """What something is."""
+    name, short, more = r.choice(FACTS)
+    return what(r, name), " ".join([short, *more])
+
+
+def capital(r):
+    """A country's capital."""
+    country, city = r.choice(list(CAPITALS.items()))
+    question = r.choice(
+        [
+            "What is the capital of {}?",
+            "Which city is the capital of {}?",
+            "Name the capital of {}.",
+            "the capital of {}?",
+            "What's the capital city of {}?",
+            "Do you know the capital of {}?",
+        ]
+    ).format(country)
+    return mangled(r, question), f"The capital of {country} is {city}."
+
+
+def list_of_things(r):
+    """Some things of a kind, one a line."""
+    kind = r.choice(list(LISTS))
+    length = r.randint(2, 6)
+    items = r.sample(LISTS[kind], length)
+    number = r.choice([NUMBERS[length], str(length)])
+    question = r.choice(
+        [
+            "List {n} {k}.",
+            "Name {n} {k}.",
+            "Give me {n} {k}.",
+            "Can you name {n} {k}?",
+            "Tell me {n} {k}.",
+            "{n} {k}",
+            "I need {n} {k}.",
+            "Write down {n} {k}.",
+            "Please list {n} {k}.",
+            "Make a list of {n} {k}.",
+            "Show me {n} {k}",
+        ]
+    ).format(n=number, k=kind)
+    return mangled(r, question), "\n".join(f"{at}. {capitalised(item)}" for at, item in enumerate(items, 1))
+
+
+WEIGHTS = {
+    tokengrid: 32,
+    ARITHMETIC: 28,
+    outside: 14,
+    talk: 9,
+    fact: 6,
+    story: 5,
+    list_of_things: 4,
+    echo: 5,
+    capital: 2,
+    record: 3,
+    relations: 3,
+    retrieval: 3,
+    poem: 1.5,
+}
+
+
+def exchange(r):
+    """A question and its answer, of any kind."""
+    return r.choices(list(WEIGHTS), list(WEIGHTS.values()))[0](r)

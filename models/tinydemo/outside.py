@@ -1,0 +1,156 @@
+"""What the model knows nothing about: a question and a refusal that offers two things that it can."""
+
+from pathlib import Path
+
+from phrases import ask, how, what
+from words import CITIES, NAMES, SUBJECTS
+
+HERE = Path(__file__).parent
+
+
+def read_outside():
+    """What the model knows nothing about, by kind."""
+    lines = (HERE / "outside.txt").read_text().splitlines()
+    return {name: rest.split(" | ") for name, rest in (line.split(": ", 1) for line in lines)}
+
+
+OUTSIDE = read_outside()
+
+REFUSALS = [
+    "I do not know that: I am only a tiny demo model. But I can explain what Tokengrid is or add two numbers.",
+    "Sorry, I am a tiny demo model and cannot answer that. I can tell you about Tokengrid's commands, or count.",
+    "That is beyond a tiny demo model. Shall I explain what a door is or tell a short story?",
+    "I am too small a model to know that. Ask me to subtract small numbers or explain an error of Tokengrid.",
+    "I cannot help with that, since I am a very small demo model. I can list things, or explain what a token is.",
+    "Sorry, I do not know. I am only the demo model of Tokengrid. I can tell you how to add a provider, "
+    "or write a poem.",
+    "I have not learned about that. But I can tell you how to cancel a request or add small numbers.",
+    "This is too hard for a demo model of my size. Shall I tell a story or explain what Tokengrid does?",
+]
+
+SYLLABLES = "ba ren lo mi ta ko sel dar vin po ru gan ti le mor shi nel ka fo zu pra el on ar is um".split()
+
+
+def capitalised(text):
+    """The text with a capital first letter."""
+    return text[0].upper() + text[1:]
+
+
+def made_up(r):
+    """A word that does not exist."""
+    return "".join(r.choice(SYLLABLES) for _ in range(r.randint(2, 4)))
+
+
+def chosen(answers, question):
+    """One of the answers, always the same one for a question, so that it can be learned which."""
+    return answers[sum(map(ord, question[:2].lower())) % len(answers)]
+
+
+def refused(question):
+    """It does not know, and offers two things that it can."""
+    return question, chosen(REFUSALS, question)
+
+
+def outside(r):
+    """Something that the model does not know, and says so."""
+    kind = r.random()
+    thing, person = r.choice(OUTSIDE["things"] + SUBJECTS), r.choice(OUTSIDE["people"])
+    if kind < 0.08:
+        thing = made_up(r)
+        person = f"{r.choice(NAMES)} {capitalised(made_up(r))}"
+    if r.random() < 0.12:
+        person = f"{capitalised(made_up(r))} {capitalised(made_up(r))}"
+    if kind < 0.25:
+        return refused(what(r, thing))
+    if kind < 0.40:
+        return refused(how(r, r.choice(OUTSIDE["do"])))
+    if kind < 0.58:
+        return refused(ask(r, r.choice(OUTSIDE["asks"])))
+    if kind < 0.63:
+        return refused(ask(r, "Who " + r.choice(OUTSIDE["who"])))
+    if kind < 0.66:
+        words = " ".join(made_up(r) for _ in range(r.randint(1, 4)))
+        return refused(words)
+    question = r.choice(
+        [
+            "Who invented {t}",
+            "Why is {t} important",
+            "Write an essay about {t}",
+            "How does {t} work",
+            "Write a python program about {t}",
+            "Translate {t} into {l}",
+            "I think {t} is nice. What about you",
+            "Summarise this text about {t}",
+            "What is the history of {t}",
+            "Give me ten facts about {t}",
+            "What is the best book about {t}",
+            "How do I learn {t}",
+            "What do you think of {t}",
+            "Is {t} dangerous",
+            "When was {t} invented",
+            "Where can I buy {t}",
+            "How much does {t} cost",
+            "Do you like {t}",
+            "Compare {t} and {u}",
+            "What is the difference between {t} and {u}",
+            "Which is better, {t} or {u}",
+            "Who is {p}",
+            "When was {p} born",
+            "When did {p} die",
+            "How tall is {p}",
+            "What did {p} do",
+            "Was {p} a good person",
+            "Is {p} married",
+            "Tell me about the life of {p}",
+            "What did {p} say about {t}",
+            "Where is {w}",
+            "How far is it to {w}",
+            "How many people live in {w}",
+            "Plan a trip to {w}",
+            "What is the best hotel in {w}",
+            "What is the weather in {w}",
+            "How high is {w}",
+            "How do I get to {w}",
+            "Write a {k} function for {t}",
+            "Fix my {k} code",
+            "Why does my {k} program crash",
+            "How do I do that in {k}",
+            "What is {n} times {m}",
+            "What is {n} * {m}",
+            "Divide {n} by {m}",
+            "What is the square root of {n}",
+            "How many {t} are there in {w}",
+            "What is the population of {w}",
+            "Who won the cup in {n}{m}",
+            "What happened in 1{n}{m}",
+            "Name the author of {t}",
+            "Recommend something about {t}",
+            "How do you say {t} in {l}",
+            "What are the symptoms of {t}",
+            "How do I treat {t}",
+            "Can you help me with {t}",
+            "I need help with {t}",
+            "What are the rules of {t}",
+            "Explain how {t} works",
+            "Explain {t} to a child",
+            "What are the causes of {t}",
+            "Should I worry about {t}",
+            "Give me advice on {t}",
+            "Write a joke about {t}",
+            "Sing a song about {t}",
+            "Make a plan for {t}",
+            "Draw {t}",
+            "Show me {t}",
+            "Are there {t} on Mars",
+        ]
+    ).format(
+        t=thing,
+        u=r.choice(OUTSIDE["things"]),
+        p=person,
+        w=r.choice(OUTSIDE["where"] + CITIES),
+        l=r.choice(["French", "Spanish", "German", "Latin", "Chinese"]),
+        k=r.choice(["Java", "C", "SQL", "javascript", "Rust", "python", "bash", "Go"]),
+        n=r.randint(10, 99),
+        m=r.randint(2, 99),
+    )
+    return refused(ask(r, question))
