@@ -48,19 +48,15 @@ class Course(Protocol):
 
     def served(self, address: str) -> None:
         """The data plane says which endpoint it used: the picked one, or a fallback."""
-        ...
 
     def respond(self, status: int, load: str) -> None:
         """The endpoint answered with this status; `load` is its ORCA header, "" if it sent none."""
-        ...
 
     def begin(self) -> None:
         """The first piece of the answer's body came; or its headers, if Envoy does not send the body."""
-        ...
 
     def end(self, usage: InstanceUsage | None) -> None:
         """The request is over, however that came about."""
-        ...
 
 
 class Directed(Struct, frozen=True):
@@ -101,4 +97,3 @@ class Picker(Protocol):
 
     async def decide(self, asked: Asked) -> Directed | Refused:
         """Choose an endpoint. It may wait for a place in a queue; a cancellation leaves nothing behind."""
-        ...

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Literal, Protocol
+from typing import Literal
 
 from tg_picker.core.interface import InstanceRequest
 from tg_picker.core.state import ServerState
@@ -18,39 +18,28 @@ PROBABILITY_POWER = 5
 AdmissionRule = Literal["always", "threshold", "probabilistic"]
 
 
-class Admission(Protocol):
-    """A rule that refuses."""
-
-    def admits(self, request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random) -> bool:
-        """Whether the request may be placed."""
-        ...
+Admission = Callable[[InstanceRequest, Sequence[ServerState], float, Random], bool]
+"""A rule: whether a request may be placed on one of the servers now."""
 
 
-class AlwaysAdmit:
-    """Refuses nothing: the policy decides."""
+def _admit_always(request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random) -> bool:
+    """Refuse nothing: the policy decides."""
+    return True
 
-    def admits(self, request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random) -> bool:
-        """Always."""
+
+def _admit_below_threshold(
+    request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random
+) -> bool:
+    """Refuse requests of a priority below 0 while the pool is saturated."""
+    return request.priority >= 0 or saturation(servers, now) < 1.0
+
+
+def _admit_by_chance(request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random) -> bool:
+    """Refuse requests of a priority below 0 with a probability that grows as the pool fills."""
+    if request.priority >= 0:
         return True
-
-
-class ThresholdAdmission:
-    """Refuses requests of a priority below 0 while the pool is saturated."""
-
-    def admits(self, request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random) -> bool:
-        """Whether the request is not sheddable, or the pool not saturated."""
-        return request.priority >= 0 or saturation(servers, now) < 1.0
-
-
-class ProbabilisticAdmission:
-    """Refuses requests of a priority below 0 with a probability that grows as the pool fills."""
-
-    def admits(self, request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random) -> bool:
-        """Whether the request is not sheddable, or wins the draw."""
-        if request.priority >= 0:
-            return True
-        probability = min(1.0, PROBABILITY_FACTOR * saturation(servers, now) ** PROBABILITY_POWER)
-        return random.random() >= probability
+    probability = min(1.0, PROBABILITY_FACTOR * saturation(servers, now) ** PROBABILITY_POWER)
+    return random.random() >= probability
 
 
 def saturation(servers: Sequence[ServerState], now: float) -> float:
@@ -70,9 +59,9 @@ def _fullness(server: ServerState, now: float) -> float:
     return max(server.queued / MAX_QUEUE, server.kv_usage / MAX_USED_SHARE)
 
 
-ADMISSIONS: dict[str, Callable[[], Admission]] = {
-    "always": AlwaysAdmit,
-    "threshold": ThresholdAdmission,
-    "probabilistic": ProbabilisticAdmission,
+ADMISSIONS: dict[str, Admission] = {
+    "always": _admit_always,
+    "threshold": _admit_below_threshold,
+    "probabilistic": _admit_by_chance,
 }
-"""What makes a rule, by its name in the configuration: an `AdmissionRule`."""
+"""The rules by their names in the configuration: an `AdmissionRule`."""

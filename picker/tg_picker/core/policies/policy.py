@@ -35,14 +35,13 @@ class Choice(NamedTuple):
 
     If the policy knows them, also the next best and the figures behind the choice.
 
-    `matched` are the prompt's blocks that the server has, `expected` the tokens of the answer; None = to be looked up.
+    `matched` are the prompt's blocks that the server has; None = to be looked up.
     """
 
     server: ServerState
     reasons: tuple[str, ...]
     others: Sequence[ServerState] = ()
     matched: int | None = None
-    expected: int | None = None
 
 
 class Refusal(NamedTuple):
@@ -63,4 +62,3 @@ class Policy(Protocol):
             best = min(context.servers, key=lambda server: server.requests)
             return Choice(best, (f"requests {best.requests}",))
         """
-        ...

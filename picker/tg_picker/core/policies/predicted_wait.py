@@ -4,11 +4,11 @@ Scraped metrics are up to an interval old, and many requests are placed between 
 own placements, and uses reports only for what it cannot know: slots, the cache's size, requests of others.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import ceil
 from operator import attrgetter, itemgetter
 
-from tg_picker.core.interface import BLOCK_TOKENS, Fingerprint, InstanceRequest
+from tg_picker.core.interface import BLOCK_TOKENS, InstanceRequest
 from tg_picker.core.policies.admission import MAX_USED_SHARE
 from tg_picker.core.policies.policy import Choice, Refusal, SchedulingContext
 from tg_picker.core.state import LOAD_SECONDS, MAX_FALLBACKS, ServerState
@@ -48,11 +48,10 @@ class PredictedWait:
             if not servers:
                 return Refusal("objective-out-of-reach")
         candidates = _candidates(servers, request)
-        is_used = _is_used(request.prefix, candidates)
         draw = random.random
         ranked = []
         for server in candidates:
-            cost, wait, matched = _cost(server, context, is_used)
+            cost, wait, matched = _cost(server, context)
             ranked.append((cost, draw(), wait, matched, server))
         ranked.sort(key=_RANK)
         cost, _, wait, matched, chosen = ranked[0]
@@ -63,7 +62,7 @@ class PredictedWait:
                 return Refusal("objective-out-of-reach")
         others = [each[4] for each in ranked[: MAX_FALLBACKS + 1]]
         reasons = _reasons(chosen, request.adapter, matched, cost)
-        return Choice(chosen, reasons, others, matched, context.expected_tokens)
+        return Choice(chosen, reasons, others, matched)
 
 
 def _has_spare_room(server: ServerState) -> bool:
@@ -74,17 +73,7 @@ def _has_spare_room(server: ServerState) -> bool:
 
 def predict_first_token(server: ServerState, context: SchedulingContext) -> float:
     """Seconds until the first token of the request's answer on one server."""
-    return _cost(server, context, True)[1]
-
-
-def _is_used(prefix: Fingerprint, servers: Iterable[ServerState]) -> bool:
-    """Whether a prompt's first block is in use on any of the servers."""
-    if prefix.blocks:
-        first = prefix.blocks[0]
-        for server in servers:
-            if first in server.active.users:
-                return True
-    return False
+    return _cost(server, context)[1]
 
 
 def _candidates(servers: Sequence[ServerState], request: InstanceRequest) -> Sequence[ServerState]:
@@ -102,7 +91,7 @@ def _candidates(servers: Sequence[ServerState], request: InstanceRequest) -> Seq
     return list(dict.fromkeys(found))
 
 
-def _cost(server: ServerState, context: SchedulingContext, is_used: bool) -> tuple[float, float, int]:
+def _cost(server: ServerState, context: SchedulingContext) -> tuple[float, float, int]:
     """The cost, the predicted seconds until the first token, and how many of the prompt's blocks are cached.
 
     The cost also counts what other requests lose.
@@ -110,7 +99,6 @@ def _cost(server: ServerState, context: SchedulingContext, is_used: bool) -> tup
     Args:
         server: the server to consider.
         context: the request and the servers.
-        is_used: whether the prompt's first block is in use on any of the servers.
     """
     request, speed, beside = context.request, server.speed, server.requests
     matched = server.prefixes.match(request.prefix)
@@ -123,9 +111,6 @@ def _cost(server: ServerState, context: SchedulingContext, is_used: bool) -> tup
     pace = speed.predict_pace(beside)
     # The answers beside it stand still while its prompt is computed, and are slower by each token of its own answer.
     lost = beside * (work + fixed) + context.expected_tokens * (pace + speed.crowd_seconds * beside)
-    if adapter is None and not capacity and not server.ready_at:
-        # For most servers of base models, nothing else is known.
-        return wait + work + OTHERS_WEIGHT * lost, wait + work, matched
     residence = max(context.expected_tokens * pace, LENGTH_BY_AGE * context.mean_age)
     extra = 0.0
     if adapter is not None:
@@ -137,7 +122,7 @@ def _cost(server: ServerState, context: SchedulingContext, is_used: bool) -> tup
     if server.ready_at:
         wait += _loading_seconds(server, adapter, context.now)
     if capacity:
-        shared, users = server.active.shared_blocks(request.prefix, matched) if matched and is_used else (0, 0)
+        shared, users = server.active.shared_blocks(request.prefix, matched)
         shared *= BLOCK_TOKENS
         used = server.used_tokens
         excess = used + max(request.prompt_tokens - shared, 0) - capacity

@@ -41,7 +41,6 @@ class SchedulerFollower(PlacementFollower, Protocol):
 
     def changed(self) -> None:
         """A server reported its load, or the set of servers changed."""
-        ...
 
 
 class Scheduler:
@@ -67,7 +66,7 @@ class Scheduler:
         random: Random | None = None,
     ) -> None:
         self._policy = load_policy(policy) if isinstance(policy, str) else policy
-        self._admission = ADMISSIONS[admission]() if isinstance(admission, str) else admission
+        self._admission = ADMISSIONS[admission] if isinstance(admission, str) else admission
         self._random = Random() if random is None else random  # noqa: S311 - it decides ties
         self.listener: PlacementListener | None = None
         self.follower: SchedulerFollower | None = None
@@ -110,7 +109,7 @@ class Scheduler:
         servers = self._eligible(request.model, endpoints)
         if not servers:
             return Rejection("model-not-found", 404)
-        if not admitted and not self._admission.admits(request, servers, now, self._random):
+        if not admitted and not self._admission(request, servers, now, self._random):
             return Rejection("saturated", 429, SATURATED_RETRY_SECONDS)
         choice = self._policy.choose(self._situation(request, servers, now))
         if isinstance(choice, Refusal):
@@ -122,7 +121,7 @@ class Scheduler:
         server = choice.server
         matched = server.prefixes.match(request.prefix) if choice.matched is None else choice.matched
         cached = matched * BLOCK_TOKENS
-        placement = Placement(server, request, self._estimates, cached, now, expected=choice.expected)
+        placement = Placement(server, request, self._estimates, cached, now)
         placement.follower, placement.missing = self.follower, self.missing
         if self.listener is not None:
             placement.listener = self.listener

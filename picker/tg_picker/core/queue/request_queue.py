@@ -10,63 +10,16 @@ from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.queue.waiting import Lane, Waiting
 
 
-class FlowLengths:
-    """Requests that wait, by flow, and which flow has the most. Every call costs O(1)."""
-
-    __slots__ = ("_by_length", "_flows", "_longest")
-
-    def __init__(self) -> None:
-        self._flows: dict[str, dict[Waiting, None]] = {}
-        self._by_length: defaultdict[int, dict[str, None]] = defaultdict(dict)
-        self._longest = 0
-
-    def length(self, flow: str) -> int:
-        """Requests of a flow."""
-        return len(self._flows.get(flow, ()))
-
-    def add(self, waiting: Waiting) -> None:
-        """Count a request that is not counted yet."""
-        requests = self._flows.setdefault(waiting.flow, {})
-        self._move(waiting.flow, len(requests), len(requests) + 1)
-        requests[waiting] = None
-
-    def remove(self, waiting: Waiting) -> None:
-        """Stop counting a request."""
-        requests = self._flows[waiting.flow]
-        self._move(waiting.flow, len(requests), len(requests) - 1)
-        del requests[waiting]
-        if not requests:
-            del self._flows[waiting.flow]
-
-    def newest_of_longest(self) -> Waiting | None:
-        """The newest request of the flow with the most requests."""
-        if not self._longest:
-            return None
-        return next(reversed(self._flows[next(iter(self._by_length[self._longest]))]))
-
-    def _move(self, flow: str, before: int, after: int) -> None:
-        if before:
-            names = self._by_length[before]
-            del names[flow]
-            if not names:
-                del self._by_length[before]
-        if after:
-            self._by_length[after][flow] = None
-        # A length changes by one, so the greatest length either stays or becomes this flow's old or new length.
-        if after > self._longest or (before == self._longest and before not in self._by_length):
-            self._longest = after
-
-
 class _Band:
     """The requests of one priority."""
 
-    __slots__ = ("accounts", "arrivals", "lanes", "lengths", "size")
+    __slots__ = ("accounts", "arrivals", "flows", "lanes", "size")
 
     def __init__(self) -> None:
         self.accounts = FlowAccounts()
         self.arrivals: dict[Waiting, None] = {}
         self.lanes: dict[Lane, FairFlows] = {}
-        self.lengths = FlowLengths()
+        self.flows: defaultdict[str, dict[Waiting, None]] = defaultdict(dict)
         self.size = 0
 
 
@@ -126,7 +79,7 @@ class RequestQueue:
         if lane is None:
             lane = band.lanes[waiting.lane] = FairFlows(band.accounts)
         lane.add(waiting)
-        band.lengths.add(waiting)
+        band.flows[waiting.flow][waiting] = None
         band.size += waiting.size
         self.size += waiting.size
         self._expiries.push(waiting.expires_at, waiting)
@@ -172,7 +125,9 @@ class RequestQueue:
     def _forget(self, waiting: Waiting) -> None:
         band = self._bands[waiting.priority]
         del band.arrivals[waiting]
-        band.lengths.remove(waiting)
+        del band.flows[waiting.flow][waiting]
+        if not band.flows[waiting.flow]:
+            del band.flows[waiting.flow]
         band.size -= waiting.size
         self.size -= waiting.size
         self._expiries.discard(waiting)
@@ -206,9 +161,10 @@ class RequestQueue:
 
     def _exchange(self, waiting: Waiting, band: _Band, free: int) -> list[Waiting] | None:
         """The request of the same band to evict, from a flow with at least two more requests; None = there is none."""
-        newest = band.lengths.newest_of_longest()
-        if newest is None or band.lengths.length(newest.flow) < band.lengths.length(waiting.flow) + 2:
+        longest = max(band.flows.values(), key=len, default={})
+        if len(longest) < len(band.flows.get(waiting.flow, ())) + 2:
             return None
+        newest = next(reversed(longest))
         return [newest] if waiting.size <= free + newest.size else None
 
     def _lower(self, priority: int) -> Iterator[Waiting]:

@@ -40,11 +40,9 @@ class PlacementFollower(Protocol):
 
     def began(self, placement: "Placement", now: float) -> None:
         """The answer began."""
-        ...
 
     def finished(self, placement: "Placement", usage: InstanceUsage | None, now: float) -> None:
         """The request ended, and is no longer counted at its server."""
-        ...
 
 
 class Placement:
@@ -103,7 +101,6 @@ class Placement:
         cached: int,
         now: float,
         *,
-        expected: int | None = None,
         reported_room: int | None = None,
     ) -> None:
         self._server: ServerState | None = server
@@ -116,7 +113,7 @@ class Placement:
         self.adapter = request.adapter
         self.prompt_tokens = request.prompt_tokens
         self.uncached_tokens = max(request.prompt_tokens - cached, 0)
-        self.expected_tokens = estimates.expect(request) if expected is None else expected
+        self.expected_tokens = estimates.expect(request)
         self.picked_at = now
         self.first_at: float | None = None
         self.streamed = request.streamed
