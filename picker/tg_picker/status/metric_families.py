@@ -1,54 +1,68 @@
-"""Rows of labels and numbers -> families of Prometheus, each under its new and its older name."""
+"""Families of Prometheus -> page of metrics: each under its published name, and under its older one.
+
+The names and labels are those of llm-d-router (`llm_d_epp_*`, as of ebab6879) and of the Gateway API Inference
+Extension (`inference_*`), where ours mean the same.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from tg_base.telemetry import Cells
-
-NEW: Final = "llm_d_epp"
-OBJECTIVE: Final = "inference_objective"
-POOL: Final = "inference_pool"
-EXTENSION: Final = "inference_extension"
-
-# The prefix of llm-d-router's own names, as of ebab6879.
-RENAMED: Final[Mapping[str, str]] = {
-    "request_sizes": "request_size_bytes",
-    "input_tokens": "request_input_tokens",
-    "output_tokens": "request_output_tokens",
-    "prompt_cached_tokens": "request_cached_tokens",
-    "normalized_time_per_output_token_seconds": "request_ntpot_seconds",
-    "request_tpot_seconds": "request_streaming_tpot_seconds",
+NEW: Final = "llm_d_epp_"
+OLDER: Final[Mapping[str, str]] = {
+    "request": "inference_objective_request",
+    "request_error": "inference_objective_request_error",
+    "request_slo_violation": "inference_objective_request_slo_violation",
+    "request_running": "inference_objective_running_requests",
+    "request_size_bytes": "inference_objective_request_sizes",
+    "request_ttft_seconds": "inference_objective_request_ttft_seconds",
+    "request_streaming_tpot_seconds": "inference_objective_request_tpot_seconds",
+    "request_duration_seconds": "inference_objective_request_duration_seconds",
+    "request_ntpot_seconds": "inference_objective_normalized_time_per_output_token_seconds",
+    "request_input_tokens": "inference_objective_input_tokens",
+    "request_output_tokens": "inference_objective_output_tokens",
+    "request_cached_tokens": "inference_objective_prompt_cached_tokens",
+    "ready_endpoints": "inference_pool_ready_pods",
+    "average_queue_size": "inference_pool_average_queue_size",
+    "average_running_requests": "inference_pool_average_running_requests",
+    "average_kv_cache_utilization": "inference_pool_average_kv_cache_utilization",
+    "per_endpoint_queue_size": "inference_pool_per_pod_queue_size",
+    "info": "inference_extension_info",
+    "model_rewrite_decisions": "inference_extension_model_rewrite_decisions",
+    "scheduler_attempts": "inference_extension_scheduler_attempts",
+    "scheduler_e2e_duration_seconds": "inference_extension_scheduler_e2e_duration_seconds",
+    "prefix_indexer_size": "inference_extension_prefix_indexer_size",
+    "prefix_indexer_hit_ratio": "inference_extension_prefix_indexer_hit_ratio",
+    "prefix_indexer_hit_bytes": "inference_extension_prefix_indexer_hit_bytes",
+    "flow_control_pool_saturation": "inference_extension_flow_control_pool_saturation",
+    "flow_control_queue_size": "inference_extension_flow_control_queue_size",
+    "flow_control_queue_bytes": "inference_extension_flow_control_queue_bytes",
+    "flow_control_request_queue_duration_seconds": ("inference_extension_flow_control_request_queue_duration_seconds"),
 }
-"""The ends of older names of distributions, and those of the newer ones where they differ."""
+"""The older name of each, by what follows NEW in the new one."""
+OLDER_LABELS: Final[Mapping[str, str]] = {"endpoint_name": "pod_name", "model_server_endpoint": "model_server_pod"}
 
 Row = tuple[Sequence[str], float]
 """The values of a series' labels, and its number."""
 
 
-def make_counters(suffix: str, old: str, text: str, labels: Sequence[str], rows: Sequence[Row]) -> Iterator[Metric]:
-    """A counter under two names that end alike; `old` is the beginning of the older one."""
-    for name in (NEW, old):
-        yield make_counter(f"{name}_{suffix}", text, labels, rows)
-
-
-def make_gauges(suffix: str, old: str, text: str, labels: Sequence[str], rows: Sequence[Row]) -> Iterator[Metric]:
-    """A gauge under two names; `old` is the whole older one."""
-    for name in (f"{NEW}_{suffix}", old):
-        yield make_gauge(name, text, labels, rows)
-
-
-def make_histograms(
-    suffix: str, old: str, text: str, labels: Sequence[str], rows: Sequence[tuple[Sequence[str], Cells]]
-) -> Iterator[Metric]:
-    """A histogram under two names; `suffix` is the end of the older one, and `old` its beginning."""
-    buckets = [(values, cells.cumulate(), cells.total) for values, cells in rows]
-    for name in (f"{NEW}_{RENAMED.get(suffix, suffix)}", f"{old}_{suffix}"):
-        family = HistogramMetricFamily(name, text, labels=labels)
-        for values, counts, total in buckets:
-            family.add_metric(values, counts, total)
+def add_older(families: Iterable[Metric]) -> Iterator[Metric]:
+    """Each family, without the times at which its series began, and once more under its older name if it has one."""
+    for family in families:
+        family.samples = [each for each in family.samples if not each.name.endswith("_created")]
         yield family
+        older = OLDER.get(family.name.removeprefix(NEW))
+        if older is not None:
+            yield _rename(family, older)
+
+
+def _rename(family: Metric, name: str) -> Metric:
+    renamed = Metric(name, family.documentation, family.type)
+    for each in family.samples:
+        labels = {OLDER_LABELS.get(label, label): value for label, value in each.labels.items()}
+        renamed.samples.append(each._replace(name=name + each.name.removeprefix(family.name), labels=labels))
+    return renamed
 
 
 def make_counter(name: str, text: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:

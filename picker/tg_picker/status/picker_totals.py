@@ -1,21 +1,44 @@
 """Records of requests -> metrics: what all pickers of this process counted since it began."""
 
-from collections import Counter, defaultdict
+from collections import Counter as Counts
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from tg_base.telemetry import Cells
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
 from tg_picker.core import CHARACTERS_PER_TOKEN, Endpoint
 from tg_picker.pools import Destination, Slo
 from tg_picker.status.bounded_label import BoundedLabel
+from tg_picker.status.metric_families import NEW
 from tg_picker.status.request_record import ANSWERED, RequestRecord
-from tg_picker.status.request_series import RequestSeries
 
+# Fewer buckets than the published ones have: each is a line for each model, under two names, whenever somebody asks.
+_LATENCIES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 300.0)
+_PACES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_TOKENS = (16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0)
 PICK_SECONDS: Final = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 HIT_RATIOS: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 HIT_BYTES: Final = (0.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0)
 REQUEST_BYTES: Final = tuple(float(64 * 4**power) for power in range(11))
 QUEUE_SECONDS: Final = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+DISTRIBUTIONS: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
+    "request_ttft_seconds": ("From the request to its first token", _LATENCIES),
+    "request_streaming_tpot_seconds": ("From a token to the next, on average of an answer", _PACES),
+    "request_duration_seconds": ("From the request to its answer's end", _LATENCIES),
+    "request_ntpot_seconds": ("Duration by tokens of the answer", _PACES),
+    "request_input_tokens": ("Tokens of the prompt, as the server counted them", _TOKENS),
+    "request_output_tokens": ("Tokens of the answer, as the server counted them", _TOKENS),
+    "request_cached_tokens": ("Tokens of the prompt that came from the server's cache", _TOKENS),
+}
+"""Distributions of answered requests, by model."""
+ERROR_CODES: Final[Mapping[int, str]] = {
+    400: "BadRequest",
+    404: "NotFound",
+    413: "BadRequest",
+    429: "ResourceExhausted",
+    503: "ServiceUnavailable",
+}
+"""The published words for statuses; the others are a server's."""
 DISPATCHED: Final = "Dispatched"
 OUTCOMES: Final[Mapping[str, str]] = {
     "saturated": "RejectedCapacity",
@@ -27,7 +50,7 @@ OUTCOMES: Final[Mapping[str, str]] = {
 }
 """The published outcomes of waiting, by our reasons; all other reasons are `RejectedOther`."""
 MAX_NOTED: Final = 64
-"""How many requests, and ends of requests, are collected before they are counted: in batches it costs a third."""
+"""How many requests, and ends of requests, are collected before they are counted, off the way of a pick."""
 _NOWHERE: Final = Destination("", "")
 
 
@@ -56,13 +79,9 @@ class PickerTotals:
         is_configured: whether an operator named this model or adapter; clients' names are bounded.
 
     Attributes:
-        series: by the client's and the server's name of a model.
-        picks: attempts to place a request, by outcome, server and port.
-        adapters: picks for an adapter that was loaded there, and that had to be loaded; by pool and adapter.
+        registry: what is counted of requests and picks, under the new names.
         routes: by route and kind of promise.
         answers: by route.
-        queued: how long requests waited for a server, by priority, outcome and pool.
-        pick_seconds, hit_ratios, hit_bytes, request_bytes: distributions.
     """
 
     def __init__(self, is_configured: Callable[[str], bool]) -> None:
@@ -71,16 +90,40 @@ class PickerTotals:
         self._servers = BoundedLabel(lambda _: False)
         self._begun: list[RequestRecord] = []
         self._ended: list[RequestRecord] = []
-        self.series: dict[tuple[str, str], RequestSeries] = {}
-        self.picks: dict[tuple[str, str, str], int] = {}
-        self.adapters: dict[tuple[str, str], list[int]] = {}
+        self.registry = CollectorRegistry()
         self.routes: dict[tuple[str, str], RouteCount] = {}
-        self.answers: Counter[str] = Counter()
-        self.queued: dict[tuple[str, str, str], Cells] = {}
-        self.pick_seconds = Cells(PICK_SECONDS)
-        self.hit_ratios = Cells(HIT_RATIOS)
-        self.hit_bytes = Cells(HIT_BYTES)
-        self.request_bytes = Cells(REQUEST_BYTES)
+        self.answers: Counts[str] = Counts()
+        model = ("model_name", "target_model_name")
+        self._requests = self._counter("request", "Requests that came", *model, "priority")
+        self._errors = self._counter("request_error", "Requests that failed", *model, "error_code")
+        self._missed = self._counter("request_slo_violation", "Answers that missed an objective", *model, "type")
+        text = "Requests whose model was renamed"
+        self._renamed = self._counter("model_rewrite_decisions", text, "model_name", "target_model")
+        text = "Requests that were placed and have not ended"
+        self._running = Gauge(f"{NEW}request_running", text, ("model_name",), registry=self.registry)
+        self._answered = {
+            name: self._histogram(name, text, bounds, *model) for name, (text, bounds) in DISTRIBUTIONS.items()
+        }
+        self._sizes = self._histogram("request_size_bytes", "Bytes of a request's body", REQUEST_BYTES)
+        self._pick_seconds = self._histogram("scheduler_e2e_duration_seconds", "Time of a pick", PICK_SECONDS)
+        text = "Share of a prompt that a server had"
+        self._hit_ratios = self._histogram("prefix_indexer_hit_ratio", text, HIT_RATIOS)
+        self._hit_bytes = self._histogram("prefix_indexer_hit_bytes", "Bytes of it, at 4 a token", HIT_BYTES)
+        name, text = "flow_control_request_queue_duration_seconds", "Time from the request to the decision about it"
+        self._waits = self._histogram(name, text, QUEUE_SECONDS, "priority", "outcome", "inference_pool")
+        name, text = "flow_control_requests", "Requests that were decided about"
+        self._decided = self._counter(name, text, "outcome", "priority")
+        # Without the model: servers times models would be too many, and clients name the models.
+        labels = ("status", "endpoint_name", "port")
+        self._picks = self._counter("scheduler_attempts", "Attempts to pick a server", *labels)
+        name, text = "tg_pool_adapter_picks", "Picks for an adapter, by whether its server had it loaded"
+        self._adapter_picks = Counter(name, text, ("pool", "adapter", "result"), registry=self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(NEW + name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, bounds: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(NEW + name, text, labels, buckets=bounds, registry=self.registry)
 
     def begin(self, record: RequestRecord) -> None:
         """Count a decision, and of a pick later the end."""
@@ -91,76 +134,96 @@ class PickerTotals:
 
     def refuse(self, record: RequestRecord) -> None:
         """Count a request that was refused before anything was picked."""
-        series = self._find(record)
-        series.count_request(record.priority)
-        series.count_error(record.status)
+        model = self._find(record)
+        self._count_request(record, model)
+        self._count_error(record, model)
 
     def settle(self) -> None:
         """Count what was noted."""
         begun, self._begun = self._begun, []
         ended, self._ended = self._ended, []
-        if begun:
-            self._count_begun(begun)
-        if ended:
-            self._count_ended(ended)
+        for record in begun:
+            self._count_begun(record)
+        for record in ended:
+            self._count_ended(record)
 
     def _end(self, record: RequestRecord) -> None:
         self._ended.append(record)
         if len(self._ended) >= MAX_NOTED:
             self.settle()
 
-    def _count_begun(self, records: Sequence[RequestRecord]) -> None:
-        self.pick_seconds.observe_all([each.pick_seconds for each in records])
-        for record in records:
-            record.counted_in = series = self._find(record)
-            if record.waited is not None:
-                series.count_request(record.priority)
-            if record.endpoint is not None:
-                series.running += 1
-                if record.adapter is not None:
-                    self._count_adapter(record, record.adapter)
-                continue
-            series.count_error(record.status)
-            destination = record.facts.destination or _NOWHERE
+    def _count_begun(self, record: RequestRecord) -> None:
+        self._pick_seconds.observe(record.pick_seconds)
+        record.counted_as = model = self._find(record)
+        destination = record.facts.destination or _NOWHERE
+        if record.waited is not None:
+            self._count_request(record, model)
+        if record.endpoint is not None:
+            self._running.labels(model[0]).inc()
+            if record.adapter is not None:
+                result = "load" if record.loads else "loaded"
+                self._adapter_picks.labels(destination.pool, self._adapters.bound(record.adapter), result).inc()
+        else:
+            self._count_error(record, model)
             for slo in destination.slos:
                 # A route whose requests are all refused is shown as well.
                 self._find_route(destination.route, slo)
-        self._count_waits(records)
-        self._count_picks([each.endpoint for each in records])
+        self._count_wait(record)
+        self._count_pick(record.endpoint)
 
-    def _count_ended(self, records: Sequence[RequestRecord]) -> None:
-        self.request_bytes.observe_all([each.facts.body_bytes for each in records])
-        prompted = [(each.cached_tokens, each.prompt_tokens) for each in records if each.prompt_tokens]
-        self.hit_ratios.observe_all([cached / tokens for cached, tokens in prompted])
-        self.hit_bytes.observe_all([cached * CHARACTERS_PER_TOKEN for cached, _ in prompted])
-        answered: defaultdict[RequestSeries, list[RequestRecord]] = defaultdict(list)
-        for record in records:
-            # Use the label of its beginning, even if an operator has configured its model since.
-            series = record.counted_in if isinstance(record.counted_in, RequestSeries) else self._find(record)
-            series.running -= 1
-            if record.failed:
-                series.count_error(record.status)
-            if record.outcome == ANSWERED and not record.lost:
-                answered[series].append(record)
-        for series, some in answered.items():
-            series.observe(some)
-            for record in some:
-                if (destination := record.facts.destination) is not None and destination.route:
-                    self.answers[destination.route] += 1
-                    self._judge_all(record, destination)
+    def _count_request(self, record: RequestRecord, model: tuple[str, str]) -> None:
+        self._requests.labels(*model, record.priority).inc()
+        if model[1] and model[0] != model[1]:
+            self._renamed.labels(*model).inc()
 
-    def _judge_all(self, record: RequestRecord, destination: Destination) -> None:
-        for slo in destination.slos:
-            is_first = slo.kind == "TimeToFirstToken"
-            seconds = record.first_token_seconds if is_first else record.output_token_seconds
-            if seconds is not None:
-                self._judge(destination.route, slo, seconds)
+    def _count_error(self, record: RequestRecord, model: tuple[str, str]) -> None:
+        self._errors.labels(*model, ERROR_CODES.get(record.status, "ModelServerError")).inc()
 
-    def _judge(self, route: str, slo: Slo, seconds: float) -> None:
-        count = self._find_route(route, slo)
-        count.slo = slo
-        count.requests += 1
-        count.kept += seconds <= slo.seconds
+    def _count_ended(self, record: RequestRecord) -> None:
+        self._sizes.observe(record.facts.body_bytes)
+        if record.prompt_tokens:
+            self._hit_ratios.observe(record.cached_tokens / record.prompt_tokens)
+            self._hit_bytes.observe(record.cached_tokens * CHARACTERS_PER_TOKEN)
+        # Use the label of its beginning, even if an operator has configured its model since.
+        model = record.counted_as or self._find(record)
+        self._running.labels(model[0]).dec()
+        if record.failed:
+            self._count_error(record, model)
+        # Only answered requests have distributions: failures of made-up names stay cheap.
+        if record.outcome == ANSWERED and not record.lost:
+            self._count_answer(record, model)
+
+    def _count_answer(self, record: RequestRecord, model: tuple[str, str]) -> None:
+        usage, first, pace = record.usage, record.first_token_seconds, record.output_token_seconds
+        seconds, tokens = record.seconds or 0.0, (usage.output_tokens if usage else None) or None
+        amounts = {
+            # For an answer that came whole, the first token was not observed.
+            "request_ttft_seconds": first,
+            "request_streaming_tpot_seconds": pace,
+            "request_duration_seconds": seconds,
+            "request_ntpot_seconds": seconds / tokens if tokens else None,
+            "request_input_tokens": usage.prompt_tokens if usage else None,
+            "request_output_tokens": tokens,
+            "request_cached_tokens": usage.cached_tokens if usage else None,
+        }
+        for name, amount in amounts.items():
+            if amount is not None:
+                self._answered[name].labels(*model).observe(amount)
+        if (goal := record.objective) is not None:
+            for kind, took, promised in (("ttft", first, goal.first_token), ("tpot", pace, goal.output_token)):
+                if took is not None and promised is not None and took > promised:
+                    self._missed.labels(*model, kind).inc()
+        if (destination := record.facts.destination) is not None and destination.route:
+            self.answers[destination.route] += 1
+            for slo in destination.slos:
+                self._judge(destination.route, slo, first if slo.kind == "TimeToFirstToken" else pace)
+
+    def _judge(self, route: str, slo: Slo, seconds: float | None) -> None:
+        if seconds is not None:
+            count = self._find_route(route, slo)
+            count.slo = slo
+            count.requests += 1
+            count.kept += seconds <= slo.seconds
 
     def _find_route(self, route: str, slo: Slo) -> RouteCount:
         count = self.routes.get((route, slo.kind))
@@ -168,41 +231,22 @@ class PickerTotals:
             count = self.routes[route, slo.kind] = RouteCount(slo)
         return count
 
-    def _count_picks(self, picked: Sequence[Endpoint | None]) -> None:
-        servers = [("", "") if each is None else (each.name or each.address, each.address) for each in picked]
-        for (name, address), number in Counter(servers).items():
-            place = (self._servers.bound(name), address.rpartition(":")[2])
-            key = ("success", *place) if address else ("failure", "", "")
-            self.picks[key] = self.picks.get(key, 0) + number
+    def _count_pick(self, picked: Endpoint | None) -> None:
+        if picked is None:
+            self._picks.labels("failure", "", "").inc()
+        else:
+            name, port = self._servers.bound(picked.name or picked.address), picked.address.rpartition(":")[2]
+            self._picks.labels("success", name, port).inc()
 
-    def _count_waits(self, records: Sequence[RequestRecord]) -> None:
-        waited: defaultdict[tuple[int, str, str], list[float]] = defaultdict(list)
-        for record in records:
-            # Without a body it goes past the queue.
-            if record.facts.destination is not None and record.waited is not None:
-                outcome = DISPATCHED if record.endpoint is not None else record.reasons[0]
-                waited[record.priority, outcome, record.facts.destination.pool].append(record.waited)
-        for (priority, reason, pool), seconds in waited.items():
-            outcome = reason if reason == DISPATCHED else OUTCOMES.get(reason, "RejectedOther")
-            key = (str(priority), outcome, pool)
-            cells = self.queued.get(key)
-            if cells is None:
-                cells = self.queued[key] = Cells(QUEUE_SECONDS)
-            cells.observe_all(seconds)
+    def _count_wait(self, record: RequestRecord) -> None:
+        # Without a body it goes past the queue.
+        if record.facts.destination is not None and record.waited is not None:
+            refused = OUTCOMES.get(record.reasons[0], "RejectedOther") if record.endpoint is None else ""
+            outcome = refused or DISPATCHED
+            self._waits.labels(record.priority, outcome, record.facts.destination.pool).observe(record.waited)
+            self._decided.labels(outcome, record.priority).inc()
 
-    def _count_adapter(self, record: RequestRecord, adapter: str) -> None:
-        key = ((record.facts.destination or _NOWHERE).pool, self._adapters.bound(adapter))
-        counts = self.adapters.get(key)
-        if counts is None:
-            counts = self.adapters[key] = [0, 0]
-        counts[record.loads] += 1
-
-    def _find(self, record: RequestRecord) -> RequestSeries:
-        facts = record.facts
-        names = (facts.model, (facts.destination or _NOWHERE).model)
-        # Nearly all names are labels as they are.
-        found = self.series.get(names)
-        if found is not None:
-            return found
-        bound = self._models.bound
-        return self.series.setdefault((bound(names[0]), bound(names[1])), RequestSeries())
+    def _find(self, record: RequestRecord) -> tuple[str, str]:
+        """The labels of its model, as the client names it and as the server does."""
+        facts, bound = record.facts, self._models.bound
+        return bound(facts.model), bound((facts.destination or _NOWHERE).model)

@@ -21,17 +21,14 @@ class ShownPools(Protocol):
     @property
     def view(self) -> PoolView:
         """The pools now."""
-        ...
 
     @property
     def failing(self) -> Mapping[str, str]:
         """The servers whose load cannot be read, by address, and why."""
-        ...
 
     @property
     def unreachable(self) -> Collection[str]:
         """The addresses that cannot be reached."""
-        ...
 
 
 class PoolBoard:

@@ -1,9 +1,9 @@
 """Pickers of a process -> its pages: all boards, and what they counted together."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
+from itertools import chain
 from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry
@@ -11,23 +11,12 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from tg_picker.status.metric_families import (
-    EXTENSION,
-    NEW,
-    OBJECTIVE,
-    make_counter,
-    make_counters,
-    make_gauge,
-    make_gauges,
-    make_histograms,
-)
+from tg_picker.status.metric_families import NEW, add_older, make_counter, make_gauge
 from tg_picker.status.picker_totals import PickerTotals
 from tg_picker.status.pool_board import PoolBoard, read_recent
 from tg_picker.status.pool_gauges import find_pools, pool_gauges, queue_gauges, server_gauges
-from tg_picker.status.request_series import HISTOGRAMS
 
 _BUILD: Final = f"tokengrid-{version('tokengrid-base')}"
-_MODEL: Final = ("model_name", "target_model_name")
 
 
 class BoardCollector(Collector):
@@ -45,76 +34,17 @@ class BoardCollector(Collector):
     @override
     def collect(self) -> Iterable[Metric]:
         self._totals.settle()
-        yield from self._requests()
-        yield from self._distributions()
-        yield from self._waits()
-        yield from self._picks()
-        yield from self._routes()
+        yield from add_older(chain(self._totals.registry.collect(), self._routes(), self._boards_now()))
+
+    def _boards_now(self) -> Iterator[Metric]:
         boards = self._boards()
         # The commit that an installed package was made of is not known.
         builds = [(("", _BUILD), 1.0)] if boards else []
-        text = "The picker's build"
-        yield from make_gauges("info", f"{EXTENSION}_info", text, ("commit", "build_ref"), builds)
+        yield make_gauge(f"{NEW}info", "The picker's build", ("commit", "build_ref"), builds)
         pools = find_pools(boards)
         yield from pool_gauges(pools)
         yield from server_gauges(pools)
         yield from queue_gauges(boards)
-
-    def _requests(self) -> Iterator[Metric]:
-        series = self._totals.series.items()
-        came = [((*key, str(level)), n) for key, each in series for level, n in each.requests.items()]
-        yield from make_counters("request", OBJECTIVE, "Requests that came", (*_MODEL, "priority"), came)
-        errors = [((*key, code), n) for key, each in series for code, n in each.errors.items()]
-        yield from make_counters("request_error", OBJECTIVE, "Requests that failed", (*_MODEL, "error_code"), errors)
-        missed = [((*key, kind), n) for key, each in series for kind, n in each.violations.items()]
-        text = "Answers that missed an objective"
-        yield from make_counters("request_slo_violation", OBJECTIVE, text, (*_MODEL, "type"), missed)
-        renamed = [(key, sum(each.requests.values())) for key, each in series if key[1] and key[0] != key[1]]
-        text = "Requests whose model was renamed"
-        yield from make_counters("model_rewrite_decisions", EXTENSION, text, ("model_name", "target_model"), renamed)
-        running: Counter[str] = Counter()
-        for (name, _), each in series:
-            running[name] += each.running
-        rows = [((name,), float(number)) for name, number in running.items()]
-        text = "Requests that were placed and have not ended"
-        yield from make_gauges("request_running", f"{OBJECTIVE}_running_requests", text, _MODEL[:1], rows)
-
-    def _distributions(self) -> Iterator[Metric]:
-        totals = self._totals
-        for suffix, (text, _) in HISTOGRAMS.items():
-            cells = [(key, found) for key, each in totals.series.items() if (found := each.cells.get(suffix))]
-            yield from make_histograms(suffix, OBJECTIVE, text, _MODEL, cells)
-        for suffix, old, text, counted in (
-            ("request_sizes", OBJECTIVE, "Bytes of a request's body", totals.request_bytes),
-            ("scheduler_e2e_duration_seconds", EXTENSION, "Time of a pick", totals.pick_seconds),
-            ("prefix_indexer_hit_ratio", EXTENSION, "Share of a prompt that a server had", totals.hit_ratios),
-            ("prefix_indexer_hit_bytes", EXTENSION, "Bytes of it, at 4 a token", totals.hit_bytes),
-        ):
-            yield from make_histograms(suffix, old, text, (), [((), counted)])
-
-    def _waits(self) -> Iterator[Metric]:
-        queued = list(self._totals.queued.items())
-        labels, text = ("priority", "outcome", "inference_pool"), "Time from the request to the decision about it"
-        yield from make_histograms("flow_control_request_queue_duration_seconds", EXTENSION, text, labels, queued)
-        ended: Counter[tuple[str, str]] = Counter()
-        for (priority, outcome, _), cells in queued:
-            ended[outcome, priority] += sum(cells.counts)
-        text = "Requests that were decided about"
-        yield make_counter(f"{NEW}_flow_control_requests", text, ("outcome", "priority"), list(ended.items()))
-
-    def _picks(self) -> Iterator[Metric]:
-        rows = list(self._totals.picks.items())
-        for name, server in ((NEW, "endpoint_name"), (EXTENSION, "pod_name")):
-            # Without the model: servers times models would be too many, and clients name the models.
-            labels = ("status", server, "port")
-            yield make_counter(f"{name}_scheduler_attempts", "Attempts to pick a server", labels, rows)
-        adapters = [
-            ((*key, result), number)
-            for key, both in self._totals.adapters.items()
-            for result, number in zip(("loaded", "load"), both, strict=True)
-        ]
-        text = "Picks for an adapter, by whether its server had it loaded"
-        yield make_counter("tg_pool_adapter_picks", text, ("pool", "adapter", "result"), adapters)
 
     def _routes(self) -> Iterator[Metric]:
         routes = self._totals.routes.items()

@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 
 from tg_picker.core import ServerState, saturation
 from tg_picker.status.bounded_label import MAX_LABEL_VALUES, make_printable
-from tg_picker.status.metric_families import EXTENSION, NEW, POOL, make_gauge, make_gauges
+from tg_picker.status.metric_families import NEW, make_gauge
 from tg_picker.status.pool_board import PoolBoard
 
 
@@ -48,7 +48,7 @@ def pool_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:
     """How many servers each pool has, and how busy they are."""
     label = ("name",)
     ready = [((pool.name,), float(pool.reachable)) for pool in pools]
-    yield from make_gauges("ready_endpoints", f"{POOL}_ready_pods", "Servers that can be reached", label, ready)
+    yield make_gauge(f"{NEW}ready_endpoints", "Servers that can be reached", label, ready)
     filled = [pool for pool in pools if pool.servers]
     for suffix, text, read in (
         ("average_queue_size", "Requests that wait at a server, on average", _queued),
@@ -56,10 +56,10 @@ def pool_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:
         ("average_kv_cache_utilization", "Share of the KV cache in use, on average", _kv_usage),
     ):
         averages = [((pool.name,), fmean(map(read, pool.states))) for pool in filled]
-        yield from make_gauges(suffix, f"{POOL}_{suffix}", text, label, averages)
+        yield make_gauge(NEW + suffix, text, label, averages)
     full = [((pool.name,), saturation(pool.states, pool.board.clock())) for pool in filled]
-    name = "flow_control_pool_saturation"
-    yield from make_gauges(name, f"{EXTENSION}_{name}", "How full a pool is; 1 = full", ("inference_pool",), full)
+    name = f"{NEW}flow_control_pool_saturation"
+    yield make_gauge(name, "How full a pool is; 1 = full", ("inference_pool",), full)
 
 
 def queue_gauges(boards: Iterable[PoolBoard]) -> Iterator[Metric]:
@@ -75,7 +75,7 @@ def queue_gauges(boards: Iterable[PoolBoard]) -> Iterator[Metric]:
         ("flow_control_queue_bytes", "Bytes of requests that wait for a place", sizes),
     ):
         rows = [(key, float(number)) for key, number in counted.items()]
-        yield from make_gauges(name, f"{EXTENSION}_{name}", text, ("priority", "inference_pool"), rows)
+        yield make_gauge(NEW + name, text, ("priority", "inference_pool"), rows)
 
 
 def server_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:
@@ -83,8 +83,7 @@ def server_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:
     servers = [((pool.name, name), state) for pool in pools for name, state in pool.servers]
     queued = [(key, _queued(state)) for key, state in servers]
     text = "Requests that wait at a server"
-    yield make_gauge(f"{NEW}_per_endpoint_queue_size", text, ("name", "model_server_endpoint"), queued)
-    yield make_gauge(f"{POOL}_per_pod_queue_size", text, ("name", "model_server_pod"), queued)
+    yield make_gauge(f"{NEW}per_endpoint_queue_size", text, ("name", "model_server_endpoint"), queued)
     labels = ("pool", "server")
     placed = [(key, float(state.requests)) for key, state in servers]
     yield make_gauge("tg_pool_requests", "Placed at a server and not ended, by our own count", labels, placed)
@@ -95,8 +94,7 @@ def server_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:
     exact = [(key, float(state.prefixes.source == "exact")) for key, state in servers]
     yield make_gauge("tg_pool_prefixes_exact", "Whether a server tells all that it has cached", labels, exact)
     blocks = [((), float(sum(len(state.prefixes) for _, state in servers)))]
-    name = "prefix_indexer_size"
-    yield from make_gauges(name, f"{EXTENSION}_{name}", "Blocks of prompts that are remembered", (), blocks)
+    yield make_gauge(f"{NEW}prefix_indexer_size", "Blocks of prompts that are remembered", (), blocks)
     yield _adapter_gauge(servers)
 
 

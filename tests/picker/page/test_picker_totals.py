@@ -1,5 +1,6 @@
 """What pickers decide is counted many requests at a time, and all of it before somebody reads it."""
 
+from collections import defaultdict
 from random import Random
 
 from prometheus_client import CollectorRegistry
@@ -10,10 +11,21 @@ from tg_picker.core import InstanceUsage, Pick, Scheduler
 from tg_picker.pools import Catalogue, Destination, Pool, PoolView, UseCase
 from tg_picker.status import PoolBoard, PoolBoards, RequestFacts, RequestRecord
 from tg_picker.status.bounded_label import MAX_LABEL_VALUES
-from tg_picker.status.picker_totals import MAX_NOTED
+from tg_picker.status.picker_totals import DISTRIBUTIONS, MAX_NOTED
 
 SERVERS = tuple(map(endpoint, "ab"))
 ANSWERED = InstanceUsage.reported(100, 64, 11)
+
+
+def read(boards: PoolBoards) -> dict[str, float]:
+    """The numbers of the models' series, and of others by their names alone: sums over their labels."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for family in boards.totals.registry.collect():
+        for sample in family.samples:
+            model = sample.labels.get("model_name")
+            name = sample.name.removeprefix("llm_d_epp_")
+            found[name if model is None else f"{name} {model}"] += sample.value
+    return found
 
 
 class Counted:
@@ -44,24 +56,25 @@ def test_a_count_is_whole_whenever_it_is_read() -> None:
     for number in range(1, 2 * MAX_NOTED + 3):
         counted.answer()
         if number in {1, MAX_NOTED - 1, MAX_NOTED, MAX_NOTED + 1, 2 * MAX_NOTED + 2}:
-            totals = counted.boards.totals
-            [series] = totals.series.values()
-            assert (series.requests, series.running, series.errors) == ({0: number}, 0, {})
-            assert sum(totals.picks.values()) == number
-            assert {sum(cells.counts) for cells in (*series.cells.values(), *totals.queued.values())} == {number}
-            assert totals.request_bytes.total == 900 * number
+            found = read(counted.boards)
+            assert (found["request_total m"], found["request_running m"]) == (number, 0)
+            assert "request_error_total m" not in found
+            assert found["scheduler_attempts_total"] == number
+            assert found["flow_control_request_queue_duration_seconds_count"] == number
+            assert {found[f"{name}_count m"] for name in DISTRIBUTIONS} == {number}
+            assert found["request_size_bytes_sum"] == 900 * number
 
 
 def test_no_more_is_noted_than_its_bound() -> None:
     counted = Counted()
-    totals = counted.boards.totals
     placed = [counted.begin() for _ in range(5 * MAX_NOTED)]
     # Nobody has read it, and nearly all is counted.
-    assert totals.series["m", "base"].running > 4 * MAX_NOTED
+    totals, running = counted.board.totals, {"model_name": "m"}
+    assert (totals.registry.get_sample_value("llm_d_epp_request_running", running) or 0) > 4 * MAX_NOTED
     for _, record in placed:
         record.end(None, 1.0)
-    assert totals.series["m", "base"].running < MAX_NOTED
-    assert counted.boards.totals.series["m", "base"].running == 0
+    assert (totals.registry.get_sample_value("llm_d_epp_request_running", running) or 0) < MAX_NOTED
+    assert read(counted.boards)["request_running m"] == 0
 
 
 def test_a_server_that_answers_in_place_of_the_picked_one_is_no_other_pick() -> None:
@@ -70,10 +83,15 @@ def test_a_server_that_answers_in_place_of_the_picked_one_is_no_other_pick() -> 
     record.move("another")
     record.fail("timeout", 504, 1.0)
     counted.begin(again=True)
-    totals = counted.boards.totals
-    assert set(totals.picks) == {("success", name, "8000") for name in "ab"}
-    [series] = totals.series.values()
-    assert (series.requests, series.running, series.errors) == ({0: 1}, 1, {"ModelServerError": 1})
+    value = counted.boards.totals.registry.get_sample_value
+    for name in "ab":
+        picked = {"status": "success", "endpoint_name": name, "port": "8000"}
+        assert value("llm_d_epp_scheduler_attempts_total", picked) == 1
+    found = read(counted.boards)
+    assert (found["request_total m"], found["request_running m"]) == (1, 1)
+    model = {"model_name": "m", "target_model_name": "base"}
+    assert value("llm_d_epp_request_error_total", model | {"error_code": "ModelServerError"}) == 1
+    assert found["request_error_total m"] == 1
     assert made.endpoint in SERVERS
 
 
@@ -86,10 +104,11 @@ def test_the_end_is_counted_where_the_beginning_was() -> None:
     counted = Counted()
     counted.boards, counted.board.totals = boards, totals
     _, record = counted.begin("new")
-    assert boards.totals.series["other", "other"].running == 1
+    assert read(boards)["request_running other"] == 1
     names |= {"new", "base"}
     record.end(None, 1.0)
-    assert {names: each.running for names, each in boards.totals.series.items()} == {("other", "other"): 0}
+    found = read(boards)
+    assert {name: found[name] for name in found if "running" in name} == {"request_running other": 0}
 
 
 def test_what_a_closing_picker_has_noted_is_counted_under_its_own_names() -> None:
@@ -100,4 +119,6 @@ def test_what_a_closing_picker_has_noted_is_counted_under_its_own_names() -> Non
     counted.board.pools = ShownPool(PoolView(Catalogue({"p": Pool("p", {}, ())}, {"m": case, "base": case})))
     with counted.boards.show(counted.board):
         counted.answer()
-    assert set(counted.boards.totals.series) == {("m", "base")}
+    model = {"model_name": "m", "target_model_name": "base"}
+    assert counted.boards.totals.registry.get_sample_value("llm_d_epp_request_duration_seconds_count", model) == 1
+    assert "request_total other" not in read(counted.boards)
