@@ -152,7 +152,7 @@ async def test_a_request_that_is_left_while_parts_are_sent_is_not_begun(route: C
             await bus.stopped.wait()
             assert processor._running
         await until(lambda: not processor._running)
-        assert not requestor._bodies.streams
+        assert not requestor._starts.streams
         assert not processor.host.bodies._bodies
         assert await LlmClient(requestor, route).request("", "3") == "0 1 2 "
     assert [request.prompt for request in llm.requests] == ["3"]

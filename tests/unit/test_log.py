@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tg_base.telemetry import hide_in_logs
-from tg_base.telemetry.log import HIDDEN, MAX_HIDDEN_SECRETS, Redaction
-from tg_base.telemetry.log_stream import LogStream
+from tg_base.telemetry.log import HIDDEN, MAX_HIDDEN_SECRETS, LogStream, Redaction
 
 CANARY = "sk-canary-0123456789abcdef"
 ENVIRONMENT = {

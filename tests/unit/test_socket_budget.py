@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from tg_gateway.websocket.buffer_budget import BufferBudget, Holder
+from tg_gateway.websocket.writer import BufferBudget, SocketStream
 
 
-class Stream(Holder):
+class Stream(SocketStream):
     """Says once that it was shed."""
 
     def __init__(self) -> None:

@@ -2,9 +2,7 @@
 
 from tg_base.client.admission import round_up_to_milliseconds
 from tg_base.client.begin_permit import BeginPermit
-from tg_base.client.client import Client
-from tg_base.client.llm_client import LlmClient
-from tg_base.client.prompt_client import PromptClient, prompt_request
+from tg_base.client.client import Client, LlmClient, PromptClient, prompt_request
 from tg_base.client.requestor import Requestor
 from tg_base.client.response_stream import ResponseStream
 

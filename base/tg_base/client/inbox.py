@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 from tg_base.bus import Delivery
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.response_stream import AskedStream
-from tg_base.protocol import Ack, FairSpacing, Frame, Heartbeat, LinkState, Nack, whole_number
+from tg_base.protocol import Ack, FairSpacing, Frame, Heartbeat, LinkReport, Nack, whole_number
 from tg_base.telemetry import RESENDS
 from tg_schema import decode
 from tg_schema.errors import BadRequest
@@ -178,8 +178,9 @@ class Inbox:
         elif not stream.put(bytes(frame.record), last=kind == "end") and kind != "end":
             self._controls.cancel(processor, stream.key)
 
-    def on_announced(self, processor: str, state: LinkState | None) -> None:
-        """A processor has announced how far it has sent here; None = it has no link to this inbox."""
+    def on_report(self, report: LinkReport) -> None:
+        """A process has reported how far it has sent here."""
+        processor, state = report.processor, report.link
         if state is not None and state.sent >= 0:
             end = self._end(state.link, processor)
             if end is not None:

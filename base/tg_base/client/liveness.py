@@ -101,7 +101,7 @@ class Liveness:
 
     def _on_report(self, report: LinkReport) -> None:
         self.presence.note(report)
-        self._inbox.on_announced(report.processor, report.link)
+        self._inbox.on_report(report)
 
     def ask(self) -> None:
         """Ask all processes to announce themselves to us, at most once per heartbeat interval: all of them answer."""

@@ -17,7 +17,6 @@ from typing_extensions import override
 from tg_base.bus import Bus, Delivery
 from tg_base.client.admission import AdmissionControl, Announced
 from tg_base.client.begin_permit import BeginPermit
-from tg_base.client.body_sender import BodySender
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.liveness import Liveness
@@ -100,8 +99,7 @@ class Requestor:
     async def __aenter__(self) -> Self:
         clock = self._clock = AwakeClock()
         self._controls = ControlSender(self.bus, self.topics, clock)
-        self._bodies = BodySender(self.bus, self.topics)
-        self._starts = StartConfirmations(self._controls, self._bodies)
+        self._starts = StartConfirmations(self.bus, self.topics, self._controls)
         self._inbox = Inbox(
             self.topics.inbox(new_id()),
             self._controls,
@@ -126,7 +124,7 @@ class Requestor:
                 await stack.enter_async_context(self._subscriptions.each(topic, handler))
             stack.callback(self._controls.close)
             stack.callback(self._liveness.close)
-            stack.callback(self._bodies.close)
+            stack.callback(self._starts.close)
             await stack.enter_async_context(running(self._watch()))
             await stack.enter_async_context(running(self._send_heartbeats()))
             self._exit = stack.pop_all()
@@ -142,7 +140,6 @@ class Requestor:
             self._abandon(stream, Unavailable("this process is shutting down; ask again"))
         for task in self._asking:
             task.cancel()
-        self._starts.close()
         # Send the cancels of unfinished streams before the subscriptions close.
         await self._controls.flush(1.0)
         await self._exit.__aexit__(kind, error, tb)
@@ -217,7 +214,7 @@ class Requestor:
         """The caller has left: stop the work, if it is not complete."""
         del self._streams[stream.id]
         if stream.fetched:
-            self._bodies.stop(stream.id)
+            self._starts.stop(stream.id)
         self.admission.unanswered[stream.route.request] -= 1
         if not stream.complete:
             self._cancel(stream)

@@ -20,7 +20,6 @@ from tg_base.protocol.messages import (
     Frame,
     Heartbeat,
     LinkReport,
-    LinkState,
     Nack,
     Presence,
     StreamKey,
@@ -29,12 +28,12 @@ from tg_base.protocol.outbox import Outbox
 from tg_base.protocol.part import WINDOW_BYTES, Part
 from tg_base.protocol.request_headers import MAX_REQUEST_BYTES, QUEUE_PROPERTY, RequestHeaders, whole_number
 from tg_base.protocol.route import Route
-from tg_base.protocol.subscriptions import Subscriptions
+from tg_base.protocol.subscriptions import Subscriptions, answers
 
 __all__ = [
     "ACCEPTED_AFTER_SECONDS", "CONTROL", "IDLE_LINK_SECONDS", "KIND_PROPERTY", "MAX_REQUEST_BYTES", "OPENING_MODEL",
     "QUEUE_PROPERTY", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control",
     "Echo", "EncodedRequest", "FairSpacing", "Frame", "Heartbeat", "HeartbeatTiming", "LinkReport", "LinkSender",
-    "LinkState", "LinkStream", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route",
-    "StreamKey", "Subscriptions", "publish_dead_letter", "whole_number",
+    "LinkStream", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route",
+    "StreamKey", "Subscriptions", "answers", "publish_dead_letter", "whole_number",
 ]  # fmt: skip

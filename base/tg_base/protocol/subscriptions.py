@@ -113,12 +113,7 @@ class Subscriptions:
 
     async def answers(self) -> bool:
         """Whether the bus answers a ping."""
-        try:
-            async with asyncio.timeout(PING_SECONDS):
-                await self._bus.ping()
-        except (TgError, TimeoutError):
-            return False
-        return True
+        return await answers(self._bus, PING_SECONDS)
 
     @property
     def patience(self) -> float:
@@ -242,6 +237,16 @@ class Subscription(AsyncIterator[Delivery]):
         log.info("subscription.reopened", topic=self.topic)
         self._subscriptions.note_opened(self)
         return True
+
+
+async def answers(bus: Bus, seconds: float) -> bool:
+    """Whether a bus answers a ping in this time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await bus.ping()
+    except (TgError, TimeoutError):
+        return False
+    return True
 
 
 async def _each(deliveries: Subscription, handle: Callable[[Delivery], None]) -> None:

@@ -28,7 +28,6 @@ from tg_base.runtime import MAX_QUICK_BYTES, descriptors, is_costly, report, run
 from tg_base.server.host import Host
 from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import PlainResponder, Responder, send_failure
-from tg_base.server.reused_ids import ReusedIds
 from tg_base.server.service import Service
 from tg_base.server.slots import Slot, Slots
 from tg_base.telemetry import ACTIVE_STREAMS, QUEUE_WAIT_SECONDS, STREAMS, trace
@@ -51,8 +50,11 @@ ENDED_SECONDS = 1.0
 """For how long a request that has ended is not begun again under the same attempt."""
 ACCEPTED_EVERY_HEARTBEATS = 5
 """Heartbeats without a record after which "accepted" is sent again: a whole answer gives no other sign of progress."""
+MAX_TOLD_AT_ONCE = 64
+"""How many plain peers are told at once that they have reused an id; any more are not told."""
 UNKNOWN_WAIT_SECONDS = 1e6
 """Announced as the queue time of a request if it is not known: longer than any real one."""
+_REUSED = BadRequest("a request with this id has just ended; give each request an id of its own").record
 
 
 class Processor:
@@ -96,7 +98,7 @@ class Processor:
         self._grace = grace
         self._slots = Slots(service.capacity)
         self._running: dict[StreamKey, RequestTask] = {}
-        self._reused = ReusedIds(bus)
+        self._telling: set[asyncio.Task[None]] = set()
         self._leaving = False
         self._reading = asyncio.Lock()
         self._seconds = self._waited = 0.0
@@ -152,7 +154,8 @@ class Processor:
         try:
             await self._rest.__aexit__(kind, error, tb)
         finally:
-            self._reused.close()
+            for task in self._telling:
+                task.cancel()
             await self._service.aclose()
 
     async def retire(self) -> None:
@@ -344,8 +347,14 @@ class Processor:
         While the first request runs, the peer is told nothing: the error would end that one. If a broker has stored one
         request twice, the peer has its answer already, and ignores the error.
         """
-        if call.reply is None and call.key in self.host.ended and call.key not in self.host.running:
-            self._reused.tell(route, call.key.stream)
+        known = call.key in self.host.ended and call.key not in self.host.running
+        if call.reply is None and known and len(self._telling) < MAX_TOLD_AT_ONCE:
+            responder = PlainResponder(self._bus, route.response, call.key.stream)
+            # In a task of its own, so that a full topic does not delay the work queue.
+            task = asyncio.create_task(send_failure(responder, route.spec.response.from_error(_REUSED)), name="reused")
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+            task.add_done_callback(report)
 
     def _count(self, call: RequestHeaders) -> None:
         if call.queue is not None:

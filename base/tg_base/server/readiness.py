@@ -1,11 +1,10 @@
 """A process -> `/ready` of its metrics' port: what it lacks to be of use."""
 
-import asyncio
 from typing import Final
 
 from tg_base.bus import Bus
+from tg_base.protocol import answers
 from tg_base.server.host import Host
-from tg_schema import TgError
 
 PING_SECONDS: Final = 2.0
 """Timeout of a ping to the bus in seconds."""
@@ -28,17 +27,8 @@ class Readiness:
     async def find_missing(self) -> tuple[str, ...]:
         """Sentences; none = it is ready."""
         missing = [self.stage] if self.stage else []
-        if self.bus is not None and not await _answers(self.bus):
+        if self.bus is not None and not await answers(self.bus, PING_SECONDS):
             missing.append("the bus does not answer")
         if self.host is not None:
             missing += self.host.faults
         return tuple(missing)
-
-
-async def _answers(bus: Bus) -> bool:
-    try:
-        async with asyncio.timeout(PING_SECONDS):
-            await bus.ping()
-    except (TgError, TimeoutError):
-        return False
-    return True

@@ -67,6 +67,7 @@ class Catalogue:
 
     Attributes:
         routes: as given.
+        flows: their ids, in order.
         default_flow: the flow of a request that names none: `default`, or the first if no flow has this id.
     """
 
@@ -78,9 +79,9 @@ class Catalogue:
     ) -> None:
         self.routes = routes
         self._services = {(route.flow, route.spec.name): route for route in routes}
-        self._flows = tuple(dict.fromkeys(route.flow for route in routes))
+        self.flows = tuple(dict.fromkeys(route.flow for route in routes))
         self._completions = tuple(route for route in routes if route.spec.name == TEXT_COMPLETION.name)
-        self.default_flow = DEFAULT_FLOW if DEFAULT_FLOW in self._flows else next(iter(self._flows), DEFAULT_FLOW)
+        self.default_flow = DEFAULT_FLOW if DEFAULT_FLOW in self.flows else next(iter(self.flows), DEFAULT_FLOW)
         self._serving = serving
         self._aliases = aliases
 
@@ -88,11 +89,6 @@ class Catalogue:
         """A picklable copy of the current state, for a request that is parsed in another process."""
         served = {route.request: tuple(self._serving(route.request)) for route in self._completions}
         return Catalogue(self.routes, _Served(served), self._aliases)
-
-    @property
-    def flows(self) -> tuple[str, ...]:
-        """The flows' ids, in order."""
-        return self._flows
 
     def find_service(self, flow: str, service: str) -> Route[Any, Any]:
         """A flow's service.
@@ -103,8 +99,8 @@ class Catalogue:
         route = self._services.get((flow, service))
         if route is not None:
             return route
-        if flow not in self._flows:
-            raise NotFound(f"no flow has this id; there are: {', '.join(self._flows) or 'none'}")
+        if flow not in self.flows:
+            raise NotFound(f"no flow has this id; there are: {', '.join(self.flows) or 'none'}")
         services = ", ".join(service for known, service in self._services if known == flow)
         raise NotFound(f"this flow has no service {service[:MAX_NAME_CHARACTERS]!r}; it has: {services}")
 

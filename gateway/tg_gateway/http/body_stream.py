@@ -12,7 +12,7 @@ from contextvars import Context
 from email.utils import formatdate
 from functools import lru_cache
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
@@ -23,6 +23,7 @@ from tg_gateway.dialects import (
     END_OF_EVENT,
     MAX_WRITE_BYTES,
     Output,
+    StreamedAnswer,
     Writer,
     append_output,
     join_output,
@@ -38,22 +39,6 @@ from tg_schema.errors import Cancelled, SlowConsumer
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 END_OF_BODY = b"0\r\n\r\n"
 """The last chunk of a chunked body (RFC 9112, section 7.1)."""
-
-
-class BodyHead(Protocol):
-    """The source of a body's head: a writer, or a streamed answer."""
-
-    @property
-    def content_type(self) -> str:
-        """The header."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Further headers, read when the head is written."""
-
-    @property
-    def keep_alive(self) -> bytes:
-        """Bytes sent during silence."""
 
 
 class BodyStream(web.StreamResponse, Sink):
@@ -77,7 +62,7 @@ class BodyStream(web.StreamResponse, Sink):
     def __init__(
         self,
         request: web.BaseRequest,
-        head: BodyHead,
+        head: Writer[Any] | StreamedAnswer,
         headers: Mapping[str, str],
         keep_alive: float,
         patience: float,

@@ -8,12 +8,38 @@ from typing_extensions import override
 
 from tg_gateway.dialects import Output, join_output
 from tg_gateway.relay import Sink
-from tg_gateway.websocket.buffer_budget import BufferBudget, Holder
 from tg_schema import TgError
 from tg_schema.errors import Cancelled, SlowConsumer
 
 MAX_UNSENT_BYTES = 64 * 1024
 """Bytes of frames that are collected within a turn of the event loop before they are written."""
+
+
+class BufferBudget:
+    """The bytes that all streams of one socket hold while its client does not read.
+
+    Args:
+        limit: bytes.
+
+    Attributes:
+        total: bytes held now; never more than the limit after a call.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.total = 0
+        self._limit = limit
+        self._held: dict[SocketStream, int] = {}
+
+    def hold(self, holder: "SocketStream", size: int) -> None:
+        """Note a stream's bytes. Ends the streams that hold most, until the rest is within the limit."""
+        self.total += size - self._held.pop(holder, 0)
+        if size:
+            self._held[holder] = size
+        while self.total > self._limit:
+            largest = max(self._held, key=lambda holder: self._held[holder])
+            # Subtract before calling `shed`, which drops the bytes and would subtract them again.
+            self.total -= self._held.pop(largest)
+            largest.shed()
 
 
 class SocketWriter:
@@ -80,7 +106,7 @@ class SocketWriter:
         return True
 
 
-class SocketStream(Sink, Holder):
+class SocketStream(Sink):
     """One request's answers on a socket; exactly one of them is the last.
 
     Args:
@@ -105,8 +131,8 @@ class SocketStream(Sink, Holder):
         if not self._ended or not size:
             self._writer.budget.hold(self, size)
 
-    @override
     def shed(self) -> None:
+        """End now, and drop the waiting bytes. Called once."""
         self.fail(SlowConsumer("the client reads this socket too slowly, and this stream holds most of what waits"))
         self.stop()
 
