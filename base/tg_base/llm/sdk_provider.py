@@ -3,12 +3,10 @@
 A provider supplies a request's body, a decoder of the answer and a client; the rest is here.
 """
 
-import sys
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from importlib import import_module
-from types import ModuleType
 from typing import Any, ClassVar, Generic, Protocol, Self
 
 import msgspec
@@ -35,7 +33,6 @@ from tg_base.llm.http import (
 )
 from tg_base.llm.keyed_connection import KeyedConnection, Lease
 from tg_base.llm.large_request import RequestParts, join_request
-from tg_base.llm.late_packages import late_packages
 from tg_base.llm.operations import Embeddings
 from tg_base.llm.options import AddressOptions, ProviderOptions, RemoteOptions
 from tg_base.llm.prepared_request import PreparedRequest, prepare_request
@@ -78,7 +75,6 @@ class SdkWire(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         client: module with `connect(endpoint)`, which returns an `SdkConnection`. Importing and connecting take
             seconds and run in a thread.
-        late: packages of the SDK that `client` imports, and whose contents no request needs: see `late_packages`.
         listed: parses the list of models; raises one of `UNREADABLE`. None = the provider has no such list.
         error_detail: parses the body of an error; raises as `listed`.
         frames: makes a splitter for an answer's body; None = server-sent events.
@@ -86,7 +82,6 @@ class SdkWire(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     client: str
-    late: tuple[str, ...] = ()
     listed: Callable[[bytes], tuple[ModelInfo, ...]] | None = None
     error_detail: Callable[[bytes], ErrorDetail] = no_detail
     frames: Callable[[], Frames] | None = None
@@ -118,10 +113,10 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
             endpoint, key = options.endpoint(options.upstream_name(model)), options.key()
         except ProviderAuth:
             # Report a missing package before a missing key: it would be the next error anyway.
-            await start_daemon_thread(lambda: _import_client(cls.wire), f"import {cls.wire.client}")
+            await start_daemon_thread(lambda: import_module(cls.wire.client), f"import {cls.wire.client}")
             raise
         connection = await KeyedConnection[SdkConnection].open_in_thread(
-            key, lambda now: _import_client(cls.wire).connect(replace(endpoint, key=now))
+            key, lambda now: import_module(cls.wire.client).connect(replace(endpoint, key=now))
         )
         return cls(model, options, connection)
 
@@ -240,14 +235,6 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     async def aclose(self) -> None:
         await super().aclose()
         await self._connection.aclose()
-
-
-def _import_client(wire: SdkWire) -> ModuleType:
-    if wire.client in sys.modules:
-        # Another thread may still import it: this waits for that.
-        return import_module(wire.client)
-    with late_packages(*wire.late):
-        return import_module(wire.client)
 
 
 class _AskedBody:

@@ -91,7 +91,6 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
     optional_features = frozenset({"embed", "embed_ids", "dimensions"})
     wire = SdkWire(
         client="tg_flow.providers.openai.client",
-        late=("openai.types",),
         listed=model_list,
         error_detail=error_detail,
         embedded=embedding_list,
