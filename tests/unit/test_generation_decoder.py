@@ -46,7 +46,7 @@ def test_parameters(request_: Request, sampling: Sampling, sent: dict[str, Any])
     assert msgspec.to_builtins(generation_parameters(request_, sampling, None)) == {"details": True} | {
         name: tuple(value) if isinstance(value, list) else value for name, value in sent.items()
     }
-    assert generation_parameters(request_, sampling, "mine").adapter_id == "mine"
+    assert generation_parameters(request_, sampling, "mine")["adapter_id"] == "mine"
 
 
 @pytest.mark.parametrize(

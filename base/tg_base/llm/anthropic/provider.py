@@ -88,9 +88,7 @@ class Claude(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
     def fields(self, request: TextCompletionRequest) -> dict[str, Any]:
         """The body of a request for an answer. Raises as `body`."""
-        wire = to_wire(request, self.upstream_model, self._defaults)
-        own: dict[str, Any] = msgspec.to_builtins(wire)
-        return add_foreign_fields(own, request)
+        return add_foreign_fields(to_wire(request, self.upstream_model, self._defaults), request)
 
     def call(self, route: str, fields: dict[str, Any], request: TextCompletionRequest) -> RouteCall:
         """What the client's `post` gets: a body, and the beta versions that the request asks for."""

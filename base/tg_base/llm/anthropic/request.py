@@ -5,14 +5,9 @@ The format is the same for Anthropic's own API and for Claude on Vertex AI.
 
 from typing import Any
 
-import msgspec
-
-from tg_base.llm import close_objects
+from tg_base.llm import close_objects, set_fields
 from tg_base.llm.anthropic.blocks import (
     DIALECT,
-    CacheControl,
-    TextBlock,
-    WireTurn,
     cache_control,
     system_blocks,
     wire_turns,
@@ -56,37 +51,13 @@ ANSWER_TOOL = "answer"
 """The forced tool that returns an answer as JSON; its input is the answer's text."""
 
 
-class _Tool(msgspec.Struct, frozen=True, omit_defaults=True):
-    name: str
-    input_schema: dict[str, Any]
-    description: str = ""
-    strict: bool = False
-    cache_control: CacheControl = None
-
-
-class _Choice(msgspec.Struct, frozen=True, omit_defaults=True):
-    type: str
-    name: str | None = None
-    disable_parallel_tool_use: bool = False
-
-
-class MessagesRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of `POST /v1/messages`."""
-
-    model: str
-    messages: tuple[WireTurn, ...]
-    max_tokens: int
-    stream: bool
-    system: str | tuple[TextBlock, ...] = ""
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    stop_sequences: tuple[str, ...] = ()
-    tools: tuple[_Tool | dict[str, Any], ...] = ()
-    tool_choice: _Choice | None = None
-    output_config: dict[str, Any] = {}
-    thinking: dict[str, Any] | None = None
-    metadata: dict[str, str] | None = None
+_OWN_FIELDS = frozenset(
+    {
+        *("model", "messages", "max_tokens", "stream", "system", "temperature", "top_p", "top_k", "stop_sequences"),
+        *("tools", "tool_choice", "output_config", "thinking", "metadata"),
+    }
+)
+"""The fields of a body that come from our records."""
 
 
 def answers_by_tool(request: TextCompletionRequest, defaults: Defaults) -> bool:
@@ -96,7 +67,7 @@ def answers_by_tool(request: TextCompletionRequest, defaults: Defaults) -> bool:
     return request.response_format == "json"
 
 
-def to_wire(request: TextCompletionRequest, model: str, defaults: Defaults) -> MessagesRequest:
+def to_wire(request: TextCompletionRequest, model: str, defaults: Defaults) -> dict[str, Any]:
     """The body for a request; `model` is its name at the provider.
 
     Raises:
@@ -111,7 +82,7 @@ def to_wire(request: TextCompletionRequest, model: str, defaults: Defaults) -> M
     turns = wire_turns(request.turns)
     forced = by_tool or request.tool_choice not in {None, "", "auto", "none"}
     thinking = decide_thinking(request.reasoning, defaults, turns, forced=forced, max_tokens=sampling.max_tokens)
-    return MessagesRequest(
+    return set_fields(
         model=model,
         messages=turns,
         max_tokens=thinking.max_tokens,
@@ -121,9 +92,9 @@ def to_wire(request: TextCompletionRequest, model: str, defaults: Defaults) -> M
         top_p=sampling.top_p,
         top_k=sampling.top_k,
         stop_sequences=tuple(sampling.stop),
-        tools=(_answer_tool(request),) if by_tool else (*map(_tool, request.tools), *_foreign_tools(request)),
-        tool_choice=_Choice("tool", ANSWER_TOOL) if by_tool else _choice(request),
-        output_config=thinking.output_config | ({} if by_tool else _format(request.schema)),
+        tools=(_answer_tool(request),) if by_tool else (*map(_tool, request.tools), *_foreign(request).tools),
+        tool_choice={"type": "tool", "name": ANSWER_TOOL} if by_tool else _choice(request),
+        output_config=thinking.output_config | ({} if by_tool else _format(request.schema)) or None,
         thinking=thinking.thinking,
         metadata={"user_id": request.user} if request.user else None,
     )
@@ -132,7 +103,7 @@ def to_wire(request: TextCompletionRequest, model: str, defaults: Defaults) -> M
 def add_foreign_fields(own: dict[str, Any], request: TextCompletionRequest) -> dict[str, Any]:
     """A body merged with the request's Anthropic-only fields, nested ones too; the fields of our records win."""
     foreign = _foreign(request).fields
-    body = {name: value for name, value in foreign.items() if name not in MessagesRequest.__struct_fields__} | own
+    body = {name: value for name, value in foreign.items() if name not in _OWN_FIELDS} | own
     for outer, known in _PARTLY_KNOWN.items():
         given = foreign.get(outer)
         inner = {name: value for name, value in given.items() if name not in known} if isinstance(given, dict) else {}
@@ -154,27 +125,26 @@ def _foreign(request: TextCompletionRequest) -> Foreign:
     return foreign if foreign is not None and foreign.dialect == DIALECT else Foreign(DIALECT)
 
 
-def _foreign_tools(request: TextCompletionRequest) -> tuple[dict[str, Any], ...]:
-    return _foreign(request).tools
+def _tool(tool: Tool) -> dict[str, Any]:
+    more = set_fields(description=tool.description, strict=tool.strict or None)
+    return {"name": tool.name, "input_schema": tool.parameters, **more, **cache_control(tool.cache)}
 
 
-def _tool(tool: Tool) -> _Tool:
-    return _Tool(tool.name, tool.parameters, tool.description, tool.strict, cache_control(tool.cache))
-
-
-def _answer_tool(request: TextCompletionRequest) -> _Tool:
+def _answer_tool(request: TextCompletionRequest) -> dict[str, Any]:
     description = request.schema_description or "Gives the answer. Its input is the answer."
-    return _Tool(ANSWER_TOOL, request.schema or {"type": "object"}, description)
+    return {"name": ANSWER_TOOL, "input_schema": request.schema or {"type": "object"}, "description": description}
 
 
-def _choice(request: TextCompletionRequest) -> _Choice | None:
+def _choice(request: TextCompletionRequest) -> dict[str, Any] | None:
     choice, single = request.tool_choice or None, request.parallel_tool_calls is False and bool(request.tools)
     if choice is None and not single:
         return None
     known = {None: "auto", "auto": "auto", "none": "none", "required": "any"}.get(choice)
     # The API has no such field beside "none".
     single = single and known != "none"
-    return _Choice(known or "tool", None if known else choice, disable_parallel_tool_use=single)
+    return set_fields(
+        type=known or "tool", name=None if known else choice, disable_parallel_tool_use=True if single else None
+    )
 
 
 def _format(schema: dict[str, Any] | None) -> dict[str, Any]:

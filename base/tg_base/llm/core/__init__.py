@@ -5,6 +5,7 @@ from tg_base.llm.core.call_numbers import CallNumbers
 from tg_base.llm.core.chunk import LlmChunk, PassOn, join_chunks
 from tg_base.llm.core.effort import find_budget, find_effort
 from tg_base.llm.core.errors import event_error, find_request_id, retry_after, status_error
+from tg_base.llm.core.set_fields import set_fields
 from tg_base.llm.core.signature import read_signature, write_signature
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "join_chunks",
     "read_signature",
     "retry_after",
+    "set_fields",
     "status_error",
     "write_signature",
 ]

@@ -2,13 +2,11 @@
 
 from tg_base.llm.gemini.client import find_calls
 from tg_base.llm.gemini.provider import Gemini, GeminiOptions
-from tg_base.llm.gemini.request import GenerateRequest
 from tg_base.llm.gemini.stream import error_detail, model_list, read_embeddings
 
 __all__ = [
     "Gemini",
     "GeminiOptions",
-    "GenerateRequest",
     "error_detail",
     "find_calls",
     "model_list",

@@ -6,7 +6,7 @@ import msgspec
 from typing_extensions import TypeVar, override
 
 from tg_base.llm import COUNT, AddressOptions, EventDecoder, KeyedConnection, RouteCall, SdkConnection, SdkProvider
-from tg_base.llm.gemini.request import FEATURES, Defaults, GenerateRequest, to_wire
+from tg_base.llm.gemini.request import FEATURES, Defaults, to_wire
 from tg_base.llm.gemini.stream import StreamDecoder, token_count
 from tg_schema import TextCompletionRequest
 
@@ -61,6 +61,6 @@ class Gemini(SdkProvider[AnyOptions], Generic[AnyOptions]):
     async def count_tokens(self, request: TextCompletionRequest) -> int:
         return await self.count_by(request, token_count)
 
-    def counted(self, wire: GenerateRequest) -> Any:
+    def counted(self, wire: dict[str, Any]) -> dict[str, Any]:
         """The body of `countTokens` for the body of an answer, as Vertex AI takes it."""
-        return msgspec.structs.replace(wire, tool_config=None, generation_config=GenerateRequest(()).generation_config)
+        return {name: value for name, value in wire.items() if name not in {"toolConfig", "generationConfig"}}

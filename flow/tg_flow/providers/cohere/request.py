@@ -3,9 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
-import msgspec
-
-from tg_base.llm import find_budget, read_signature
+from tg_base.llm import find_budget, read_signature, set_fields
 from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, TextPart, Tool, ToolCall
 from tg_schema.conversation import Part, ReasoningPart
 from tg_schema.errors import BadRequest
@@ -13,79 +11,6 @@ from tg_schema.text_completion import Reasoning
 
 ORIGIN = "cohere"
 """The origin in signatures of Cohere's thinking, which have no value."""
-
-
-class _Url(msgspec.Struct, frozen=True):
-    url: str
-
-
-class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
-    type: str
-    text: str | None = None
-    image_url: _Url | None = None
-    thinking: str | None = None
-
-
-class _CalledFunction(msgspec.Struct, frozen=True):
-    name: str
-    arguments: str
-
-
-class _Call(msgspec.Struct, frozen=True):
-    id: str
-    type: str
-    function: _CalledFunction
-
-
-class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    role: str
-    content: str | tuple[_Part, ...] | None = None
-    tool_plan: str | None = None
-    tool_calls: tuple[_Call, ...] = ()
-    tool_call_id: str | None = None
-
-
-class _Function(msgspec.Struct, frozen=True, omit_defaults=True):
-    name: str
-    parameters: dict[str, Any]
-    description: str = ""
-
-
-class _Tool(msgspec.Struct, frozen=True):
-    type: str
-    function: _Function
-
-
-class _ResponseFormat(msgspec.Struct, frozen=True, omit_defaults=True):
-    type: str
-    json_schema: dict[str, Any] | None = None
-
-
-class _Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
-    type: str
-    token_budget: int | None = None
-
-
-class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of `POST /v2/chat`."""
-
-    model: str
-    messages: tuple[_Message, ...]
-    stream: bool
-    tools: tuple[_Tool, ...] = ()
-    tool_choice: str | None = None
-    strict_tools: bool = False
-    response_format: _ResponseFormat | None = None
-    thinking: _Thinking | None = None
-    temperature: float | None = None
-    p: float | None = None
-    k: int | None = None
-    max_tokens: int | None = None
-    stop_sequences: tuple[str, ...] = ()
-    seed: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    priority: int | None = None
 
 
 def to_wire(
@@ -97,15 +22,15 @@ def to_wire(
         BadRequest: this API cannot express the request; the message says why.
     """
     tools, choice = _choice(request)
-    asked = ChatRequest(
+    return set_fields(
         model=model,
-        messages=tuple(_messages(request)),
+        messages=[*_messages(request)],
         stream=True,
         tools=tools,
         tool_choice=choice,
         response_format=_response_format(request),
         # Cohere has one switch for all tools of a request.
-        strict_tools=any(tool.strict for tool in request.tools),
+        strict_tools=any(tool.strict for tool in request.tools) or None,
         thinking=_thinking(thinking) if request.reasoning is None else _reasoning(request.reasoning),
         priority=request.priority,
         temperature=sampling.temperature,
@@ -117,11 +42,9 @@ def to_wire(
         presence_penalty=sampling.presence_penalty,
         frequency_penalty=sampling.frequency_penalty,
     )
-    body: dict[str, Any] = msgspec.to_builtins(asked)
-    return body
 
 
-def _choice(request: TextCompletionRequest) -> tuple[tuple[_Tool, ...], str | None]:
+def _choice(request: TextCompletionRequest) -> tuple[tuple[dict[str, Any], ...], str | None]:
     """The offered tools and the choice. A forced tool is offered alone, because Cohere's choice cannot name one."""
     choice = request.tool_choice or "auto"
     named = tuple(tool for tool in request.tools if tool.name == choice)
@@ -131,46 +54,49 @@ def _choice(request: TextCompletionRequest) -> tuple[tuple[_Tool, ...], str | No
     return tuple(_tool(tool) for tool in named), "REQUIRED"
 
 
-def _tool(tool: Tool) -> _Tool:
-    return _Tool("function", _Function(tool.name, tool.parameters, tool.description))
+def _tool(tool: Tool) -> dict[str, Any]:
+    function = set_fields(name=tool.name, parameters=tool.parameters, description=tool.description)
+    return {"type": "function", "function": function}
 
 
-def _messages(request: TextCompletionRequest) -> Iterable[_Message]:
+def _messages(request: TextCompletionRequest) -> Iterable[dict[str, Any]]:
     if request.system_text:
-        yield _Message("system", request.system_text)
+        yield {"role": "system", "content": request.system_text}
     for turn in request.turns:
         yield _message(turn)
 
 
-def _message(turn: Message) -> _Message:
+def _message(turn: Message) -> dict[str, Any]:
     if turn.images and turn.role != "user":
         raise BadRequest(f"messages: this provider takes images from the user only, not in a turn of the {turn.role}")
     if turn.images:
-        return _Message("user", tuple(_part(part) for part in turn.content_parts))
+        return {"role": "user", "content": [_part(part) for part in turn.content_parts]}
     thought = "".join(part.text for part in turn.parts if _is_ours(part))
-    thoughts = (_Part("thinking", thinking=thought),) if thought else ()
+    thoughts = ({"type": "thinking", "thinking": thought},) if thought else ()
     if turn.tool_calls:
-        calls = tuple(_call(it) for it in turn.tool_calls)
-        return _Message("assistant", thoughts or None, turn.text or None, calls)
+        calls = [_call(it) for it in turn.tool_calls]
+        return set_fields(role="assistant", content=thoughts, tool_plan=turn.text, tool_calls=calls)
     if thoughts:
-        return _Message("assistant", (*thoughts, *((_Part("text", turn.text),) if turn.text else ())))
-    return _Message(turn.role, turn.text, tool_call_id=turn.tool_call_id if turn.role == "tool" else None)
+        text = ({"type": "text", "text": turn.text},) if turn.text else ()
+        return {"role": "assistant", "content": (*thoughts, *text)}
+    result = {"tool_call_id": turn.tool_call_id} if turn.role == "tool" else {}
+    return {"role": turn.role, "content": turn.text, **result}
 
 
-def _part(part: TextPart | ImagePart) -> _Part:
+def _part(part: TextPart | ImagePart) -> dict[str, Any]:
     if isinstance(part, TextPart):
-        return _Part("text", text=part.text)
-    return _Part("image_url", image_url=_Url(part.url or f"data:{part.media_type};base64,{part.data}"))
+        return {"type": "text", "text": part.text}
+    return {"type": "image_url", "image_url": {"url": part.url or f"data:{part.media_type};base64,{part.data}"}}
 
 
-def _call(call: ToolCall) -> _Call:
-    return _Call(call.id, "function", _CalledFunction(call.name, call.arguments))
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def _response_format(request: TextCompletionRequest) -> _ResponseFormat | None:
+def _response_format(request: TextCompletionRequest) -> dict[str, Any] | None:
     if request.schema is not None:
-        return _ResponseFormat("json_object", request.schema)
-    return _ResponseFormat("json_object") if request.response_format == "json" else None
+        return {"type": "json_object", "json_schema": request.schema}
+    return {"type": "json_object"} if request.response_format == "json" else None
 
 
 def _is_ours(part: Part) -> TypeGuard[ReasoningPart]:
@@ -178,16 +104,16 @@ def _is_ours(part: Part) -> TypeGuard[ReasoningPart]:
     return isinstance(part, ReasoningPart) and read_signature(part.signature, ORIGIN) is not None
 
 
-def _reasoning(reasoning: Reasoning) -> _Thinking:
+def _reasoning(reasoning: Reasoning) -> dict[str, Any]:
     if reasoning.effort == "none" or reasoning.budget == 0:
-        return _Thinking("disabled")
+        return {"type": "disabled"}
     budget = reasoning.budget or (find_budget(reasoning.effort) if reasoning.effort else None)
-    return _Thinking("enabled", budget)
+    return set_fields(type="enabled", token_budget=budget)
 
 
-def _thinking(thinking: bool | int | None) -> _Thinking | None:
+def _thinking(thinking: bool | int | None) -> dict[str, Any] | None:
     if thinking is None:
         return None
     if isinstance(thinking, bool):
-        return _Thinking("enabled" if thinking else "disabled")
-    return _Thinking("enabled", thinking)
+        return {"type": "enabled" if thinking else "disabled"}
+    return {"type": "enabled", "token_budget": thinking}

@@ -6,7 +6,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.llm import Key, SdkWire, choose_key
-from tg_base.llm.gemini import Gemini, GeminiOptions, GenerateRequest, error_detail, model_list, read_embeddings
+from tg_base.llm.gemini import Gemini, GeminiOptions, error_detail, model_list, read_embeddings
 from tg_schema import TextCompletionRequest
 
 
@@ -43,8 +43,8 @@ class GoogleAiStudio(Gemini[GoogleAiStudioOptions]):
     )
 
     @override
-    def counted(self, wire: GenerateRequest) -> Any:
-        return {"generateContentRequest": {"model": self._place, **msgspec.to_builtins(wire)}}
+    def counted(self, wire: dict[str, Any]) -> dict[str, Any]:
+        return {"generateContentRequest": {"model": self._place, **wire}}
 
     @override
     def embedding_body(self, request: TextCompletionRequest) -> bytes:

@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
-from tg_base.llm import call_arguments, find_effort, read_signature
-from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, Tool
+from tg_base.llm import call_arguments, find_effort, read_signature, set_fields
+from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, Tool, ToolCall
 from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BadRequest
 from tg_schema.text_completion import Effort, Reasoning
@@ -18,65 +16,6 @@ _LEVELS: dict[Effort, str] = {"minimal": "low", "low": "low", "medium": "medium"
 """The others are "high"."""
 
 
-class _CalledFunction(msgspec.Struct, frozen=True):
-    name: str
-    arguments: dict[str, Any]
-
-
-class _Call(msgspec.Struct, frozen=True):
-    function: _CalledFunction
-
-
-class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    role: str
-    content: str
-    thinking: str | None = None
-    images: tuple[str, ...] = ()
-    tool_calls: tuple[_Call, ...] = ()
-    tool_name: str | None = None
-
-
-class _Function(msgspec.Struct, frozen=True):
-    name: str
-    description: str
-    parameters: dict[str, Any]
-
-
-class _Tool(msgspec.Struct, frozen=True):
-    function: _Function
-    type: str = "function"
-
-
-class _Options(msgspec.Struct, frozen=True, omit_defaults=True):
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    num_predict: int | None = None
-    stop: tuple[str, ...] = ()
-    seed: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    num_ctx: int | None = None
-    min_p: float | None = None
-    typical_p: float | None = None
-    repeat_penalty: float | None = None
-
-
-class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of `POST /api/chat`."""
-
-    model: str
-    messages: tuple[_Message, ...]
-    stream: bool
-    tools: tuple[_Tool, ...] = ()
-    format: str | dict[str, Any] | None = None
-    options: _Options = _Options()
-    think: bool | str | None = None
-    keep_alive: str | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
-
-
 def to_wire(
     request: TextCompletionRequest,
     model: str,
@@ -86,7 +25,7 @@ def to_wire(
     num_ctx: int | None = None,
     keep_alive: str | None = None,
     levels: bool = False,
-) -> ChatRequest:
+) -> dict[str, Any]:
     """The body for a request.
 
     Raises:
@@ -94,13 +33,13 @@ def to_wire(
     """
     if request.tool_choice not in {None, "", "auto", "none"}:
         raise BadRequest('this provider cannot make its model call a tool; tool_choice may be "auto" or "none"')
-    return ChatRequest(
+    return set_fields(
         model=model,
-        messages=tuple(_messages(request)),
+        messages=[*_messages(request)],
         stream=True,
         tools=() if request.tool_choice == "none" else tuple(_tool(tool) for tool in request.tools),
         format=request.schema or ("json" if request.response_format == "json" else None),
-        options=_Options(
+        options=set_fields(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
@@ -121,16 +60,23 @@ def to_wire(
     )
 
 
-def _messages(request: TextCompletionRequest) -> Iterable[_Message]:
+def _messages(request: TextCompletionRequest) -> Iterable[dict[str, Any]]:
     if request.system_text:
-        yield _Message("system", request.system_text)
+        yield {"role": "system", "content": request.system_text}
     # Ollama matches a tool's result to its call by the tool's name, not by an id.
     names = {call.id: call.name for turn in request.turns for call in turn.tool_calls}
     for turn in request.turns:
-        calls = tuple(_Call(_CalledFunction(call.name, call_arguments(call.arguments))) for call in turn.tool_calls)
-        name = (turn.name or names.get(turn.tool_call_id or "")) if turn.role == "tool" else None
-        images = tuple(_image(image) for image in turn.images)
-        yield _Message(turn.role, turn.text, _thinking(turn), images, calls, name)
+        more = set_fields(
+            thinking=_thinking(turn),
+            images=tuple(_image(image) for image in turn.images),
+            tool_calls=tuple(_call(call) for call in turn.tool_calls),
+            tool_name=(turn.name or names.get(turn.tool_call_id or "")) if turn.role == "tool" else None,
+        )
+        yield {"role": turn.role, "content": turn.text, **more}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"function": {"name": call.name, "arguments": call_arguments(call.arguments)}}
 
 
 def _thinking(turn: Message) -> str | None:
@@ -152,5 +98,6 @@ def _image(image: ImagePart) -> str:
     return image.data
 
 
-def _tool(tool: Tool) -> _Tool:
-    return _Tool(_Function(tool.name, tool.description, tool.parameters))
+def _tool(tool: Tool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}

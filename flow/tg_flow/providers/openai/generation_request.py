@@ -1,43 +1,14 @@
 """TextCompletionRequest -> the body of TGI's `/generate_stream` and `/generate`, after its published description."""
 
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
-
+from tg_base.llm import set_fields
 from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
 
 
-class _Grammar(msgspec.Struct, frozen=True):
-    type: Literal["json", "regex"]
-    value: str | dict[str, Any]
-
-
-class GenerationParameters(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The `parameters` of a request, by TGI's names; what is absent is the server's default."""
-
-    do_sample: bool = False
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    typical_p: float | None = None
-    repetition_penalty: float | None = None
-    frequency_penalty: float | None = None
-    max_new_tokens: int | None = None
-    stop: tuple[str, ...] = ()
-    seed: int | None = None
-    truncate: int | None = None
-    top_n_tokens: int | None = None
-    grammar: _Grammar | None = None
-    adapter_id: str | None = None
-    details: bool = False
-    decoder_input_details: bool = False
-
-
-def generation_parameters(
-    request: TextCompletionRequest, sampling: Sampling, adapter: str | None
-) -> GenerationParameters:
-    """The parameters of a raw prompt's answer, in events with details.
+def generation_parameters(request: TextCompletionRequest, sampling: Sampling, adapter: str | None) -> dict[str, Any]:
+    """The `parameters` of a raw prompt's answer, in events with details; what is absent is the server's default.
 
     Args:
         request: the request.
@@ -54,8 +25,8 @@ def generation_parameters(
     chosen = (sampling.temperature, sampling.top_p, sampling.top_k, sampling.typical_p)
     greedy = sampling.temperature == 0
     # The server refuses values without effect, and a temperature of 0: by default it does not sample.
-    return GenerationParameters(
-        do_sample=not greedy and any(value is not None for value in chosen),
+    return set_fields(
+        do_sample=(not greedy and any(value is not None for value in chosen)) or None,
         temperature=sampling.temperature or None,
         top_p=None if greedy or sampling.top_p == 1 else sampling.top_p,
         top_k=None if greedy or (sampling.top_k or 0) < 1 else sampling.top_k,
@@ -73,9 +44,9 @@ def generation_parameters(
     )
 
 
-def scoring_parameters(request: TextCompletionRequest, adapter: str | None) -> GenerationParameters:
+def scoring_parameters(request: TextCompletionRequest, adapter: str | None) -> dict[str, Any]:
     """The parameters for an answer of one token that also returns the tokens of its prompt."""
-    return GenerationParameters(
+    return set_fields(
         max_new_tokens=1,
         truncate=request.max_prompt_tokens,
         adapter_id=adapter,
@@ -84,7 +55,7 @@ def scoring_parameters(request: TextCompletionRequest, adapter: str | None) -> G
     )
 
 
-def _grammar(request: TextCompletionRequest) -> _Grammar | None:
+def _grammar(request: TextCompletionRequest) -> dict[str, Any] | None:
     if request.schema is not None:
-        return _Grammar("json", request.schema)
-    return None if request.regex is None else _Grammar("regex", request.regex)
+        return {"type": "json", "value": request.schema}
+    return None if request.regex is None else {"type": "regex", "value": request.regex}

@@ -1,65 +1,13 @@
 """TextCompletionRequest -> the body of OpenAI's `POST /chat/completions`, after the public API reference."""
 
 from operator import attrgetter
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
-from tg_base.llm import find_effort
+from tg_base.llm import find_effort, set_fields
 from tg_flow.providers.openai.messages import ThinkingField, WireMessage, wire_messages
 from tg_schema import Sampling, TextCompletionRequest, Tool
-
-
-class _Function(msgspec.Struct, frozen=True, omit_defaults=True):
-    name: str
-    parameters: dict[str, Any]
-    description: str = ""
-    strict: bool = False
-
-
-class _Tool(msgspec.Struct, frozen=True):
-    function: _Function
-    type: Literal["function"] = "function"
-
-
-class _FunctionName(msgspec.Struct, frozen=True):
-    name: str
-
-
-class _Choice(msgspec.Struct, frozen=True):
-    function: _FunctionName
-    type: Literal["function"] = "function"
-
-
-class _AllowedTools(msgspec.Struct, frozen=True):
-    mode: str
-    tools: tuple[_Choice, ...]
-
-
-class _AllowedChoice(msgspec.Struct, frozen=True):
-    allowed_tools: _AllowedTools
-    type: Literal["allowed_tools"] = "allowed_tools"
-
-
-class _StructuredOutputs(msgspec.Struct, frozen=True, omit_defaults=True):
-    regex: str | None = None
-    choice: tuple[str, ...] = ()
-
-
-class _StreamOptions(msgspec.Struct, frozen=True):
-    include_usage: bool = True
-
-
-class _Schema(msgspec.Struct, frozen=True, omit_defaults=True):
-    name: str
-    schema: dict[str, Any]
-    description: str | None = None
-    strict: bool = False
-
-
-class _ResponseFormat(msgspec.Struct, frozen=True, omit_defaults=True):
-    type: str
-    json_schema: _Schema | None = None
 
 
 class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,9 +16,9 @@ class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str
     messages: tuple[WireMessage, ...]
     stream: bool
-    stream_options: _StreamOptions | None = None
-    tools: tuple[_Tool, ...] = ()
-    tool_choice: str | _Choice | _AllowedChoice | None = None
+    stream_options: dict[str, bool] | None = None
+    tools: tuple[dict[str, Any], ...] = ()
+    tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -82,7 +30,7 @@ class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     frequency_penalty: float | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    response_format: _ResponseFormat | None = None
+    response_format: dict[str, Any] | None = None
     n: int | None = None
     logit_bias: dict[int, float] | None = None
     reasoning_effort: str | None = None
@@ -94,7 +42,7 @@ class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     ignore_eos: bool = False
     stop_token_ids: tuple[int, ...] = ()
     include_stop_str_in_output: bool = False
-    structured_outputs: _StructuredOutputs | None = None
+    structured_outputs: dict[str, Any] | None = None
 
 
 _further_fields: Final = attrgetter(
@@ -143,7 +91,7 @@ def to_wire(
         messages=wire_messages(request, developer=developer, thinking_field=thinking_field),
         # Whole answers, too, are joined from a stream: so all have the same clocks and the same cancel.
         stream=True,
-        stream_options=_StreamOptions(),
+        stream_options={"include_usage": True},
         tools=tuple(_tool(tool) for tool in request.tools),
         tool_choice=_tool_choice(request),
         # OpenAI refuses the field in a request without tools.
@@ -171,32 +119,33 @@ def to_wire(
         ignore_eos=sampling.ignore_eos,
         stop_token_ids=sampling.stop_ids,
         include_stop_str_in_output=sampling.keep_stop,
-        structured_outputs=_structured_outputs(request),
+        structured_outputs=set_fields(regex=request.regex, choice=request.choice) or None,
     )
 
 
-def _tool(tool: Tool) -> _Tool:
-    return _Tool(_Function(tool.name, tool.parameters, tool.description, tool.strict))
+def _tool(tool: Tool) -> dict[str, Any]:
+    more = set_fields(description=tool.description, strict=tool.strict or None)
+    return {"type": "function", "function": {"name": tool.name, "parameters": tool.parameters, **more}}
 
 
-def _tool_choice(request: TextCompletionRequest) -> str | _Choice | _AllowedChoice | None:
+def _tool_choice(request: TextCompletionRequest) -> str | dict[str, Any] | None:
     choice = request.tool_choice or None
     if not request.tools:
         return None
     if request.allowed_tools and choice in {None, "auto", "required"}:
-        allowed = tuple(_Choice(_FunctionName(name)) for name in request.allowed_tools)
-        return _AllowedChoice(_AllowedTools(choice or "auto", allowed))
-    return choice if choice in {None, "auto", "none", "required"} else _Choice(_FunctionName(choice))
+        allowed = {"mode": choice or "auto", "tools": [_name(name) for name in request.allowed_tools]}
+        return {"type": "allowed_tools", "allowed_tools": allowed}
+    return choice if choice is None or choice in {"auto", "none", "required"} else _name(choice)
 
 
-def _structured_outputs(request: TextCompletionRequest) -> _StructuredOutputs | None:
-    if request.regex is None and not request.choice:
-        return None
-    return _StructuredOutputs(request.regex, request.choice)
+def _name(tool: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": tool}}
 
 
-def _response_format(request: TextCompletionRequest, *, strict: bool) -> _ResponseFormat | None:
-    if request.schema is not None:
-        name, strict = request.schema_name or "answer", strict or request.schema_strict
-        return _ResponseFormat("json_schema", _Schema(name, request.schema, request.schema_description, strict))
-    return _ResponseFormat("json_object") if request.response_format == "json" else None
+def _response_format(request: TextCompletionRequest, *, strict: bool) -> dict[str, Any] | None:
+    if request.schema is None:
+        return {"type": "json_object"} if request.response_format == "json" else None
+    strict = strict or request.schema_strict
+    more = set_fields(description=request.schema_description, strict=strict or None)
+    named = {"name": request.schema_name or "answer", "schema": request.schema, **more}
+    return {"type": "json_schema", "json_schema": named}

@@ -18,11 +18,7 @@ from tg_flow.providers.openai.generation_decoder import (
     read_ids,
     read_prefill,
 )
-from tg_flow.providers.openai.generation_request import (
-    GenerationParameters,
-    generation_parameters,
-    scoring_parameters,
-)
+from tg_flow.providers.openai.generation_request import generation_parameters, scoring_parameters
 from tg_flow.providers.openai.provider import ChatCompletions, OpenAiOptions
 from tg_flow.providers.openai.raw_completions import RawCompletions, is_plain
 from tg_flow.providers.openai.request import ChatRequest
@@ -148,8 +144,8 @@ class Tgi(RawCompletions[TgiOptions]):
     def _adapter(self) -> str | None:
         return None if self.upstream_model == BASE_MODEL else self.upstream_model
 
-    def _generation(self, request: TextCompletionRequest, parameters: GenerationParameters) -> bytes:
-        fields = {**self.options.parameters, **msgspec.to_builtins(parameters)}
+    def _generation(self, request: TextCompletionRequest, parameters: dict[str, Any]) -> bytes:
+        fields = {**self.options.parameters, **parameters}
         return _encode({"inputs": request.prompt, "parameters": fields})
 
     def _check_api(self, request: TextCompletionRequest) -> None:
