@@ -4,7 +4,8 @@ Each SDK stores the key in its own place, some in several. Replacing the client 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Generic, Protocol, Self, TypeVar
 
 from tg_base.llm.credentials import Key
@@ -60,9 +61,14 @@ class KeyedConnection(Generic[Connection]):
         """
         return await cls.open(key, lambda now: start_daemon_thread(lambda: connect(now), "connect"))
 
-    def lend(self) -> "Loan[Connection]":
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[Connection]:
         """The connection for one request. After a key rotation the old one is closed when its last request ends."""
-        return Loan(self)
+        lease = await self.take()
+        try:
+            yield lease.connection
+        finally:
+            await self.give_back(lease)
 
     async def take(self) -> Lease[Connection]:
         """The lease for one request; hand it to `give_back` afterwards."""
@@ -93,20 +99,3 @@ class KeyedConnection(Generic[Connection]):
     async def _close_unused(self, lease: Lease[Connection]) -> None:
         if lease is not self._lease and not lease.users:
             await lease.connection.aclose()
-
-
-class Loan(Generic[Connection]):
-    """Context manager that yields the connection for one request: see `KeyedConnection.lend`."""
-
-    # Not a generator, for the reason that `OpenBody` is none: its cost for each request.
-    def __init__(self, keyed: KeyedConnection[Connection]) -> None:
-        self._keyed = keyed
-        self._lease: Lease[Connection] | None = None
-
-    async def __aenter__(self) -> Connection:
-        self._lease = await self._keyed.take()
-        return self._lease.connection
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._lease is not None:
-            await self._keyed.give_back(self._lease)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Final, Protocol, TypeVar, get_args
+from typing import Final, TypeVar, get_args
 
 import msgspec
 
@@ -11,6 +11,7 @@ from tg_base.llm.guard import TOO_DEEP, Clocks, check_numbers
 from tg_schema import ModelInfo, TextCompletionRequest, TextCompletionResponse, Token, encode
 from tg_schema.deltas import MAX_COUNT
 from tg_schema.errors import BadRequest, ProtocolError, Timeout
+from tg_schema.features import describe_missing
 from tg_schema.text_completion import Operation
 
 MAX_RECORD_BYTES: Final = 256 * 1024
@@ -60,36 +61,60 @@ class Scores(msgspec.Struct, frozen=True):
     in_token: int | None = None
 
 
-class Operator(Protocol):
-    """The methods of a provider that operations use."""
+class Operator:
+    """The operations of a provider besides answers; each raises the TgErrors of `LlmService.generate_content`."""
 
     model: str
     upstream_model: str
     clocks: Clocks
 
     async def models(self) -> tuple[ModelInfo, ...]:
-        """See `LlmService`, as for the methods below."""
+        """The provider's list of models; override it if the API has one."""
+        return (ModelInfo(self.model),)
 
     async def count_tokens(self, request: TextCompletionRequest) -> int:
-        """The prompt's tokens."""
+        """The number of the prompt's tokens; override it and announce "count_tokens"."""
+        raise BadRequest(describe_missing(("count_tokens",)))
 
     async def tokenize(self, request: TextCompletionRequest) -> tuple[int, ...]:
-        """The prompt as token ids."""
+        """The token ids of `texts`, one text after the other, or else of the prompt as the model gets it.
+
+        Override it and announce "tokenize". Raises as `generate_content`.
+        """
+        raise BadRequest(describe_missing(("tokenize",)))
 
     async def detokenize(self, request: TextCompletionRequest) -> Detokenized:
-        """The text of `prompt_ids`."""
+        """The text of `prompt_ids`; override it and announce "detokenize".
+
+        With `token_texts` it has each token too; announce that by the same name. Raises as `generate_content`.
+        """
+        raise BadRequest(describe_missing(("detokenize",)))
 
     async def score(self, request: TextCompletionRequest) -> Scores:
-        """The log-probabilities of `scored`."""
+        """The log-probabilities of `scored` after the prompt; override it and announce "score".
+
+        `sampling.logprobs` is the number of alternatives to each. With `sampling.prompt_logprobs` those of the prompt
+        are asked for too; announce that by the same name. Raises as `generate_content`.
+        """
+        raise BadRequest(describe_missing(("score",)))
 
     async def embed(self, request: TextCompletionRequest) -> Embeddings:
-        """The vectors of `texts`."""
+        """A vector for each of `texts`, or of `id_lists`; override it and announce "embed".
+
+        Raises as `generate_content`.
+        """
+        raise BadRequest(describe_missing(("embed",)))
 
     async def load_adapter(self, request: TextCompletionRequest) -> None:
-        """A further LoRA adapter."""
+        """Make the LoRA adapter `adapter` of the file `adapter_path` known; override it and announce "load_adapter".
+
+        Call `announce` when it is. Raises as `generate_content`.
+        """
+        raise BadRequest(describe_missing(("load_adapter",)))
 
     async def unload_adapter(self, request: TextCompletionRequest) -> None:
-        """Forget a LoRA adapter."""
+        """Forget the LoRA adapter `adapter`; like `load_adapter`."""
+        raise BadRequest(describe_missing(("load_adapter",)))
 
 
 async def operate(provider: Operator, request: TextCompletionRequest) -> Sequence[TextCompletionResponse]:

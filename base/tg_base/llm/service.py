@@ -20,13 +20,13 @@ from tg_base.llm.core import LlmChunk, PassOn, join_chunks
 from tg_base.llm.guard import guard_stream
 from tg_base.llm.large_request import CheckedRequest, join_request, read_in_parts
 from tg_base.llm.merged_streams import merge_streams
-from tg_base.llm.operations import EDITS, Detokenized, Embeddings, Scores, operate
+from tg_base.llm.operations import EDITS, Operator, operate
 from tg_base.llm.options import ProviderOptions
 from tg_base.llm.prepared_request import COMPLETION, PreparedRequest
 from tg_base.llm.request_plan import EMULATED_FEATURES, GenerationPlan, check_completion
 from tg_base.runtime import WorkerPool
 from tg_base.server import Service
-from tg_schema import TEXT_COMPLETION, ModelInfo, TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.completion import join_completions
 from tg_schema.errors import BadRequest, NotFound, Timeout
@@ -57,7 +57,7 @@ class Preset:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic[AnyOptions]):
+class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse], Generic[AnyOptions]):
     """A provider. Override exactly one of `generate_content` and `generate_content_stream`.
 
     `class Parrot(LlmService[ParrotOptions])` declares its options; without an argument they are `ProviderOptions`.
@@ -161,10 +161,6 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         """Whether the provider streams: true if `generate_content_stream` is overridden."""
         return type(self).generate_content_stream is not LlmService.generate_content_stream
 
-    async def models(self) -> tuple[ModelInfo, ...]:
-        """The provider's list of models; override it if the API has one. Raises as `generate_content`."""
-        return (ModelInfo(self.model),)
-
     async def generate_content(self, request: TextCompletionRequest) -> LlmChunk:
         """Generate the whole answer, as one chunk with its `finish_reason`. `request.model` is always set.
 
@@ -194,50 +190,6 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             yield LlmChunk(finish_reason="stop", out_token=words.count)
         """
         yield await self.generate_content(request)
-
-    async def count_tokens(self, request: TextCompletionRequest) -> int:
-        """The number of the prompt's tokens; override it and announce "count_tokens". Raises as `generate_content`."""
-        raise BadRequest(describe_missing(("count_tokens",)))
-
-    async def tokenize(self, request: TextCompletionRequest) -> tuple[int, ...]:
-        """The token ids of `texts`, one text after the other, or else of the prompt as the model gets it.
-
-        Override it and announce "tokenize". Raises as `generate_content`.
-        """
-        raise BadRequest(describe_missing(("tokenize",)))
-
-    async def detokenize(self, request: TextCompletionRequest) -> Detokenized:
-        """The text of `prompt_ids`; override it and announce "detokenize".
-
-        With `token_texts` it has each token too; announce that by the same name. Raises as `generate_content`.
-        """
-        raise BadRequest(describe_missing(("detokenize",)))
-
-    async def score(self, request: TextCompletionRequest) -> Scores:
-        """The log-probabilities of `scored` after the prompt; override it and announce "score".
-
-        `sampling.logprobs` is the number of alternatives to each. With `sampling.prompt_logprobs` those of the prompt
-        are asked for too; announce that by the same name. Raises as `generate_content`.
-        """
-        raise BadRequest(describe_missing(("score",)))
-
-    async def embed(self, request: TextCompletionRequest) -> Embeddings:
-        """A vector for each of `texts`, or of `id_lists`; override it and announce "embed".
-
-        Raises as `generate_content`.
-        """
-        raise BadRequest(describe_missing(("embed",)))
-
-    async def load_adapter(self, request: TextCompletionRequest) -> None:
-        """Make the LoRA adapter `adapter` of the file `adapter_path` known; override it and announce "load_adapter".
-
-        Call `announce` when it is. Raises as `generate_content`.
-        """
-        raise BadRequest(describe_missing(("load_adapter",)))
-
-    async def unload_adapter(self, request: TextCompletionRequest) -> None:
-        """Forget the LoRA adapter `adapter`; like `load_adapter`."""
-        raise BadRequest(describe_missing(("load_adapter",)))
 
     @override
     def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
