@@ -82,16 +82,16 @@ class PromptService(Service[PromptRequest, PromptResponse]):
             answer = await self._llm.call(_completion(template, rendered), timeout=DEFAULT_DEADLINE_SECONDS)
             read = _READERS[template.response_type]
             found = await read(answer.response or "", template.check_answer, answer.finish_reason, self._checkers)
-            yield _object(found, answer)
+            yield _convert(answer, found)
         elif not request.streaming:
-            yield _text(await self._llm.call(_completion(template, rendered), timeout=DEFAULT_DEADLINE_SECONDS))
+            yield _convert(await self._llm.call(_completion(template, rendered), timeout=DEFAULT_DEADLINE_SECONDS))
         else:
             completion = TextCompletionRequest(system=rendered.system, prompt=rendered.prompt, streaming=True)
             async with self._llm.stream(completion, timeout=DEFAULT_DEADLINE_SECONDS) as answers:
                 async for answer in answers:
                     # Records of thinking alone are no part of a prompt's answer.
                     if answer.response or answer.last:
-                        yield _text(answer)
+                        yield _convert(answer)
 
 
 def _completion(template: PromptTemplate, rendered: Rendered) -> TextCompletionRequest:
@@ -107,21 +107,12 @@ def _completion(template: PromptTemplate, rendered: Rendered) -> TextCompletionR
     )
 
 
-def _text(answer: TextCompletionResponse) -> PromptResponse:
+def _convert(answer: TextCompletionResponse, found: str | None = None) -> PromptResponse:
+    """The response with the answer's text, or with the object that was found in a whole answer."""
     return PromptResponse(
-        text=answer.response or "",
-        end_of_stream=answer.end_of_stream,
-        in_token=answer.in_token,
-        out_token=answer.out_token,
-        model=answer.model,
-        finish_reason=answer.finish_reason,
-    )
-
-
-def _object(found: str, answer: TextCompletionResponse) -> PromptResponse:
-    return PromptResponse(
+        text=answer.response or "" if found is None else None,
         object=found,
-        end_of_stream=True,
+        end_of_stream=answer.end_of_stream or found is not None,
         in_token=answer.in_token,
         out_token=answer.out_token,
         model=answer.model,

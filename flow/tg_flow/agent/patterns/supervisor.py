@@ -1,9 +1,9 @@
 """Dialog -> answer: ReAct with other agents among the tools; their records have their path."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
-from tg_flow.agent.core import AgentLoop, Dialog, Goal
+from tg_flow.agent.core import Dialog, Goal
+from tg_flow.agent.patterns.react import react
 from tg_schema import AgentResponse
 
 INSTRUCTIONS = (
@@ -12,10 +12,7 @@ INSTRUCTIONS = (
 )
 
 
-async def supervisor(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
+def supervisor(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
     """One loop over the team."""
-    goal = Goal(dialog.goal.question, "\n\n".join(text for text in (dialog.goal.instructions, INSTRUCTIONS) if text))
-    async with aclosing(AgentLoop(dialog, goal, dialog.earlier).records()) as records:
-        async for record in records:
-            yield record
-    yield dialog.finish()
+    instructions = "\n\n".join(text for text in (dialog.goal.instructions, INSTRUCTIONS) if text)
+    return react(dialog, Goal(dialog.goal.question, instructions))
