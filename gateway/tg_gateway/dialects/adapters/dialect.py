@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 from typing_extensions import override
@@ -48,21 +48,6 @@ class LoadBody(UnloadBody, frozen=True, kw_only=True):
 
 _describe = partial(Description, group="LoRA adapters", failure=Failure, further={"text/plain": None}, raises=ASKING)
 
-ADAPTERS_DESCRIPTIONS: Final[Mapping[str, Description]] = {
-    "load-adapter": _describe(
-        summary="Load a LoRA adapter",
-        body=LoadBody,
-        required=("lora_name", "lora_path"),
-        examples={"file": {"lora_name": "pirate", "lora_path": "lora-pirate.gguf"}},
-    ),
-    "unload-adapter": _describe(
-        summary="Unload a LoRA adapter",
-        body=UnloadBody,
-        required=("lora_name",),
-        examples={"name": {"lora_name": "pirate"}},
-    ),
-}
-
 
 def _say_success(records: Sequence[TextCompletionResponse], name: str, done: str) -> bytes:
     """The sentence of vLLM, once the processor has loaded or unloaded the adapter."""
@@ -75,7 +60,20 @@ class AdaptersApi(OpenAiShaped):
     It must have exactly one live processor, since the call reaches only one.
     """
 
-    descriptions = ADAPTERS_DESCRIPTIONS
+    descriptions: ClassVar[Mapping[str, Description]] = {
+        "load-adapter": _describe(
+            summary="Load a LoRA adapter",
+            body=LoadBody,
+            required=("lora_name", "lora_path"),
+            examples={"file": {"lora_name": "pirate", "lora_path": "lora-pirate.gguf"}},
+        ),
+        "unload-adapter": _describe(
+            summary="Unload a LoRA adapter",
+            body=UnloadBody,
+            required=("lora_name",),
+            examples={"name": {"lora_name": "pirate"}},
+        ),
+    }
 
     @override
     def parse(self, call: Call) -> Ask:

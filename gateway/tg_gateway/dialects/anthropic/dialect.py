@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from typing_extensions import override
@@ -32,33 +32,6 @@ from tg_schema.errors import BadRequest, NotFound
 _describe = partial(Description, group="Anthropic", failure=MessageFailure)
 _HELLO: Final[Mapping[str, Any]] = {"model": "tinydemo", "messages": [{"role": "user", "content": "Hello"}]}
 
-ANTHROPIC_DESCRIPTIONS: Final[Mapping[str, Description]] = {
-    "message": _describe(
-        summary="Continue a conversation",
-        body=MessageBody,
-        required=("messages", "max_tokens"),
-        answer=AnswerMessage,
-        events=EVENTS,
-        event=(Event, BlockDelta, Ping, MessageFailure),
-        raises=ASKING,
-        examples={
-            "whole": {**_HELLO, "max_tokens": 16},
-            "streamed": {**_HELLO, "max_tokens": 64, "stream": True},
-        },
-    ),
-    "count": _describe(
-        summary="Count the tokens of a conversation",
-        body=MessageBody,
-        required=("messages",),
-        answer=TokenCount,
-        raises=ASKING,
-        examples={"count": _HELLO},
-    ),
-    "models": _describe(summary="List the models", answer=ModelList),
-    "model": _describe(summary="Show a model", answer=Model, path={"model": "tinydemo"}, raises=(NotFound,)),
-    "probe": _describe(summary="Tell whether anybody is there"),
-}
-
 
 _VERSION: Final = "anthropic-version"
 """Anthropic's clients send it with every request; others that ask for the list of models do not."""
@@ -67,7 +40,32 @@ _VERSION: Final = "anthropic-version"
 class AnthropicMessages(Dialect):
     """Messages, streamed and whole, their counts of tokens, and the models that can be asked."""
 
-    descriptions = ANTHROPIC_DESCRIPTIONS
+    descriptions: ClassVar[Mapping[str, Description]] = {
+        "message": _describe(
+            summary="Continue a conversation",
+            body=MessageBody,
+            required=("messages", "max_tokens"),
+            answer=AnswerMessage,
+            events=EVENTS,
+            event=(Event, BlockDelta, Ping, MessageFailure),
+            raises=ASKING,
+            examples={
+                "whole": {**_HELLO, "max_tokens": 16},
+                "streamed": {**_HELLO, "max_tokens": 64, "stream": True},
+            },
+        ),
+        "count": _describe(
+            summary="Count the tokens of a conversation",
+            body=MessageBody,
+            required=("messages",),
+            answer=TokenCount,
+            raises=ASKING,
+            examples={"count": _HELLO},
+        ),
+        "models": _describe(summary="List the models", answer=ModelList),
+        "model": _describe(summary="Show a model", answer=Model, path={"model": "tinydemo"}, raises=(NotFound,)),
+        "probe": _describe(summary="Tell whether anybody is there"),
+    }
 
     @override
     def parse(self, call: Call) -> Ask | Answer:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import msgspec
 from typing_extensions import override
@@ -60,41 +60,38 @@ class Embeddings(msgspec.Struct, frozen=True):
     usage: VectorUsage | msgspec.UnsetType = msgspec.UNSET
 
 
-EMBEDDINGS_DESCRIPTIONS: Final[Mapping[str, Description]] = {
-    "embed": _describe(
-        summary="Make vectors of texts",
-        body=EmbeddingsBody,
-        required=("model", "input"),
-        answer=Embeddings,
-        examples={
-            "numbers": {"model": "tinydemo", "input": ["One", "Two"]},
-            "base64": {"model": "tinydemo", "input": "One", "encoding_format": "base64"},
-        },
-    ),
-    "score": _describe(
-        summary="Score pairs of texts",
-        body=ScoreBody,
-        required=("text_1", "text_2"),
-        answer=Scores,
-        examples={"pairs": {"text_1": "What is a broker?", "text_2": _DOCUMENTS}},
-    ),
-    "rerank": _describe(
-        summary="Rank documents by a query",
-        body=RerankBody,
-        required=("query", "documents"),
-        answer=Ranking,
-        examples={"documents": {"query": "What is a broker?", "documents": _DOCUMENTS, "top_n": 1}},
-    ),
-}
-
-
 _BODIES: Final[Mapping[str, type[VectorsBody]]] = {"embed": EmbeddingsBody, "score": ScoreBody, "rerank": RerankBody}
 
 
 class EmbeddingsApi(OpenAiShaped):
     """`/v1/embeddings` as OpenAI's SDKs ask for it, `/score` and `/rerank` as vLLM's and Jina's clients do."""
 
-    descriptions = EMBEDDINGS_DESCRIPTIONS
+    descriptions: ClassVar[Mapping[str, Description]] = {
+        "embed": _describe(
+            summary="Make vectors of texts",
+            body=EmbeddingsBody,
+            required=("model", "input"),
+            answer=Embeddings,
+            examples={
+                "numbers": {"model": "tinydemo", "input": ["One", "Two"]},
+                "base64": {"model": "tinydemo", "input": "One", "encoding_format": "base64"},
+            },
+        ),
+        "score": _describe(
+            summary="Score pairs of texts",
+            body=ScoreBody,
+            required=("text_1", "text_2"),
+            answer=Scores,
+            examples={"pairs": {"text_1": "What is a broker?", "text_2": _DOCUMENTS}},
+        ),
+        "rerank": _describe(
+            summary="Rank documents by a query",
+            body=RerankBody,
+            required=("query", "documents"),
+            answer=Ranking,
+            examples={"documents": {"query": "What is a broker?", "documents": _DOCUMENTS, "top_n": 1}},
+        ),
+    }
 
     @override
     def parse(self, call: Call) -> Ask:

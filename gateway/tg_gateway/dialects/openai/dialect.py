@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import msgspec
 from typing_extensions import override
@@ -68,41 +68,6 @@ class ChatChunk(msgspec.Struct, frozen=True):
     usage: CompletionUsage | msgspec.UnsetType | None = msgspec.UNSET
 
 
-OPENAI_DESCRIPTIONS: Final[Mapping[str, Description]] = {
-    "list-models": _describe(summary="List the models", answer=ModelList),
-    "show-model": _describe(summary="Show a model", answer=Model, path={"model": "tinydemo"}, raises=(NotFound,)),
-    "chat-completion": _describe(
-        summary="Continue a conversation",
-        body=ChatBody,
-        required=("model", "messages"),
-        answer=ChatCompletion,
-        events=EVENTS,
-        event=(ChatChunk, Failure),
-        done=_DONE,
-        raises=ASKING,
-        examples={
-            "whole": {"model": "tinydemo", "messages": _HELLO, "max_tokens": 16},
-            "streamed": {"model": "tinydemo", "messages": _HELLO, "max_tokens": 64, "stream": True},
-        },
-    ),
-    "completion": _describe(
-        summary="Continue a text",
-        body=CompletionBody,
-        required=("model", "prompt"),
-        answer=TextCompletion,
-        events=EVENTS,
-        event=(TextCompletion, Failure),
-        done=_DONE,
-        raises=ASKING,
-        examples={
-            "whole": {"model": "tinydemo", "prompt": "Once upon a time", "max_tokens": 16},
-            "streamed": {"model": "tinydemo", "prompt": "Once upon a time", "max_tokens": 64, "stream": True},
-            "several": {"model": "tinydemo", "prompt": ["One", "Two"], "max_tokens": 4, "n": 2, "logprobs": 1},
-        },
-    ),
-}
-
-
 _SHARED: Final = {
     "stop_ids": "stop_token_ids",
     "keep_stop": "include_stop_str_in_output",
@@ -129,7 +94,39 @@ class OpenAi(OpenAiShaped):
     """
 
     precedence = 1
-    descriptions = OPENAI_DESCRIPTIONS
+    descriptions: ClassVar[Mapping[str, Description]] = {
+        "list-models": _describe(summary="List the models", answer=ModelList),
+        "show-model": _describe(summary="Show a model", answer=Model, path={"model": "tinydemo"}, raises=(NotFound,)),
+        "chat-completion": _describe(
+            summary="Continue a conversation",
+            body=ChatBody,
+            required=("model", "messages"),
+            answer=ChatCompletion,
+            events=EVENTS,
+            event=(ChatChunk, Failure),
+            done=_DONE,
+            raises=ASKING,
+            examples={
+                "whole": {"model": "tinydemo", "messages": _HELLO, "max_tokens": 16},
+                "streamed": {"model": "tinydemo", "messages": _HELLO, "max_tokens": 64, "stream": True},
+            },
+        ),
+        "completion": _describe(
+            summary="Continue a text",
+            body=CompletionBody,
+            required=("model", "prompt"),
+            answer=TextCompletion,
+            events=EVENTS,
+            event=(TextCompletion, Failure),
+            done=_DONE,
+            raises=ASKING,
+            examples={
+                "whole": {"model": "tinydemo", "prompt": "Once upon a time", "max_tokens": 16},
+                "streamed": {"model": "tinydemo", "prompt": "Once upon a time", "max_tokens": 64, "stream": True},
+                "several": {"model": "tinydemo", "prompt": ["One", "Two"], "max_tokens": 4, "n": 2, "logprobs": 1},
+            },
+        ),
+    }
     failure = Failure
     """The JSON of a refusal."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from typing_extensions import override
@@ -91,50 +91,48 @@ _about_kept = partial(
 _HELLO: Final[Mapping[str, Any]] = {"model": "tinydemo", "input": "Hello"}
 _EVENTS: Final = tuple(list_events())
 
-RESPONSES_DESCRIPTIONS: Final[Mapping[str, Description]] = {
-    CREATE: _ask(
-        summary="Continue a conversation",
-        required=("input",),
-        answer=ResponseObject,
-        events=EVENTS,
-        event=_EVENTS,
-        examples={
-            "whole": {**_HELLO, "max_output_tokens": 16},
-            "streamed": {**_HELLO, "stream": True},
-            "kept": {**_HELLO, "max_output_tokens": 16, "store": True},
-        },
-    ),
-    CONVERSE: _describe(summary="Open a WebSocket for many responses at once"),
-    COUNT: _ask(
-        summary="Count the tokens of a conversation",
-        required=("input",),
-        answer=InputTokens,
-        examples={"text": _HELLO},
-    ),
-    COMPACT: _ask(
-        summary="Put a summary in place of a conversation",
-        required=("model", "input"),
-        answer=Compaction,
-        examples={"text": _HELLO},
-    ),
-    RETRIEVE: _about_kept(
-        summary="Show a kept response, or repeat its events",
-        query=RetrieveQuery,
-        answer=ResponseObject,
-        events=EVENTS,
-        event=_EVENTS,
-    ),
-    DELETE: _about_kept(summary="Delete a kept response", answer=DeletedResponse),
-    LIST_ITEMS: _about_kept(summary="List what a kept response was asked", query=PageQuery, answer=ItemPage),
-    CANCEL: _about_kept(summary="Cancel a response in the background", answer=ResponseObject),
-}
-
 
 class Responses(Dialect):
     """`POST /v1/responses`, whole and streamed; token counts, compaction, and kept responses."""
 
     restarts = DIALECT
-    descriptions = RESPONSES_DESCRIPTIONS
+    descriptions: ClassVar[Mapping[str, Description]] = {
+        CREATE: _ask(
+            summary="Continue a conversation",
+            required=("input",),
+            answer=ResponseObject,
+            events=EVENTS,
+            event=_EVENTS,
+            examples={
+                "whole": {**_HELLO, "max_output_tokens": 16},
+                "streamed": {**_HELLO, "stream": True},
+                "kept": {**_HELLO, "max_output_tokens": 16, "store": True},
+            },
+        ),
+        CONVERSE: _describe(summary="Open a WebSocket for many responses at once"),
+        COUNT: _ask(
+            summary="Count the tokens of a conversation",
+            required=("input",),
+            answer=InputTokens,
+            examples={"text": _HELLO},
+        ),
+        COMPACT: _ask(
+            summary="Put a summary in place of a conversation",
+            required=("model", "input"),
+            answer=Compaction,
+            examples={"text": _HELLO},
+        ),
+        RETRIEVE: _about_kept(
+            summary="Show a kept response, or repeat its events",
+            query=RetrieveQuery,
+            answer=ResponseObject,
+            events=EVENTS,
+            event=_EVENTS,
+        ),
+        DELETE: _about_kept(summary="Delete a kept response", answer=DeletedResponse),
+        LIST_ITEMS: _about_kept(summary="List what a kept response was asked", query=PageQuery, answer=ItemPage),
+        CANCEL: _about_kept(summary="Cancel a response in the background", answer=ResponseObject),
+    }
 
     def __init__(self, waits: WaitTerms | None = None) -> None:
         self._waits = waits

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from typing_extensions import override
@@ -168,27 +168,25 @@ def _encode_text(records: Sequence[TextCompletionResponse]) -> bytes:
 
 _describe = partial(Description, group="Token ids", failure=Failure, raises=ASKING)
 
-TOKENS_DESCRIPTIONS: Final[Mapping[str, Description]] = {
-    "tokenize": _describe(
-        summary="Make token ids of a text or a conversation",
-        body=TokenizeBody,
-        answer=Tokenized,
-        examples={"text": {"prompt": "Once upon a time"}},
-    ),
-    "detokenize": _describe(
-        summary="Make a text of token ids",
-        body=DetokenizeBody,
-        required=("tokens",),
-        answer=Detokenized,
-        examples={"ids": {"tokens": [72, 73]}},
-    ),
-}
-
 
 class TokensApi(OpenAiShaped):
     """`/tokenize` and `/detokenize`, as vLLM's clients ask for them; a body without `model` is the default flow's."""
 
-    descriptions = TOKENS_DESCRIPTIONS
+    descriptions: ClassVar[Mapping[str, Description]] = {
+        "tokenize": _describe(
+            summary="Make token ids of a text or a conversation",
+            body=TokenizeBody,
+            answer=Tokenized,
+            examples={"text": {"prompt": "Once upon a time"}},
+        ),
+        "detokenize": _describe(
+            summary="Make a text of token ids",
+            body=DetokenizeBody,
+            required=("tokens",),
+            answer=Detokenized,
+            examples={"ids": {"tokens": [72, 73]}},
+        ),
+    }
 
     @override
     def parse(self, call: Call) -> Ask:
