@@ -7,7 +7,7 @@ from tg_cli.invoke_options import InvokeOptions
 from tg_cli.output import Output
 from tg_cli.renderer import print_end, record_line
 from tg_client import AgentEvent
-from tg_client.event_reader import EventReader
+from tg_client.agent_event import EventReader
 from tg_schema import AgentResponse, TgError
 
 Key = tuple[str | None, type[AgentEvent]]

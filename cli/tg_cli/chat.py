@@ -36,9 +36,8 @@ def chat(
     """
     # Import the parts for a call only after the arguments were checked: --help stays quick.
     from tg_cli.attachments import make_sampling, read_history
-    from tg_cli.chat_model import ChatModel
     from tg_cli.chat_session import run_chat
-    from tg_cli.conversation import Conversation
+    from tg_cli.conversation import ChatModel, Conversation
     from tg_cli.invocation import run_call
 
     conversation = Conversation(read_history(history) if history else (), file=history)

@@ -1,7 +1,6 @@
 """Lines that begin with a slash -> what a chat does besides asking."""
 
-from tg_cli.chat_model import ChatModel
-from tg_cli.conversation import Conversation
+from tg_cli.conversation import ChatModel, Conversation
 from tg_cli.endings import Failure, notify
 from tg_client import TgClient
 

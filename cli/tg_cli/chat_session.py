@@ -6,16 +6,14 @@ from contextlib import suppress
 from functools import partial
 
 from tg_cli.chat_commands import ChatCommands, is_command
-from tg_cli.chat_model import ChatModel
 from tg_cli.chat_screen import ChatScreen, make_screen
-from tg_cli.conversation import Conversation
+from tg_cli.conversation import ChatModel, Conversation
 from tg_cli.endings import Failure, notify
 from tg_cli.gateway_choice import open_gateway
-from tg_cli.interruptible import run_interruptible
-from tg_cli.invocation import sentence_of, tell_wait
+from tg_cli.invocation import run_interruptible, sentence_of, tell_wait
 from tg_cli.invoke_options import choose_flow
 from tg_cli.line_reader import LineReader
-from tg_cli.reader_choice import open_reader
+from tg_cli.pipe_reader import open_reader
 from tg_cli.renderer import print_end
 from tg_client import TextCompletionResult, TgClient
 from tg_schema import Message, TextCompletionResponse, TgError

@@ -1,14 +1,24 @@
-"""Questions and answers -> turns: what a chat has said so far, and its file."""
+"""Questions and answers -> turns: whom a chat asks, what it has said so far, and its file."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from tg_cli.attachments import read_image, user_turn, write_history
 from tg_cli.endings import Failure
-from tg_schema import ImagePart, Message
+from tg_schema import ImagePart, Message, Sampling
 from tg_schema.text_completion import SYSTEM_ROLES
+
+
+@dataclass(slots=True)
+class ChatModel:
+    """Which model is asked, and how; /model changes it. `model` and `flow` may be None: the gateway chooses then."""
+
+    model: str | None
+    flow: str | None
+    sampling: Sampling | None
 
 
 class Conversation:

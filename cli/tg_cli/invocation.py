@@ -50,6 +50,21 @@ async def _cancel_when_interrupted(work: Coroutine[Any, Any, None]) -> None:
     await task
 
 
+async def run_interruptible(work: Coroutine[Any, Any, None]) -> None:
+    """Do something that Ctrl-C stops; then this returns as if it were done. Raises what the work raises."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work, name="interruptible")
+    # In place of asyncio's own handler, which would cancel the whole program.
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    try:
+        await asyncio.wait([task])
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        task.cancel()
+    if not task.cancelled():
+        task.result()
+
+
 def sentence_of(error: TgError) -> str:
     """The sentence about an error for the user. The error's message then names an option of the commands."""
     error.message = error.message.replace(WAIT_LONGER, "a longer timeout (-t) waits longer")

@@ -9,11 +9,10 @@ import msgspec
 
 from tg_cli.endings import Failure, notify
 from tg_cli.gateway_choice import open_gateway
-from tg_cli.interruptible import run_interruptible
-from tg_cli.invocation import sentence_of
+from tg_cli.invocation import run_interruptible, sentence_of
 from tg_cli.line_reader import LineReader
 from tg_cli.output import Output
-from tg_cli.reader_choice import open_reader
+from tg_cli.pipe_reader import open_reader
 from tg_client.transport import LmtpItem, LmtpSocket, open_lmtp
 from tg_schema import TgError, encode
 

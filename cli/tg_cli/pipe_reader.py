@@ -1,4 +1,4 @@
-"""Standard input -> messages: one for each line, or for several that are joined by backslashes."""
+"""Standard input -> messages: one for each line, or for several joined by backslashes; or the reader of a terminal."""
 
 import asyncio
 import os
@@ -7,7 +7,8 @@ import sys
 
 import click
 
-from tg_cli.line_reader import CONTINUED
+from tg_cli.invoke_options import is_piped
+from tg_cli.line_reader import CONTINUED, LineReader
 
 _READ_BYTES = 64 * 1024
 
@@ -65,3 +66,12 @@ class PipeReader:
             await ready.wait()
         finally:
             loop.remove_reader(self._descriptor)
+
+
+def open_reader() -> LineReader:
+    """A line editor on a terminal; through a pipe, its lines."""
+    if sys.stdin is None or is_piped():
+        return PipeReader()
+    from tg_cli.terminal_reader import TerminalReader
+
+    return TerminalReader()

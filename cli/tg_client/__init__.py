@@ -1,12 +1,10 @@
 """The Python SDK of the gateway: asynchronous and blocking, over REST and over one WebSocket."""
 
-from tg_client.agent_dialog import AgentDialog
+from tg_client.agent_dialog import AgentDialog, AgentStream
 from tg_client.agent_event import Action, AgentEvent, Answer, Observation, Thought
-from tg_client.agent_stream import AgentStream
 from tg_client.agent_trace import AgentTrace
-from tg_client.choice import Choice
 from tg_client.flow import Flow
-from tg_client.result import PromptResult, TextCompletionResult
+from tg_client.result import Choice, PromptResult, TextCompletionResult
 from tg_client.sync_client import SyncAgentDialog, SyncAgentStream, SyncFlow, SyncSocket, SyncTgClient
 from tg_client.tg_client import Socket, TgClient
 from tg_schema import AgentStep, PromptResponse, Sampling, TextCompletionResponse, TgError

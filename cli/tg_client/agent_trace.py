@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tg_client.agent_event import Action, AgentEvent, Answer, Observation, Thought
-from tg_client.event_reader import EventReader
+from tg_client.agent_event import Action, AgentEvent, Answer, EventReader, Observation, Thought
 from tg_schema import AgentResponse, AgentStep, FinishReason, encode
 from tg_schema.errors import TooLarge
 

@@ -7,9 +7,8 @@ from typing import Any, Self, TypeVar
 
 from typing_extensions import override
 
-from tg_client.agent_dialog import AgentDialog
+from tg_client.agent_dialog import AgentDialog, AgentStream
 from tg_client.agent_event import AgentEvent
-from tg_client.agent_stream import AgentStream
 from tg_client.agent_trace import AgentTrace
 from tg_client.begun_once import BegunOnce
 from tg_client.flow import DEFAULT_TIMEOUT_SECONDS, Flow

@@ -212,7 +212,7 @@ PAST_THE_FACE = {
     "tg_cli.entry": "tg_cli's own face is empty, since it would run before Ctrl-C is handled",
     "tg_cli.endings": "as above",
     "tg_cli.start": "as above",
-    "tg_client.event_reader": "for the commands; the SDK's face is a promise to programs",
+    "tg_client.agent_event": "for the commands; the SDK's face is a promise to programs",
     "tg_client.flow": "as above",
 }
 """Modules that are no part of their package's face, and why; they are imported by their own names."""
