@@ -27,7 +27,8 @@ def judged(answer, pattern, earlier):
     """Whether the answer to the last turn is "good", an honest "refusal", or "wrong"."""
     if pattern in LISTED:
         items = re.findall(r"^\d+\. (.+)$", earlier[0], re.M)
-        pattern = re.escape(items[LISTED[pattern]]) + r"\W*$" if items else "(?!)"
+        wanted = items[LISTED[pattern] :][:1]
+        pattern = re.escape(wanted[0]) + r"\W*$" if wanted else "(?!)"
     if pattern.startswith("REFUSAL"):
         pattern = "|".join([REFUSED.pattern, *pattern.split("|")[1:]])
     if re.search(pattern, answer, re.I | re.S):
