@@ -1,4 +1,4 @@
-"""What requests in flight tell: which beginnings of prompts are in use, and how long answers take at least."""
+"""What requests in flight tell: which beginnings of prompts are in use, and which room."""
 
 from random import Random
 
@@ -17,7 +17,6 @@ from tg_picker.core import (
 )
 from tg_picker.core.policies.predicted_wait import PredictedWait
 from tg_picker.core.state.active_prefixes import ActivePrefixes, marks_of
-from tg_picker.core.state.output_estimates import OutputEstimates
 
 TWENTY = tuple(range(100, 120))
 
@@ -119,37 +118,24 @@ def test_what_a_full_server_sent_back_to_its_queue_is_still_to_come() -> None:
     assert choices(PredictedWait(), request(tokens=600), running("a", 5, 0), running("c", 0, 0)) == "c"
 
 
-def test_answers_under_way_tell_how_long_they_take_at_least() -> None:
-    estimates = OutputEstimates()
-    assert estimates.mean_age("m", 5.0) == 0.0
-    estimates.begin("m", 1.0)
-    estimates.begin("m", 4.0)
-    estimates.begin("other", 0.0)
-    assert estimates.mean_age("m", 5.0) == pytest.approx(2.5)
-    estimates.end("m", 1.0)
-    assert (estimates.mean_age("m", 5.0), estimates.mean_age("other", 5.0)) == (1.0, 5.0)
-    estimates.end("m", 4.0)
-    assert (estimates.mean_age("m", 5.0), estimates.mean_age("m", -5.0)) == (0.0, 0.0)
-
-
 def test_room_counts_for_as_long_as_answers_take() -> None:
     """640 tokens of a prompt are cached at the fuller server. It costs 0.064 s to compute them at the emptier one.
 
     Half full, a server's room costs 1.39 more than at a fifth: 0.042 s for 1 % of it and 3 s, 0.83 s for 60 s.
     """
 
-    def chosen(mean_age: float) -> str:
+    def chosen(expected_tokens: int) -> str:
         fuller, emptier = (
             server(name, LoadReport(0.0, kv_usage=usage, block_tokens=16, blocks=6_250))
             for name, usage in (("f", 0.5), ("e", 0.2))
         )
         fuller.prefixes.add(Fingerprint(TWENTY[:10]))
         asked = request(tokens=1_000, blocks=TWENTY[:10])
-        made = PredictedWait().choose(SchedulingContext(asked, (fuller, emptier), 100, 0.0, Random(0), mean_age))
+        made = PredictedWait().choose(SchedulingContext(asked, (fuller, emptier), expected_tokens, 0.0, Random(0)))
         assert isinstance(made, Choice)
         return made.server.endpoint.name
 
-    assert (chosen(0.0), chosen(30.0)) == ("f", "e")
+    assert (chosen(100), chosen(2_000)) == ("f", "e")
 
 
 def test_a_scheduler_s_placements_are_under_way_from_their_first_token_on() -> None:

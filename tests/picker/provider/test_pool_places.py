@@ -52,7 +52,7 @@ def test_names_of_adapters_are_told_apart() -> None:
     for name in ("x1", "x2"):
         assert find(without, name).destination == Destination("p", name, name)
     assert find(view, "x").base == "base"
-    with pytest.raises(NotFound, match="the adapter"):
+    with pytest.raises(NotFound, match="no route leads to the adapter of this request; known are known"):
         find(PoolView(Catalogue({"p": ONE["p"]}, cases={"known": CASE})), "x")
 
 

@@ -19,7 +19,6 @@ class SchedulingContext(Struct, frozen=True, eq=False):
         expected_tokens: tokens of the answer.
         now: seconds on the scheduler's clock.
         random: for ties.
-        mean_age: the average age of the model's running answers, in seconds.
     """
 
     request: InstanceRequest
@@ -27,7 +26,6 @@ class SchedulingContext(Struct, frozen=True, eq=False):
     expected_tokens: int
     now: float
     random: Random
-    mean_age: float = 0.0
 
 
 class Choice(NamedTuple):

@@ -15,8 +15,6 @@ from tg_picker.core.state import LOAD_SECONDS, MAX_FALLBACKS, ServerState
 
 OTHERS_WEIGHT = 0.1
 """Weight of a second that other requests (probably) lose, against a second of this request's own wait."""
-LENGTH_BY_AGE = 2.0
-"""Seconds that an answer takes at least, by the mean age of those under way: they are halfway through, on average."""
 KV_POWER = 4.0
 KV_WEIGHT = 8.0
 """Cost of occupying cache, for each second of occupation and by how full the cache is."""
@@ -111,7 +109,7 @@ def _cost(server: ServerState, context: SchedulingContext) -> tuple[float, float
     pace = speed.predict_pace(beside)
     # The answers beside it stand still while its prompt is computed, and are slower by each token of its own answer.
     lost = beside * (work + fixed) + context.expected_tokens * (pace + speed.crowd_seconds * beside)
-    residence = max(context.expected_tokens * pace, LENGTH_BY_AGE * context.mean_age)
+    residence = context.expected_tokens * pace
     extra = 0.0
     if adapter is not None:
         if adapter not in server.adapter_requests:

@@ -231,9 +231,7 @@ class Scheduler:
             self.follower.changed()
 
     def _situation(self, request: InstanceRequest, servers: Sequence[ServerState], now: float) -> SchedulingContext:
-        estimates = self._estimates
-        age = estimates.mean_age(request.model, now)
-        return SchedulingContext(request, servers, estimates.expect(request), now, self._random, age)
+        return SchedulingContext(request, servers, self._estimates.expect(request), now, self._random)
 
     def _eligible(self, model: str, endpoints: Sequence[Endpoint]) -> list[ServerState]:
         # The same tuple comes with nearly every request. A tuple cannot change, so the result for it stays valid.

@@ -1,4 +1,4 @@
-"""Placements -> scheduler: the expected length of the next answer, from ended and running answers."""
+"""Placements -> scheduler: the expected length of the next answer, from those that ended."""
 
 from tg_picker.core.interface import InstanceRequest
 
@@ -11,18 +11,13 @@ MAX_ADAPTERS = 10_000
 
 
 class OutputEstimates:
-    """A running mean of the length of answers, by adapter. A new adapter starts with the mean of all.
+    """A running mean of the length of answers, by adapter. A new adapter starts with the mean of all."""
 
-    The answers that end first are the short ones, and none has ended when a pool's caches fill for the first time. So
-    running answers count too, by model: how many there are, and when they began.
-    """
-
-    __slots__ = ("_all", "_means", "_under_way")
+    __slots__ = ("_all", "_means")
 
     def __init__(self) -> None:
         self._all = float(ASSUMED_OUTPUT_TOKENS)
         self._means: dict[str | None, float] = {}
-        self._under_way: dict[str, tuple[int, float]] = {}
 
     def expect(self, request: InstanceRequest) -> int:
         """Expected tokens of the answer: the request's own figure, or else the learnt mean; at most `max_tokens`.
@@ -41,21 +36,3 @@ class OutputEstimates:
             self._means[adapter] = mean + LEARNING_RATE * (tokens - mean)
         elif len(self._means) < MAX_ADAPTERS:
             self._means[adapter] = self._all
-
-    def begin(self, model: str, now: float) -> None:
-        """Note that an answer began."""
-        count, begun = self._under_way.get(model, (0, 0.0))
-        self._under_way[model] = (count + 1, begun + now)
-
-    def end(self, model: str, first_at: float) -> None:
-        """Note that an answer that began then is no longer under way."""
-        count, begun = self._under_way[model]
-        if count > 1:
-            self._under_way[model] = (count - 1, begun - first_at)
-        else:
-            del self._under_way[model]
-
-    def mean_age(self, model: str, now: float) -> float:
-        """The average age of the running answers in seconds; 0 = there is none."""
-        count, begun = self._under_way.get(model, (0, 0.0))
-        return max(now - begun / count, 0.0) if count else 0.0

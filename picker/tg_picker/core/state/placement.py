@@ -73,7 +73,6 @@ class Placement:
         "_is_held_up",
         "_is_sheddable",
         "_marks",
-        "_model",
         "_objective",
         "_server",
         "_tokens_ahead",
@@ -122,7 +121,7 @@ class Placement:
         self.follower: PlacementFollower | None = None
         self.missing: MissingAdapters | None = None
         self.loads_adapter = request.adapter is not None and request.adapter not in server.adapters.used_at
-        self._model, self._marks = request.model, marks_of(request.prefix)
+        self._marks = marks_of(request.prefix)
         self.room = self.uncached_tokens
         if reported_room is not None:
             self.room = reported_room
@@ -157,7 +156,6 @@ class Placement:
             return
         self.first_at = now
         self._note_adapter(now)
-        self._estimates.begin(self._model, now)
         server.start(self.adapter, self.uncached_tokens, now, self.room)
         self._beside = server.running - 1
         seconds = now - self.picked_at
@@ -189,8 +187,6 @@ class Placement:
             return
         if self.first_at is None:
             server.start(self.adapter, self.uncached_tokens, now, self.room)
-        else:
-            self._estimates.end(self._model, self.first_at)
         sample = learnt or self._sample(usage, now, server)
         server.release(
             self.adapter,
