@@ -1,10 +1,10 @@
 """VertexClaude -> SDK -> socket: only this file imports Anthropic's SDK, which takes seconds."""
 
+import json
 from typing import cast
 
 import anthropic
 import httpx2
-import msgspec
 
 from tg_base.llm import PreparedConnection, SdkRecorder, open_pool, share_tls
 from tg_base.llm.anthropic import find_calls
@@ -29,10 +29,7 @@ def connect(endpoint: VertexEndpoint) -> PreparedConnection:
     return PreparedConnection(recorder, calls, open_pool(share_tls(httpx2.create_ssl_context)), FAILURES, _find_version)
 
 
-class _Body(msgspec.Struct):
-    anthropic_version: str
-
-
 def _find_version(body: bytes) -> bytes:
     """The API's version, which the SDK knows; here it stands in the body, not in a header."""
-    return msgspec.json.encode(msgspec.json.decode(body, type=_Body))[1:-1] + b","
+    version = json.loads(body)["anthropic_version"]
+    return f'"anthropic_version":{json.dumps(version)},'.encode()
