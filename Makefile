@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # llama.cpp: only what is loaded, for any x86-64 CPU of the last ten years, so that a cached build serves them all.
 X86_64 := -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON
 export CMAKE_ARGS ?= -DGGML_NATIVE=OFF $(if $(filter x86_64,$(shell uname -m)),$(X86_64)) \
-	-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/llama/tg_llama/core/library.cmake
+	-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/llama/tg_llama/native/library.cmake
 # Tests start some hundred Pythons: without bytecode on disk each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 UV := $(or $(shell command -v uv),.cache/uv/bin/uv)

@@ -278,7 +278,8 @@ async def test_a_long_answer_is_added_to(tmp_path: Path) -> None:
     steps = (LlmChunk("# Title\n\n"), *words, *end)
     async with opened_page(tmp_path, steps) as (tab, _, _):
         await ask(tab, "Long, please.")
-        await tab.until("document.querySelector('.answer h1')")
+        # Only what another block follows is finished.
+        await tab.until("document.querySelector('.answer h1') && document.querySelector('.answer p')")
         await tab.evaluate("document.querySelector('.answer h1').dataset.mine = 1")
         await tab.until(ANSWERED)
         assert await tab.evaluate("document.querySelector('.answer h1').dataset.mine") == "1"

@@ -14,13 +14,15 @@ from tests.uv_command import ROOT, uv_command
 
 pytestmark = [pytest.mark.install, pytest.mark.model]
 MEMBERS = {"schema", "base", "flow", "gateway", "llama", "doors", "cli", "serve"}
+_OF_THE_CALLER = {"ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "VIRTUAL_ENV"}
+"""Variables that a `make test ARGS=...` around this would hand on."""
 
 
 @pytest.mark.timeout(300)
 def test_the_demo_installs_what_it_needs(tmp_path: Path) -> None:
     """And compiles nothing: the compilers of this machine fail."""
     home = tmp_path / "environment"
-    inherited = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "VIRTUAL_ENV"}}
+    inherited = {name: value for name, value in os.environ.items() if name not in _OF_THE_CALLER}
     inherited["PATH"] = without_compilers(tmp_path)
     demo = ["make", "-C", str(ROOT), f"VENV={home}", "demo"]
     done = subprocess.run(demo, env=inherited, capture_output=True, text=True, timeout=280, check=False)
@@ -61,7 +63,7 @@ def test_a_machine_that_numpy_has_no_wheel_for_is_told_so(tmp_path: Path) -> Non
         f"{shlex.join(uv_command())} pip install -q --python {home}/bin/python --python-platform riscv64-unknown-linux"
     )
     demo = ["make", "-C", str(ROOT), f"VENV={home}", f"INSTALL={other}", "demo"]
-    inherited = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "VIRTUAL_ENV"}}
+    inherited = {name: value for name, value in os.environ.items() if name not in _OF_THE_CALLER}
     done = subprocess.run(demo, env=inherited, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode != 0
     assert re.search(r"numpy.* has no usable wheels", done.stderr), done.stderr

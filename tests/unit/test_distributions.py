@@ -268,7 +268,7 @@ def test_every_script_is_in_the_test_above() -> None:
 
 def test_make_compiles_what_pip_is_told_to_compile() -> None:
     """The provider names the same file, in a command that tests/install reads."""
-    file = ROOT / "llama" / "tg_llama" / "core" / "library.cmake"
+    file = ROOT / "llama" / "tg_llama" / "native" / "library.cmake"
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert f"-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/{file.relative_to(ROOT)}\n" in makefile
     assert "\nset(LLAMA_BUILD_COMMON OFF)\n" in file.read_text("utf-8")
