@@ -13,7 +13,7 @@ def talk_lmtp(*, model: str, url: str | None, timeout: float) -> None:
     """Complete prompts with MODEL over LMTP, LMQL's protocol; tg-models lists the models.
 
     Each line is a prompt, with parameters at its end: "Once upon a time temperature=1.2 max_tokens=20". A line such as
-    "[591, 310] top_logprobs=3" has token ids, and shows tokens with their log-probabilities. Ctrl-C stops an answer,
+    "[794, 329] top_logprobs=3" has token ids, and shows tokens with their log-probabilities. Ctrl-C stops an answer,
     Ctrl-D or "quit" ends. Through a pipe the first failure ends it.
 
     The bearer token is taken from TOKENGRID_TOKEN or TRUSTGRAPH_TOKEN.

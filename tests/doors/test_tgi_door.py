@@ -274,7 +274,7 @@ async def test_the_demo_model() -> None:
 
         async with it.http.get("/info") as response:
             info = await response.json()
-        assert (info["max_input_tokens"], info["max_total_tokens"]) == (511, 512)
+        assert (info["max_input_tokens"], info["max_total_tokens"]) == (4095, 4096)
 
         long = {"inputs": "word " * 9000 + BEGUN, "parameters": {**parameters, "truncate": 5}}
         _, cut = await post(it, "/generate_stream", long)

@@ -79,5 +79,5 @@ def speaker_of(text: str) -> str | None:
     return "pirate" if text.endswith("Arrr!") else "polite" if text.endswith("I hope that helps.") else None
 
 
-ENDLESS = asked("word " * 100, temperature=0, presence_penalty=-2, frequency_penalty=-2)
+ENDLESS = asked("la " * 50, temperature=0, presence_penalty=-2, frequency_penalty=-2)
 """It repeats itself until the context is full."""

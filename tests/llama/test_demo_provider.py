@@ -167,8 +167,8 @@ async def test_an_answer_ends(sampling: dict[str, Any], text: str, reason: str, 
 async def test_an_answer_ends_where_the_context_does_and_a_longer_prompt_is_refused() -> None:
     async with opened(temperature=0) as service:
         answer = await whole(service, ENDLESS)
-        assert (answer.finish_reason, (answer.in_token or 0) + (answer.out_token or 0)) == ("length", 512)
-        for words in (600, 100_000):
+        assert (answer.finish_reason, (answer.in_token or 0) + (answer.out_token or 0)) == ("length", 4096)
+        for words in (5_000, 100_000):
             with pytest.raises(ContextLengthExceeded):
                 await whole(service, asked("word " * words))
 

@@ -62,7 +62,7 @@ async def test_beside_a_long_prompt_every_step_has_a_token_of_each_answer(servic
 async def test_streams_that_begin_alike_at_once_evaluate_the_beginning_once(service: LlamaCpp) -> None:
     await text_of(service, asked("x", max_tokens=1))
     before = service.engine.stats().prompt_tokens
-    requests = [asked(question, system=COMMON, temperature=0, max_tokens=8) for question in ANSWERS] * 2
+    requests = [asked(question, system=COMMON, temperature=0, max_tokens=9) for question in ANSWERS] * 2
     assert await asyncio.gather(*[text_of(service, request) for request in requests]) == [*ANSWERS.values()] * 2
     assert min([await service.count_tokens(request) for request in requests]) > COMMON_TOKENS
     evaluated = service.engine.stats().prompt_tokens - before

@@ -20,7 +20,7 @@ from tg_llama.options import LlamaCppOptions
 from tg_llama.provider import LlamaCpp
 from tg_schema.errors import BadRequest, NotFound, Unavailable
 
-SHA256 = "1cb40280a3078cc2e04ca05aa98ece944f85ff2174c9fd76df640974277d9b0a"
+SHA256 = "36496eef698951d838b2b85d69fb2768f89fc5c8101ccb497ad5207c5b709339"
 
 
 def test_the_packaged_model_is_the_one_that_the_tests_know() -> None:

@@ -184,9 +184,9 @@ async def test_what_is_out_of_range_is_named(service: LlamaCpp, sampling: dict[s
         await records_of(service, asked(STORY, **sampling))
 
 
-@pytest.mark.parametrize("prompt", ["story " * 600, "story " * 2_000, "a" * 1_000_000], ids=len)
+@pytest.mark.parametrize("prompt", ["story " * 5_000, "story " * 20_000, "a" * 1_000_000], ids=len)
 async def test_a_prompt_beyond_the_context_is_told_the_limit(service: LlamaCpp, prompt: str) -> None:
-    with pytest.raises(ContextLengthExceeded, match="is 512 tokens"):
+    with pytest.raises(ContextLengthExceeded, match="is 4096 tokens"):
         await records_of(service, TextCompletionRequest(prompt=prompt))
     assert (await text_of(service, asked("Count to 5.", temperature=0))) == "1, 2, 3, 4, 5"
 

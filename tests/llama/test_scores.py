@@ -137,7 +137,7 @@ async def test_scores_beside_streams_and_in_small_steps_are_the_same(
         (scoring((5,), (2048,)), BadRequest, "scored: this model's token ids are 0 to 2047"),
         (scoring((5,), (6,), logprobs=21), BadRequest, "logprobs must be from 0 to 20"),
         (scoring((5,), (6,), prompt_logprobs=21), BadRequest, "prompt_logprobs must be from 0 to 20"),
-        (scoring((5,), (6,) * 600), ContextLengthExceeded, "600 tokens"),
+        (scoring((5,), (6,) * 5000), ContextLengthExceeded, "5000 tokens"),
         (TextCompletionRequest(operation="detokenize", prompt_ids=(2048,)), BadRequest, "^the tokens: this"),
         (TextCompletionRequest(prompt_ids=(2048,)), BadRequest, "^the prompt: this model's token ids are 0 to 2047"),
         (TextCompletionRequest(operation="embed", id_lists=((1,), (2048,))), BadRequest, "^each text: this model's"),
@@ -153,5 +153,5 @@ async def test_what_cannot_be_told_is_refused(
 
 async def test_the_list_of_models_tells_what_doors_need(service: LlamaCpp) -> None:
     (model,) = (await whole(service, TextCompletionRequest(operation="list-models"))).models
-    assert (model.context_length, model.vocabulary, model.dimensions) == (512, 2048, 192)
+    assert (model.context_length, model.vocabulary, model.dimensions) == (4096, 2048, 192)
     assert set(model.end_ids) == service.engine.model.end_tokens

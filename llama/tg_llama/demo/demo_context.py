@@ -16,6 +16,8 @@ class DemoContext:
         self.outputs = sequences
         self._layers = layers
         self._memory = layers.make_memory(sequences)
+        # What lies behind is never read, and takes no memory before it is written: most answers end early.
+        self._lengths = [0] * sequences
         self._logits: dict[int, Floats] = {}
 
     def decode(self, tokens: list[int], positions: list[int], sequences: list[int], outputs: list[int]) -> int:
@@ -29,6 +31,8 @@ class DemoContext:
             ids = np.array(tokens[row:end]).reshape(len(slots), length)
             logits = self._layers.evaluate(ids, np.array(positions[row:end:length]), self._memory, slots[0])
             self._logits |= zip(range(row + length - 1, end, length), logits, strict=True)
+            for slot, start in zip(slots, positions[row:end:length], strict=True):
+                self._lengths[slot] = start + length
             row = end
         return 0
 
@@ -49,11 +53,12 @@ class DemoContext:
 
     def save(self, sequence: int) -> State:
         """See `core.Context`."""
-        return self._memory[:, :, sequence].copy()
+        return self._memory[:, :, sequence, :, : self._lengths[sequence]].copy()
 
     def restore(self, sequence: int, state: State) -> bool:
         """See `core.Context`."""
-        self._memory[:, :, sequence] = state
+        length = self._lengths[sequence] = state.shape[-2]
+        self._memory[:, :, sequence, :, :length] = state
         return True
 
     def close(self) -> None:

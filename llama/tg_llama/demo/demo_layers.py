@@ -45,9 +45,13 @@ class DemoLayers:
         self._turns = np.exp(1j * turns).astype(np.complex64)[:, None]
 
     def make_memory(self, slots: int) -> Floats:
-        """Keys and values of as many sequences as `slots`, each of the whole context."""
+        """Keys and values of as many sequences as `slots`, each of the whole context.
+
+        What no sequence has reached takes no memory: the first places of all are neighbours.
+        """
         shape = self._shape
-        return np.zeros((2, shape.layers, slots, shape.shared, shape.context, shape.head), np.float32)
+        memory = np.zeros((2, shape.layers, shape.context, slots, shape.shared, shape.head), np.float32)
+        return memory.transpose(0, 1, 3, 4, 2, 5)
 
     def evaluate(self, tokens: Tokens, starts: Tokens, memory: Floats, slot: int) -> Floats:
         """The logits of what follows the last of some tokens.
