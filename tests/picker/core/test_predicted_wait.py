@@ -109,6 +109,9 @@ TABLE = [
     # take room, the cached ones too; computing the 640 takes 0.064 s more.
     ("cached and idle, a little less room", LONG, "a", [cached("a", 0, used(0.71)), server("b", used(0.70))]),
     ("cached and idle, less room", LONG, "b", [cached("a", 0, used(0.72)), server("b", used(0.70))]),
+    # 0.3 s of 0.03 at 0.01, 0.15 at 0.05, 0.33 at 0.11: 0.01, 0.05, 0.10 s.
+    ("both nearly empty, a little less room", LONG, "a", [cached("a", 0, used(0.05)), server("b", used(0.01))]),
+    ("both nearly empty, less room", LONG, "b", [cached("a", 0, used(0.11)), server("b", used(0.01))]),
 ]
 
 
