@@ -13,12 +13,18 @@ from tests.uv_command import ROOT
 INSTALL_SECONDS: Final = 600
 
 
+def npm_or_skip(what: str) -> tuple[str, str]:
+    """The programs of Node and npm, which `what` needs."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip(f"there is no Node or npm, for {what}: `apt-get install npm` on Debian")
+    return node, npm
+
+
 def npm_package_or_skip(name: str, version: str) -> tuple[str, Path]:
     """Node's program, and the folder; installed at the first use. Safe for several processes at once."""
     package, folder = f"{name}@{version}", ROOT / ".cache" / name.rpartition("/")[2] / version
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip(f"{package} needs Node and npm: `apt-get install npm` on Debian")
+    node, npm = npm_or_skip(package)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.clients.clients import ENVIRONMENTS, LEFT_OUT, MANIFESTS, PYTHONS, Client, lock_of
 from tests.missing import skip_or_fail
+from tests.npm_package import npm_or_skip
 from tests.uv_command import ROOT, uv_command
 
 FOLDER = ROOT / ".cache" / "clients"
@@ -85,9 +86,7 @@ def _digest(file: Path) -> str:
 
 
 def _npm(*arguments: str) -> str:
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        pytest.skip("clients in JavaScript need Node and npm: `apt-get install npm` on Debian")
+    _, npm = npm_or_skip("clients in JavaScript")
     done = subprocess.run([npm, *arguments], capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     if done.returncode:
         pytest.skip(f"npm did not install clients in JavaScript: {done.stderr.strip().splitlines()[-1:]}")

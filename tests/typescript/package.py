@@ -5,8 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-import pytest
-
+from tests.npm_package import npm_or_skip
 from tests.uv_command import ROOT
 
 CLIENT: Final = ROOT / "cli" / "ts"
@@ -17,9 +16,7 @@ FIRST_WITH_WEBSOCKET: Final = 22
 
 def node_or_skip() -> tuple[str, tuple[str, ...]]:
     """Node's program, and the options with which it has a WebSocket."""
-    node = shutil.which("node")
-    if node is None or shutil.which("npm") is None:
-        pytest.skip("the TypeScript client needs Node and npm: `apt-get install npm` on Debian")
+    node, _ = npm_or_skip("the TypeScript client")
     version = subprocess.run([node, "--version"], check=True, capture_output=True, text=True).stdout
     major = int(version.strip().lstrip("v").partition(".")[0])
     return node, () if major >= FIRST_WITH_WEBSOCKET else ("--experimental-websocket",)
