@@ -117,9 +117,7 @@ class Context:
     def logits(self, row: int) -> Floats:
         """The logits of batch row `row`, valid until the next `decode`; changes are seen by samplers."""
         pointer = _logits(self.pointer, row)
-        numbers: Floats = np.ctypeslib.as_array(
-            ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float * self._vocabulary)).contents
-        )
+        numbers: Floats = np.ctypeslib.as_array(pointer, (self._vocabulary,))
         return numbers
 
     def keep(self, sequence: int, tokens: int) -> int:

@@ -1,6 +1,5 @@
 """Embedder -> llama.cpp: a context whose steps give a vector for each token."""
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,9 +65,8 @@ class VectorContext(Context):
         if self.decode(tokens, positions, sequences, [1] * len(tokens)):
             return None
         pointer = native.llama_get_embeddings(self.pointer)
-        row = ctypes.c_float * (self._width * len(tokens))
-        numbers: Floats = np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(row)).contents)
-        return numbers.reshape(len(tokens), self._width)
+        numbers: Floats = np.ctypeslib.as_array(pointer, (len(tokens), self._width))
+        return numbers
 
     def forget(self, sequence: int) -> None:
         """Free the memory of a text."""
