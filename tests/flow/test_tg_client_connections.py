@@ -1,9 +1,12 @@
 """The SDK's connections: when they are used again, what their heads may say, and TLS."""
 
 import asyncio
+import gc
 import ssl
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,6 +77,50 @@ async def test_a_connection_that_opens_while_its_client_closes_asks_nothing() ->
         with pytest.raises(WireError):
             await asking
     assert not any(counts)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("call", ["ask", "read", "close"])
+async def test_who_is_cancelled_while_it_closes_dead_connections_leaves_none_open(call: str, turns: int) -> None:
+    leave, left = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        await leave.wait()
+        writer.close()
+        await writer.wait_closed()
+        left.release()
+
+    gc.collect()
+    with warnings.catch_warnings(record=True) as unclosed:
+        warnings.simplefilter("always", ResourceWarning)
+        async with stream_server(serve) as port:
+            await cancel_among_dead_connections(f"http://127.0.0.1:{port}/", call, turns, leave, left)
+        gc.collect()
+    assert not unclosed
+
+
+async def cancel_among_dead_connections(
+    url: str, call: str, turns: int, leave: asyncio.Event, left: asyncio.Semaphore
+) -> None:
+    """Cancel a call after some turns of the loop, while all idle connections were closed by the server."""
+    connections = HttpConnections(url, {})
+    *early, last = [await connections.ask("POST", url, {}, b"{}") for _ in range(20)]
+    for response in early:
+        # A connection is idle only after its body's end.
+        assert [await response.read(), await response.read()] == [b"ok", b""]
+    assert await last.read() == b"ok"
+    leave.set()
+    for _ in range(20):
+        await left.acquire()
+    calls = {"ask": partial(connections.ask, "POST", url, {}, b"{}"), "read": last.read, "close": last.close}
+    task = asyncio.ensure_future(calls[call]())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    await connections.aclose()
 
 
 @pytest.mark.parametrize("url", ["http://a\0b/", "http://localhost:1/\udcff/", "http://h\udcff/"])

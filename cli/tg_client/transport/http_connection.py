@@ -6,9 +6,9 @@ Nothing is compressed, no redirect is followed, and no proxy is used.
 import asyncio
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tg_client.transport.errors import (
     CompressedAnswer,
@@ -38,6 +38,8 @@ _CAUSES: tuple[tuple[type[Exception], type[WireError]], ...] = (
 )
 """Causes of a failed connection -> our errors, from the special to the general."""
 
+T = TypeVar("T")
+
 
 class HttpResponse:
     """An answer whose head has come.
@@ -63,14 +65,17 @@ class HttpResponse:
         """
         try:
             with _translated():
-                return await anext(self._parts, b"")
+                return await _uncut(self._read_part())
         except NoHttp:
             # Its head was HTTP: the body broke off.
             raise WireError from None
 
     async def close(self) -> None:
         """Release the connection; before the body's end this cuts it, which tells the gateway to stop."""
-        await self._response.aclose()
+        await _uncut(self._response.aclose())
+
+    async def _read_part(self) -> bytes:
+        return await anext(self._parts, b"")
 
 
 class HttpConnections:
@@ -124,11 +129,11 @@ class HttpConnections:
             client = self._client = self._client or self._open(tls)
             steps = {"trace": self._go_on}
             request = client.build_request(method, url, headers=dict(headers), content=body, extensions=steps)
-            response = await client.send(request, stream=True)
+            response = HttpResponse(await _uncut(client.send(request, stream=True), lambda late: late.aclose()))
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            await response.aclose()
+            await response.close()
             raise CompressedAnswer
-        return HttpResponse(response)
+        return response
 
     async def _go_on(self, step: str, about: Mapping[str, object]) -> None:
         # `aclose` has not seen a connection that was still being opened.
@@ -152,6 +157,36 @@ class HttpConnections:
             trust_env=False,
             verify=tls,
         )
+
+
+async def _uncut(work: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, None]] | None = None) -> T:
+    """Await `work`, and cancel it as anyio does: httpx2 shields the closing of connections from that alone.
+
+    A request, a body's end and a close also close other connections that have expired. They have left the pool by then,
+    so a task that is cancelled meanwhile would leave them open.
+
+    Args:
+        work: a call of httpx2.
+        undo: called with a result that came although `work` was cancelled.
+    """
+    import anyio
+
+    scope = anyio.CancelScope()
+
+    async def run() -> T:
+        with scope:
+            return await work
+        raise asyncio.CancelledError
+
+    task = asyncio.create_task(run())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        scope.cancel()
+        await asyncio.wait([task])
+        if undo is not None and not task.cancelled() and task.exception() is None:
+            await undo(task.result())
+        raise
 
 
 @contextmanager
