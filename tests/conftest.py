@@ -66,6 +66,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Collect at each file's end, so that what it left open is its failure, not that of a later file."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the brokers, whose tests take longest."""
     put_brokers_first(items)
