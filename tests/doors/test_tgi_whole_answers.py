@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,8 +10,9 @@ import pytest
 
 from tests.doors.tgi_records import END, HALVES, LAST, A, B, Record, body_of, stream, whole
 from tg_doors.tgi.timings import Timings
-from tg_doors.tgi.tokenization import PlacedTokensWriter, TokenizedChatWriter
+from tg_doors.tgi.tokenization import encode_tokenized_chat, encode_tokens
 from tg_doors.tgi.writers import GeneratedTextWriter
+from tg_gateway.dialects import CompletionWriter
 from tg_schema import TgError, Token
 from tg_schema.errors import ProtocolError
 
@@ -193,7 +195,7 @@ def test_the_time_in_the_queue(
     ],
 )
 def test_the_places_of_tokens(text: str, tokens: tuple[Token, ...], wanted: list[tuple[str, int, int]]) -> None:
-    writer = PlacedTokensWriter(text)
+    writer = CompletionWriter(partial(encode_tokens, text=text))
     writer.write(Record(ids=tuple(token.id for token in tokens), tokens=tokens, end_of_stream=True))
     found = json.loads(writer.end())
     assert [(each["text"], each["start"], each["stop"]) for each in found] == wanted
@@ -201,7 +203,7 @@ def test_the_places_of_tokens(text: str, tokens: tuple[Token, ...], wanted: list
 
 
 def test_the_tokens_of_a_conversation() -> None:
-    writer = TokenizedChatWriter()
+    writer = CompletionWriter(encode_tokenized_chat)
     tokens = (END, A, *HALVES)
     writer.write(Record(ids=tuple(token.id for token in tokens), tokens=tokens, end_of_stream=True))
     answer = json.loads(writer.end())
@@ -210,7 +212,7 @@ def test_the_tokens_of_a_conversation() -> None:
 
 
 def test_ids_without_texts() -> None:
-    writer = PlacedTokensWriter("a")
+    writer = CompletionWriter(partial(encode_tokens, text="a"))
     writer.write(Record(ids=(1, 2), end_of_stream=True))
     with pytest.raises(TgError):
         writer.end()

@@ -1,6 +1,7 @@
 """Records of a streamed answer -> LMI's lines, one for each token, and the counts of `3p`."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -10,9 +11,9 @@ from typing_extensions import override
 from tg_doors import tgi
 from tg_doors.lmi.answer_shapes import Details, TokenLine, name_token, name_tokens
 from tg_doors.lmi.parameters import Order
-from tg_doors.lmi.whole_writer import OrderWriter, read_answers
+from tg_doors.lmi.whole_writer import read_answers
 from tg_doors.tgi import LastStep, Step, TokenReader, make_prefill, make_token
-from tg_gateway.dialects import Writer, json_line, server_sent_event
+from tg_gateway.dialects import CompletionWriter, Writer, json_line, server_sent_event
 from tg_schema import TextCompletionResponse, TgError, Token, Usage, encode
 from tg_schema.completion import NO_TOKEN_ID
 
@@ -104,18 +105,19 @@ class Metered(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
-class MeteredBodyWriter(OrderWriter):
+def make_metered_writer(order: Order) -> CompletionWriter:
     """`3p`."""
+    return CompletionWriter(partial(_encode_metered, order=order), order.headers)
 
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        best = read_answers(records, self.order).best
-        # Count all answers: those that are not shown are paid for too.
-        used = Usage.total(records)
-        inputs, outputs = used.in_token, used.out_token
-        reason = _WORDS.get(best.finish_reason, "stop")
-        body = GenerationBody(self.order.prefix + best.text, inputs, best.generated_tokens, reason)
-        return encode(Metered(body, Metering(inputs, best.generated_tokens if outputs is None else outputs)))
+
+def _encode_metered(records: Sequence[TextCompletionResponse], order: Order) -> bytes:
+    best = read_answers(records, order).best
+    # Count all answers: those that are not shown are paid for too.
+    used = Usage.total(records)
+    inputs, outputs = used.in_token, used.out_token
+    reason = _WORDS.get(best.finish_reason, "stop")
+    body = GenerationBody(order.prefix + best.text, inputs, best.generated_tokens, reason)
+    return encode(Metered(body, Metering(inputs, best.generated_tokens if outputs is None else outputs)))
 
 
 class MeteredLineWriter(Writer[TextCompletionResponse]):

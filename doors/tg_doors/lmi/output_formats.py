@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from tg_doors.lmi.chat_writers import ChatLineWriter, make_chat_body_writer, make_chat_stream_writer
 from tg_doors.lmi.custom_formatters import CustomWriter, OutputFormatter
-from tg_doors.lmi.line_writer import LineWriter, MeteredBodyWriter, MeteredLineWriter
+from tg_doors.lmi.line_writer import LineWriter, MeteredLineWriter, make_metered_writer
 from tg_doors.lmi.parameters import Order
-from tg_doors.lmi.whole_writer import GeneratedTextWriter, make_text_writer
+from tg_doors.lmi.whole_writer import make_body_writer, make_text_writer
 from tg_gateway.dialects import Writer
 from tg_schema.errors import BadRequest
 
@@ -35,13 +35,13 @@ class OutputFormat:
 
 FORMATS: Final[Mapping[str, OutputFormat]] = MappingProxyType(
     {
-        "json": OutputFormat(GeneratedTextWriter, streaming=False, alternatives=None),
+        "json": OutputFormat(make_body_writer, streaming=False, alternatives=None),
         "jsonlines": OutputFormat(lambda order: LineWriter(order, events=False), streaming=True, tokens=True),
         "sse": OutputFormat(lambda order: LineWriter(order, events=True), streaming=True, tokens=True),
         "json_chat": OutputFormat(make_chat_body_writer, streaming=False, alternatives=True),
         "jsonlines_chat": OutputFormat(ChatLineWriter, streaming=True, alternatives=True),
         "sse_chat": OutputFormat(make_chat_stream_writer, streaming=True, alternatives=True),
-        "3p": OutputFormat(MeteredBodyWriter, streaming=False),
+        "3p": OutputFormat(make_metered_writer, streaming=False),
         "3p_stream": OutputFormat(MeteredLineWriter, streaming=True),
         "none": OutputFormat(make_text_writer, streaming=None),
     }

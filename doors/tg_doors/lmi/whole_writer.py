@@ -1,6 +1,7 @@
 """Records of an answer -> LMI's JSON of it whole, or its text alone."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import UNSET
@@ -10,34 +11,22 @@ from tg_doors.lmi import answer_shapes as shapes
 from tg_doors.lmi.answer_shapes import name_tokens
 from tg_doors.lmi.parameters import Order
 from tg_doors.tgi import GeneratedAnswer, GeneratedAnswers, make_prefill, make_tokens
-from tg_gateway.dialects import WholeWriter, Writer
+from tg_gateway.dialects import CompletionWriter, Writer
 from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.errors import ProtocolError
 
 
-class OrderWriter(WholeWriter[TextCompletionResponse]):
-    """The whole answer of an order; a subclass says in which JSON.
-
-    Args:
-        order: what was asked.
-    """
-
-    def __init__(self, order: Order) -> None:
-        super().__init__(TextCompletionResponse)
-        self.headers = order.headers
-        self.order = order
+def make_body_writer(order: Order) -> CompletionWriter:
+    """`json`."""
+    return CompletionWriter(partial(_encode_answer, order=order), order.headers)
 
 
-class GeneratedTextWriter(OrderWriter):
+def _encode_answer(records: Sequence[TextCompletionResponse], order: Order) -> bytes:
     """The whole answer in one object, or, with TGI's names, in a list of one."""
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        order = self.order
-        answers = read_answers(records, order)
-        details = _describe(answers, order) if order.details else None
-        whole = shapes.GeneratedText(order.prefix + answers.best.text, details)
-        return encode([whole] if order.compatible else whole)
+    answers = read_answers(records, order)
+    details = _describe(answers, order) if order.details else None
+    whole = shapes.GeneratedText(order.prefix + answers.best.text, details)
+    return encode([whole] if order.compatible else whole)
 
 
 def read_answers(records: Sequence[TextCompletionResponse], order: Order) -> GeneratedAnswers:
@@ -85,17 +74,13 @@ PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 
 def make_text_writer(order: Order) -> Writer[TextCompletionResponse]:
     """`none`: the text as it comes; of several answers, the best one's text, which is known at their end."""
-    return BestTextWriter(order) if order.parameters.generated > 1 else TextWriter(order)
+    if order.parameters.generated == 1:
+        return TextWriter(order)
+    return CompletionWriter(partial(_encode_best_text, order=order), order.headers, PLAIN_TEXT)
 
 
-class BestTextWriter(OrderWriter):
-    """The text of the best of several answers."""
-
-    content_type = PLAIN_TEXT
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        return (self.order.prefix + read_answers(records, self.order).best.text).encode()
+def _encode_best_text(records: Sequence[TextCompletionResponse], order: Order) -> bytes:
+    return (order.prefix + read_answers(records, order).best.text).encode()
 
 
 class TextWriter(Writer[TextCompletionResponse]):

@@ -1,15 +1,15 @@
 """The catalogue -> what TGI reports of itself: `/info`, and the probe `/`."""
 
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Final
 
 import msgspec
-from typing_extensions import override
 
 from tg_doors.tgi.failures import Failure
 from tg_doors.tgi.generation_parameters import MAX_STOP_SEQUENCES
-from tg_gateway.dialects import Answer, Ask, Call, Catalogue, WholeWriter
+from tg_gateway.dialects import Answer, Ask, Call, Catalogue, CompletionWriter
 from tg_schema import TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.errors import Unavailable
 from tg_schema.sampling import MAX_CHOICES
@@ -38,23 +38,6 @@ class ServerInfo(msgspec.Struct, frozen=True):
     docker_label: None = None
 
 
-class ServerInfoWriter(WholeWriter[TextCompletionResponse]):
-    """The model and its limits, as its provider reports them.
-
-    Args:
-        model: its name.
-    """
-
-    def __init__(self, model: str) -> None:
-        super().__init__(TextCompletionResponse)
-        self._model = model
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        lengths = (model.context_length for record in records for model in record.models)
-        return _encode(self._model, next(lengths, 0))
-
-
 def describe_server(call: Call) -> Ask | Answer:
     """`GET /info`: describes the model of requests that name none. A live one is asked for its limits.
 
@@ -68,12 +51,19 @@ def describe_server(call: Call) -> Ask | Answer:
         return describe_limitless(call)
     call.route = found.route
     request = TextCompletionRequest(operation="list-models", model=found.model)
-    return Ask(found.route, request, ServerInfoWriter(found.model), streaming=False, deadline=LIMITS_SECONDS)
+    writer = CompletionWriter(partial(_encode_limits, model=found.model))
+    return Ask(found.route, request, writer, streaming=False, deadline=LIMITS_SECONDS)
 
 
 def describe_limitless(call: Call) -> Answer:
     """`GET /info` if no processor reports the model's limits."""
     return Answer(_encode(call.catalogue.find_model(None).model or "", 0))
+
+
+def _encode_limits(records: Sequence[TextCompletionResponse], model: str) -> bytes:
+    """The model and its limits, as its provider reports them."""
+    lengths = (served.context_length for record in records for served in record.models)
+    return _encode(model, next(lengths, 0))
 
 
 def _encode(model: str, context: int) -> bytes:

@@ -1,13 +1,13 @@
 """Inputs or a conversation -> its tokens, each with its place in the text: `/tokenize` and `/chat_tokenize`."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
-from typing_extensions import override
 
 from tg_doors.tgi.generation import may_ask
 from tg_doors.tgi.generation_parameters import GenerateBody
-from tg_gateway.dialects import Ask, Call, WholeWriter
+from tg_gateway.dialects import Ask, Call, CompletionWriter
 from tg_gateway.dialects.chat import ChatBody, find_asked_model
 from tg_gateway.dialects.chat import read_request as read_chat_request
 from tg_schema import TextCompletionRequest, TextCompletionResponse, Token, decode, encode
@@ -46,7 +46,7 @@ def parse_tokenize(call: Call) -> Ask:
         request = msgspec.structs.replace(request, prompt=body.inputs, raw=True)
     else:
         request = msgspec.structs.replace(request, texts=(body.inputs,))
-    return Ask(found.route, request, PlacedTokensWriter(body.inputs), streaming=False)
+    return Ask(found.route, request, CompletionWriter(partial(encode_tokens, text=body.inputs)), streaming=False)
 
 
 def parse_chat_tokenize(call: Call) -> Ask:
@@ -61,36 +61,19 @@ def parse_chat_tokenize(call: Call) -> Ask:
     request = msgspec.structs.replace(
         read_chat_request(body, found), operation="tokenize", token_texts=True, streaming=False, sampling=None
     )
-    return Ask(found.route, request, TokenizedChatWriter(), streaming=False)
+    return Ask(found.route, request, CompletionWriter(encode_tokenized_chat), streaming=False)
 
 
-class PlacedTokensWriter(WholeWriter[TextCompletionResponse]):
-    """The list of the tokens of a text.
-
-    Args:
-        text: the text that the tokens are in.
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__(TextCompletionResponse)
-        self._text = text
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        return encode(place_tokens(_read_tokens(records), self._text))
+def encode_tokens(records: Sequence[TextCompletionResponse], text: str) -> bytes:
+    """The list of the tokens of a text."""
+    return encode(place_tokens(_read_tokens(records), text))
 
 
-class TokenizedChatWriter(WholeWriter[TextCompletionResponse]):
+def encode_tokenized_chat(records: Sequence[TextCompletionResponse]) -> bytes:
     """The tokens, and the text that they make."""
-
-    def __init__(self) -> None:
-        super().__init__(TextCompletionResponse)
-
-    @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        tokens = _read_tokens(records)
-        text = b"".join(map(_bytes_of, tokens)).decode("utf-8", "replace")
-        return encode(TokenizedChat(place_tokens(tokens, text), text))
+    tokens = _read_tokens(records)
+    text = b"".join(map(_bytes_of, tokens)).decode("utf-8", "replace")
+    return encode(TokenizedChat(place_tokens(tokens, text), text))
 
 
 def place_tokens(tokens: Sequence[Token], text: str) -> tuple[PlacedToken, ...]:

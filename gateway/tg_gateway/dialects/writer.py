@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from typing_extensions import override
 
@@ -95,21 +95,28 @@ class WholeWriter(BodyWriter[Record]):
         """The whole answer. `records` are joined to as few as possible, usually to one."""
 
 
-class CompletionWriter(WholeWriter[TextCompletionResponse]):
-    """The whole answer of a completion, made by a function.
+class CompletionWriter(WholeWriter[Any]):
+    """The whole answer of a completion, or of another service, made by a function.
 
     Args:
         make: returns the body of all records. It can be pickled: a function of a module, or a `partial` of one.
         headers: further headers of the answer.
+        content_type: the header of a good answer.
+        record: the type of the records.
     """
 
     def __init__(
-        self, make: Callable[[Sequence[TextCompletionResponse]], bytes], headers: Mapping[str, str] = _NO_HEADERS
+        self,
+        make: Callable[[Sequence[Any]], bytes],
+        headers: Mapping[str, str] = _NO_HEADERS,
+        content_type: str = BodyWriter.content_type,
+        record: type[Any] = TextCompletionResponse,
     ) -> None:
-        super().__init__(TextCompletionResponse)
+        super().__init__(record)
         self._make = make
         self.headers = headers
+        self.content_type = content_type
 
     @override
-    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+    def body(self, records: Sequence[Any]) -> bytes:
         return self._make(records)

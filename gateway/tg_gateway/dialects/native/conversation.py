@@ -1,14 +1,15 @@
 """Our own protocol on a WebSocket: envelopes in, requests side by side, envelopes out."""
 
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
 
 from tg_base.protocol import Route
-from tg_gateway.dialects import Ask, Conversation, Socket, text_frame
+from tg_gateway.dialects import Ask, CompletionWriter, Conversation, Socket, text_frame
 from tg_gateway.dialects.native import envelope
 from tg_gateway.dialects.native.flow_service import FLOW_SERVICES, answer_flow_service
-from tg_gateway.dialects.native.services import MessageWriter, WholeMessageWriter, service_of
+from tg_gateway.dialects.native.services import MessageWriter, frame_whole, service_of
 from tg_schema import TextCompletionRequest, TgError, decode
 from tg_schema.errors import BadRequest, Unauthorized
 
@@ -84,8 +85,10 @@ class NativeConversation(Conversation):
             chosen, request = route, service.parse(body)
             if isinstance(request, TextCompletionRequest) and request.model:
                 chosen, request = self._socket.catalogue.choose_model(flow, route, request)
-            writer = message if request.streaming else WholeMessageWriter(service, route.spec.response, name)
-            return Ask(chosen, request, writer, bool(request.streaming))
+            if request.streaming:
+                return Ask(chosen, request, message, streaming=True)
+            whole = CompletionWriter(partial(frame_whole, service=service, name=name), record=route.spec.response)
+            return Ask(chosen, request, whole, streaming=False)
 
         self._socket.ask(name, route, len(body), parse, message.fail)
 

@@ -8,13 +8,24 @@ from typing_extensions import override
 
 from tg_base.config import GatewayConfig
 from tg_base.protocol import Route
-from tg_gateway.dialects import Answer, Ask, Call, Conversation, Dialect, Mount, Socket, Writer, server_sent_event
+from tg_gateway.dialects import (
+    Answer,
+    Ask,
+    Call,
+    CompletionWriter,
+    Conversation,
+    Dialect,
+    Mount,
+    Socket,
+    Writer,
+    server_sent_event,
+)
 from tg_gateway.dialects.native.conversation import NativeConversation
 from tg_gateway.dialects.native.descriptions import NATIVE_DESCRIPTIONS
 from tg_gateway.dialects.native.failures import encode_refusal
 from tg_gateway.dialects.native.flow_service import MODELS, list_models
 from tg_gateway.dialects.native.page import PAGE, show_page
-from tg_gateway.dialects.native.services import SERVICES, BodyWriter, NativeService, service_of
+from tg_gateway.dialects.native.services import SERVICES, NativeService, service_of
 from tg_schema import TextCompletionRequest, TgError
 from tg_schema.errors import NotFound
 from tg_schema.response import Response
@@ -79,8 +90,8 @@ class Native(Dialect):
         request = service.parse(call.body)
         if isinstance(request, TextCompletionRequest) and request.model:
             route, request = call.catalogue.choose_model(call.path.get("flow"), route, request)
-        writer = EventWriter(service) if request.streaming else BodyWriter(service, route.spec.response)
-        return Ask(route, request, writer, bool(request.streaming))
+        whole = CompletionWriter(service.whole, record=route.spec.response)
+        return Ask(route, request, EventWriter(service) if request.streaming else whole, bool(request.streaming))
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import WholeWriter, Writer, text_frame
+from tg_gateway.dialects import Writer, text_frame
 from tg_gateway.dialects.native import envelope
 from tg_gateway.dialects.native.failures import encode_agent_failure, encode_failure
 from tg_gateway.dialects.native.request_bodies import parse_agent, parse_completion, parse_fields, parse_prompt
@@ -156,18 +156,6 @@ def _make_service(spec: ServiceSpec[Any, Any]) -> NativeService:
     return NativeService(spec, partial(parse_fields, spec), event)
 
 
-class BodyWriter(WholeWriter[Any]):
-    """The whole answer as one JSON object."""
-
-    def __init__(self, service: NativeService, record: type[Any]) -> None:
-        super().__init__(record)
-        self._whole = service.whole
-
-    @override
-    def body(self, records: Sequence[Response]) -> bytes:
-        return self._whole(records)
-
-
 class MessageWriter(Writer[Any]):
     """WebSocket messages, each event in an envelope."""
 
@@ -184,13 +172,6 @@ class MessageWriter(Writer[Any]):
         return text_frame(envelope.failure(self._opened, error, error.type))
 
 
-class WholeMessageWriter(BodyWriter):
+def frame_whole(records: Sequence[Response], service: NativeService, name: envelope.Id) -> bytes:
     """The whole answer in one WebSocket message."""
-
-    def __init__(self, service: NativeService, record: type[Any], name: envelope.Id) -> None:
-        super().__init__(service, record)
-        self._opened = envelope.opening(name)
-
-    @override
-    def body(self, records: Sequence[Response]) -> bytes:
-        return text_frame(envelope.response(self._opened, super().body(records), last=True))
+    return text_frame(envelope.response(envelope.opening(name), service.whole(records), last=True))
