@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,72 +44,38 @@ class _Body(msgspec.Struct, frozen=True):
     error: Error
 
 
+class Reason(NamedTuple):
+    """Why there is no answer: the error, a sentence with the gateway's `{base}`, and when to ask again."""
+
+    kind: type[TgError]
+    sentence: str
+    retry_after: float | None = None
+
+
+BROKEN = Reason(Unavailable, "{base} closed the connection without an answer; ask again", 1.0)
+INVALID_URL = Reason(BadRequest, WRONG_URL)
+NO_TLS = Reason(
+    Unavailable,
+    "{base} does not speak TLS as it should; check the URL: without a TLS proxy a gateway has http://",
+)
+"""There is no TLS on the other side, or none that both sides know."""
+UNTRUSTED = Reason(Unavailable, "the TLS certificate of {base} cannot be verified; check the URL and the certificate")
+SLOW = Reason(Timeout, "no connection to {base} in time; check the host, the port and the network")
+UNKNOWN_HOST = Reason(Unavailable, "the host of {base} cannot be found; check the URL and the network")
+NO_GATEWAY = Reason(Unavailable, "no gateway answers at {base}: start one with tg-serve, or give the URL of one")
+NO_HTTP = Reason(ProtocolError, f"what answers at {{base}} does not speak HTTP; {_STRANGER}")
+COMPRESSED = Reason(
+    ProtocolError,
+    "{base} compresses its answers although nobody asked for that; switch it off there, or in its proxy",
+)
+
+
 class WireError(Exception):
-    """The connection broke. Subclasses are more precise reasons for the missing answer."""
+    """There is no answer, or the connection broke within it."""
 
-    kind: type[TgError] = Unavailable
-    sentence = "{base} closed the connection without an answer; ask again"
-    retry_after: float | None = 1.0
-
-
-class InvalidUrl(WireError):
-    """The host of the URL is no valid name."""
-
-    kind = BadRequest
-    sentence = WRONG_URL
-    retry_after = None
-
-
-class NoTls(WireError):
-    """There is no TLS on the other side, or none that both sides know."""
-
-    sentence = "{base} does not speak TLS as it should; check the URL: without a TLS proxy a gateway has http://"
-    retry_after = None
-
-
-class UntrustedGateway(WireError):
-    """The certificate is not for this host, or its issuer is not trusted by this machine."""
-
-    sentence = "the TLS certificate of {base} cannot be verified; check the URL and the certificate"
-    retry_after = None
-
-
-class SlowConnection(WireError):
-    """There was no connection in time."""
-
-    kind = Timeout
-    sentence = "no connection to {base} in time; check the host, the port and the network"
-    retry_after = None
-
-
-class UnknownHost(WireError):
-    """The system's resolver does not know the host."""
-
-    sentence = "the host of {base} cannot be found; check the URL and the network"
-    retry_after = None
-
-
-class NoGateway(WireError):
-    """The connection was refused."""
-
-    sentence = "no gateway answers at {base}: start one with tg-serve, or give the URL of one"
-    retry_after = None
-
-
-class NoHttp(WireError):
-    """The peer's answer is not HTTP."""
-
-    kind = ProtocolError
-    sentence = f"what answers at {{base}} does not speak HTTP; {_STRANGER}"
-    retry_after = None
-
-
-class CompressedAnswer(WireError):
-    """The answer is compressed."""
-
-    kind = ProtocolError
-    sentence = "{base} compresses its answers although nobody asked for that; switch it off there, or in its proxy"
-    retry_after = None
+    def __init__(self, reason: Reason = BROKEN) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @contextmanager
@@ -117,7 +84,8 @@ def connecting(base: str) -> Iterator[None]:
     try:
         yield
     except WireError as error:
-        raise error.kind(error.sentence.format(base=base), retry_after=error.retry_after) from None
+        kind, sentence, retry_after = error.reason
+        raise kind(sentence.format(base=base), retry_after=retry_after) from None
 
 
 @contextmanager

@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tg_client.transport.errors import (
-    CompressedAnswer,
-    InvalidUrl,
-    NoGateway,
-    NoHttp,
-    NoTls,
-    SlowConnection,
-    UnknownHost,
-    UntrustedGateway,
+    BROKEN,
+    COMPRESSED,
+    INVALID_URL,
+    NO_GATEWAY,
+    NO_HTTP,
+    NO_TLS,
+    SLOW,
+    UNKNOWN_HOST,
+    UNTRUSTED,
+    Reason,
     WireError,
 )
 from tg_schema.errors import BadRequest
@@ -30,11 +32,11 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 """Timeout of opening a connection."""
 IDLE_CONNECTION_SECONDS = 5.0
 """Seconds that an idle connection is kept: less than a gateway keeps it, so that it is never half closed."""
-_CAUSES: tuple[tuple[type[Exception], type[WireError]], ...] = (
-    (ssl.SSLCertVerificationError, UntrustedGateway),
-    (ssl.SSLError, NoTls),
-    (socket.gaierror, UnknownHost),
-    (Exception, NoGateway),
+_CAUSES: tuple[tuple[type[Exception], Reason], ...] = (
+    (ssl.SSLCertVerificationError, UNTRUSTED),
+    (ssl.SSLError, NO_TLS),
+    (socket.gaierror, UNKNOWN_HOST),
+    (Exception, NO_GATEWAY),
 )
 """Causes of a failed connection -> our errors, from the special to the general."""
 
@@ -66,8 +68,8 @@ class HttpResponse:
         try:
             with _translated():
                 return await _uncut(self._read_part())
-        except NoHttp:
-            # Its head was HTTP: the body broke off.
+        except WireError:
+            # Its head was HTTP: whatever happened, the body broke off.
             raise WireError from None
 
     async def close(self) -> None:
@@ -132,7 +134,7 @@ class HttpConnections:
             response = HttpResponse(await _uncut(client.send(request, stream=True), lambda late: late.aclose()))
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             await response.close()
-            raise CompressedAnswer
+            raise WireError(COMPRESSED)
         return response
 
     async def _go_on(self, step: str, about: Mapping[str, object]) -> None:
@@ -196,18 +198,18 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except (httpx2.InvalidURL, UnicodeError):
-        raise InvalidUrl from None
+        raise WireError(INVALID_URL) from None
     except httpx2.ConnectTimeout:
-        raise SlowConnection from None
+        raise WireError(SLOW) from None
     except httpx2.ConnectError as error:
-        raise _find_cause(error) from None
+        raise WireError(_find_cause(error)) from None
     except httpx2.RemoteProtocolError as error:
-        raise WireError if "disconnected" in str(error) else NoHttp from None
+        raise WireError(BROKEN if "disconnected" in str(error) else NO_HTTP) from None
     except (httpx2.HTTPError, httpx2.StreamError, RuntimeError):
         raise WireError from None
 
 
-def _find_cause(error: BaseException) -> type[WireError]:
+def _find_cause(error: BaseException) -> Reason:
     """The reason at the bottom of httpx2's exceptions, each of which is caused by the next."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause

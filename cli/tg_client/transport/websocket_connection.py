@@ -6,28 +6,30 @@ from contextlib import asynccontextmanager, contextmanager
 import aiohttp
 
 from tg_client.transport.errors import (
-    InvalidUrl,
-    NoGateway,
-    NoHttp,
-    NoTls,
-    SlowConnection,
-    UnknownHost,
-    UntrustedGateway,
+    BROKEN,
+    INVALID_URL,
+    NO_GATEWAY,
+    NO_HTTP,
+    NO_TLS,
+    SLOW,
+    UNKNOWN_HOST,
+    UNTRUSTED,
+    Reason,
     WireError,
     connecting,
     refusal,
 )
 from tg_client.transport.http_connection import CONNECT_TIMEOUT_SECONDS
 
-_KINDS: tuple[tuple[type[Exception], type[WireError]], ...] = (
-    (aiohttp.InvalidURL, InvalidUrl),
-    (aiohttp.ClientConnectorCertificateError, UntrustedGateway),
-    (aiohttp.ClientSSLError, NoTls),
-    (aiohttp.ConnectionTimeoutError, SlowConnection),
-    (aiohttp.ClientConnectorDNSError, UnknownHost),
-    (aiohttp.ClientConnectorError, NoGateway),
-    (aiohttp.ClientResponseError, NoHttp),
-    (aiohttp.ClientError, WireError),
+_KINDS: tuple[tuple[type[Exception], Reason], ...] = (
+    (aiohttp.InvalidURL, INVALID_URL),
+    (aiohttp.ClientConnectorCertificateError, UNTRUSTED),
+    (aiohttp.ClientSSLError, NO_TLS),
+    (aiohttp.ConnectionTimeoutError, SLOW),
+    (aiohttp.ClientConnectorDNSError, UNKNOWN_HOST),
+    (aiohttp.ClientConnectorError, NO_GATEWAY),
+    (aiohttp.ClientResponseError, NO_HTTP),
+    (aiohttp.ClientError, BROKEN),
 )
 """Subclasses come before their bases: the first match counts."""
 
@@ -109,4 +111,4 @@ def _translated(base: str) -> Iterator[None]:
         try:
             yield
         except aiohttp.ClientError as error:
-            raise next(ours for theirs, ours in _KINDS if isinstance(error, theirs)) from None
+            raise WireError(next(ours for theirs, ours in _KINDS if isinstance(error, theirs))) from None
