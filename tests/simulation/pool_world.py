@@ -148,10 +148,10 @@ class PoolWorld:
 
     async def _be_served(self, client: _Client) -> None:
         asked = InstanceRequest(priority=client.priority, prompt_tokens=10, flow=f"flow{client.number % 3}")
-        made = self._dispatcher.place(POOL, asked, self._present, size=client.size)
-        if isinstance(made, Waiting):
-            client.asked = made
-            made = await self._dispatcher.wait(POOL, made)
+        submitted = self._dispatcher.submit(POOL, asked, self._present, size=client.size)
+        if submitted.made is None:
+            client.asked = submitted
+        made = await self._dispatcher.wait(POOL, submitted)
         if not isinstance(made, Pick):
             if made.status not in {429, 503}:
                 self.broken.append(f"refusal: {client.number} is refused with {made.status}")

@@ -13,7 +13,6 @@ from tg_picker.core import (
     Objective,
     Pick,
     Rejection,
-    Waiting,
 )
 from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.model_request import ModelRequest, read_model_request, rename_model
@@ -135,9 +134,10 @@ class InstancePicker:
             seconds = perf_counter() - began
         else:
             pool = facts.destination.pool
-            placed = self._dispatcher.place(pool, request, eligible, arrived_at=arrived_at, size=len(asked.body or b""))
+            size = len(asked.body or b"")
+            submitted = self._dispatcher.submit(pool, request, eligible, arrived_at=arrived_at, size=size)
             seconds = perf_counter() - began
-            pick = await self._dispatcher.wait(pool, placed) if isinstance(placed, Waiting) else placed
+            pick = await self._dispatcher.wait(pool, submitted)
             if isinstance(pick, Pick) and facts.destination.route and request.adapter is not None:
                 await self._load_adapter(pick, request.adapter)
         facts = replace(facts, eligible=eligible.found, unreachable=eligible.left_out)

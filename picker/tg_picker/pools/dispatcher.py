@@ -58,7 +58,7 @@ class Dispatcher:
                 seconds = now - self._flow_control.oldest_at(pool, priority)
                 yield pool, priority, requests, seconds, self._flow_control.size_of(pool, priority)
 
-    def place(
+    def submit(
         self,
         pool: str,
         request: InstanceRequest,
@@ -66,19 +66,19 @@ class Dispatcher:
         *,
         arrived_at: float | None = None,
         size: int = 0,
-    ) -> Pick | Rejection | Waiting:
-        """Place, refuse or queue a request; see `FlowControl.place`.
+    ) -> Waiting:
+        """Place, refuse or queue a request; see `FlowControl.submit`.
 
         Call `wait` for it next, without a turn of the loop in between.
         """
-        return self._flow_control.place(pool, request, endpoints, self._clock(), arrived_at=arrived_at, size=size)
+        return self._flow_control.submit(pool, request, endpoints, self._clock(), arrived_at=arrived_at, size=size)
 
     def pick_at_once(self, pool: str, request: InstanceRequest, endpoints: Sequence[Endpoint]) -> Pick | None:
         """Pick a server for a further attempt, which does not wait; see `FlowControl.pick_at_once`."""
         return self._flow_control.pick_at_once(pool, request, endpoints, self._clock())
 
     async def wait(self, pool: str, waiting: Waiting) -> Pick | Rejection:
-        """The decision about a request that waits. Cancelled, it leaves nothing behind."""
+        """The decision about a request, once there is one. Cancelled, it leaves nothing behind."""
         if waiting.made is not None:
             return waiting.made
         decided: asyncio.Future[Pick | Rejection] = asyncio.get_running_loop().create_future()

@@ -16,7 +16,7 @@ from tg_base.bus import Bus
 from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, PassOn, SdkConnection
 from tg_base.telemetry import LOAD_RESPONSE_HEADER, trace
 from tg_flow.providers.openai import ChatCompletions
-from tg_picker.core import Endpoint, Pick, Rejection, Scheduler, Waiting
+from tg_picker.core import Endpoint, Pick, Rejection, Scheduler
 from tg_picker.pools import (
     Dispatcher,
     PoolView,
@@ -238,11 +238,11 @@ class Pool(ChatCompletions[PoolOptions]):
                     self._lacks_model_until = self._now() + LACKED_SECONDS
                 raise describe_missing(failed, order)
         pool, began = order.place.pool, perf_counter()
-        placed = self._dispatcher.place(
+        submitted = self._dispatcher.submit(
             pool, order.wanted, lambda: self._find_left(order), arrived_at=order.arrived_at, size=len(order.body)
         )
         seconds = perf_counter() - began
-        made = await self._dispatcher.wait(pool, placed) if isinstance(placed, Waiting) else placed
+        made = await self._dispatcher.wait(pool, submitted)
         self._record(order, made, seconds)
         if isinstance(made, Rejection):
             raise describe_missing(failed, order) if failed else refuse(made)

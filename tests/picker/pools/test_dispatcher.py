@@ -8,7 +8,7 @@ import pytest
 
 from tests.picker.core.cases import endpoint
 from tests.picker.core.test_accounting import NOTHING, counters
-from tg_picker.core import Endpoint, InstanceRequest, LoadReport, Pick, QueueLimits, Rejection, Scheduler, Waiting
+from tg_picker.core import Endpoint, InstanceRequest, LoadReport, Pick, QueueLimits, Rejection, Scheduler
 from tg_picker.pools import Dispatcher
 
 SERVER = endpoint("a")
@@ -28,8 +28,7 @@ class Pool:
         return asyncio.create_task(self._ask(InstanceRequest(priority=priority)))
 
     async def _ask(self, request: InstanceRequest) -> Pick | Rejection:
-        placed = self.dispatcher.place("p", request, lambda: self.members)
-        return await self.dispatcher.wait("p", placed) if isinstance(placed, Waiting) else placed
+        return await self.dispatcher.wait("p", self.dispatcher.submit("p", request, lambda: self.members))
 
     async def picked(self) -> Pick:
         made = await self.ask()

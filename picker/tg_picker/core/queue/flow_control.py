@@ -64,25 +64,7 @@ class FlowControl:
         arrived_at: float | None = None,
         size: int = 0,
     ) -> Waiting:
-        """As `place`, but always returns a `WaitingRequest`; if it did not have to wait, `made` is set."""
-        made = self.place(pool, request, endpoints, now, arrived_at=arrived_at, size=size)
-        if not isinstance(made, Waiting):
-            waiting = self._waiting(request, endpoints, now if arrived_at is None else arrived_at, size)
-            waiting.made = made
-            return waiting
-        return made
-
-    def place(
-        self,
-        pool: str,
-        request: InstanceRequest,
-        endpoints: Callable[[], Sequence[Endpoint]],
-        now: float,
-        *,
-        arrived_at: float | None = None,
-        size: int = 0,
-    ) -> Pick | Rejection | Waiting:
-        """Place a request, refuse it, or let it wait. A request that waits may be refused at once too: see its `made`.
+        """Place a request, refuse it, or let it wait: see its `made`.
 
         Args:
             pool: whose queue it waits in.
@@ -103,12 +85,14 @@ class FlowControl:
             made = self._try(request, endpoints(), arrived_at, now, admitted=False)
         else:
             made = self._refuse(request, endpoints(), now)
+        waiting = self._waiting(request, endpoints, arrived_at, size)
         if made is not None:
-            self._count(request, made, now)
-            return made
-        return self._enqueue(pool, self._waiting(request, endpoints, arrived_at, size), now)
+            self._settle(waiting, made, now)
+        else:
+            self._enqueue(pool, waiting, now)
+        return waiting
 
-    def _enqueue(self, pool: str, waiting: Waiting, now: float) -> Waiting:
+    def _enqueue(self, pool: str, waiting: Waiting, now: float) -> None:
         request, queue = waiting.request, self._queues.get(pool)
         waiting.lane = _lane(request, waiting.endpoints())
         if queue is None:
@@ -116,14 +100,13 @@ class FlowControl:
         displaced = queue.add(waiting)
         if displaced is None:
             self._settle(waiting, self._refuse_full(waiting, queue, now), now)
-            return waiting
+            return
         self._queues[pool] = queue
         for each in displaced:
             self._settle(each, Rejection("displaced", 429, self._retry_after(queue, now)), now)
         if len(queue) > 1:
             # The queue is not empty: skip it only with a higher priority, or if those queued need other servers.
             self._serve(pool, queue, now)
-        return waiting
 
     def pick_at_once(
         self, pool: str, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float
