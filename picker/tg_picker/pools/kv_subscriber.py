@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from functools import partial
 from typing import Annotated, Final
 
 import structlog
@@ -12,10 +13,11 @@ from msgspec import Meta, Struct
 from typing_extensions import override
 from zmq.utils.monitor import recv_monitor_message
 
-from tg_base.runtime import Entered, report
+from tg_base.runtime import Entered
 from tg_picker.core import Endpoint, Scheduler
 from tg_picker.pools.host import join_address, parse_port, split_address
 from tg_picker.pools.kv_stream import KvStream
+from tg_picker.pools.server_tasks import ServerTasks
 
 log = structlog.get_logger()
 
@@ -80,33 +82,19 @@ class KvSubscriber(Entered):
         super().__init__()
         self._scheduler = scheduler
         self._options = options
-        self._tasks: dict[_Place, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks: ServerTasks[_Place] = ServerTasks()
         self._busy_until = 0.0
 
     @override
     async def _start(self, stack: AsyncExitStack) -> None:
         self._context = zmq.asyncio.Context()
         stack.callback(self._context.term)
-        stack.push_async_callback(self._leave)
+        stack.push_async_callback(self._tasks.aclose)
 
     def update(self, endpoints: Sequence[Endpoint]) -> None:
         """Follow these servers from now on."""
-        wanted = {place: each for each in endpoints if (place := self._find(each)) is not None}
-        for place in self._tasks.keys() - wanted.keys():
-            task = self._tasks.pop(place)
-            task.cancel()
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
-        for place, endpoint in wanted.items():
-            if place not in self._tasks:
-                task = self._tasks[place] = asyncio.create_task(self._follow(place, endpoint))
-                task.add_done_callback(report)
-
-    async def _leave(self) -> None:
-        self.update(())
-        if self._ending:
-            await asyncio.wait(self._ending)
+        places = {place: each for each in endpoints if (place := self._find(each)) is not None}
+        self._tasks.update({place: partial(self._follow, place, each) for place, each in places.items()})
 
     def _find(self, endpoint: Endpoint) -> _Place | None:
         host, options = split_address(endpoint.address), self._options

@@ -1,11 +1,10 @@
 """Model servers -> scheduler: the load in their metrics pages, scraped periodically."""
 
 import asyncio
-import heapq
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from itertools import count
+from functools import partial
 from typing import Annotated, Literal
 
 import structlog
@@ -14,10 +13,11 @@ from msgspec.structs import replace
 from typing_extensions import override
 
 from tg_base.llm import open_pool
-from tg_base.runtime import Entered, running, translate_defects
+from tg_base.runtime import Entered, translate_defects
 from tg_picker.core import Endpoint, LoadReport
 from tg_picker.pools.page_reader import read_page
 from tg_picker.pools.server_kinds import SERVER_KINDS, ServerKind
+from tg_picker.pools.server_tasks import ServerTasks
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, IncompleteStream, Internal, ProtocolError, Timeout, TooLarge, Unavailable
 
@@ -126,11 +126,8 @@ class Scraper(Entered):
         self._observe = observe
         self._options = options or ScrapeOptions()
         self._targets: dict[str, _Target] = {}
-        self._due: list[tuple[float, int, _Target]] = []
-        # A number breaks ties between equal times, since targets have no order.
-        self._numbers = count()
+        self._tasks: ServerTasks[str] = ServerTasks()
         self._unreachable = self._refusing = frozenset[str]()
-        self._changed = asyncio.Event()
         self._free = asyncio.Semaphore(self._options.concurrency)
 
     @override
@@ -139,22 +136,19 @@ class Scraper(Entered):
         # looked at 20 times a second from within.
         self._pool = await asyncio.to_thread(open_pool, proxied=False)
         stack.push_async_callback(self._pool.aclose)
-        await stack.enter_async_context(running(self._run()))
+        stack.push_async_callback(self._tasks.aclose)
 
     def update(self, endpoints: Sequence[Endpoint]) -> None:
         """Scrape these servers from now on. The state of servers that stay is kept."""
-        now = asyncio.get_running_loop().time()
         known, self._targets = self._targets, {}
-        for at, endpoint in enumerate(endpoints):
-            target = known.get(endpoint.address)
-            if target is None:
-                target = _Target(endpoint)
-                # Spread the scrapes over the interval, so that they do not come in bursts.
-                self._plan(target, now + self._interval(len(endpoints)) * at / len(endpoints))
+        for endpoint in endpoints:
+            target = self._targets[endpoint.address] = known.get(endpoint.address) or _Target(endpoint)
             target.endpoint = endpoint
-            self._targets[endpoint.address] = target
+        # Spread the scrapes over the interval, so that they do not come in bursts.
+        step = self._interval(len(endpoints)) / max(len(endpoints), 1)
+        targets = enumerate(self._targets.items())
+        self._tasks.update({address: partial(self._follow, target, step * at) for at, (address, target) in targets})
         self._find_unreachable()
-        self._changed.set()
 
     @property
     def failing(self) -> dict[str, str]:
@@ -174,49 +168,28 @@ class Scraper(Entered):
     def _interval(self, servers: int) -> float:
         return max(self._options.interval, servers / MAX_SCRAPES_PER_SECOND)
 
-    def _plan(self, target: _Target, due: float) -> None:
-        heapq.heappush(self._due, (due, next(self._numbers), target))
-        self._changed.set()
-
-    async def _run(self) -> None:
-        async with asyncio.TaskGroup() as looks:
-            while True:
-                target = await self._next()
-                await self._free.acquire()
-                looks.create_task(self._look(target))
-
-    async def _next(self) -> _Target:
-        """The next server to scrape, as soon as it is due."""
-        loop = asyncio.get_running_loop()
+    async def _follow(self, target: _Target, pause: float) -> None:
+        now = asyncio.get_running_loop().time
         while True:
-            self._changed.clear()
-            while self._due and self._targets.get(self._due[0][2].endpoint.address) is not self._due[0][2]:
-                heapq.heappop(self._due)
-            wait = self._due[0][0] - loop.time() if self._due else None
-            if wait is not None and wait <= 0:
-                return heapq.heappop(self._due)[2]
-            try:
-                async with asyncio.timeout(wait):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await asyncio.sleep(pause)
+            async with self._free:
+                began = now()
+                await self._look(target)
+            # After a scrape that took longer than the interval, one more follows at once, but no burst.
+            pause = max(began + self._find_pause(target) - now(), 0.0)
+
+    def _find_pause(self, target: _Target) -> float:
+        """Seconds from one scrape to the next."""
+        pause = self._interval(len(self._targets))
+        longest = REFUSED_BACKOFF_SECONDS if target.is_refusing else MAX_BACKOFF_SECONDS
+        return min(pause * 2.0 ** min(target.failures, 16), max(longest, pause)) if target.failures else pause
 
     async def _look(self, target: _Target) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         try:
             with translate_defects(Internal, _DEFECT, "scrape.defect", log):
                 self._succeed(target, await self._read(target.endpoint))
         except TgError as error:
             self._fail(target, error)
-        finally:
-            self._free.release()
-        pause = self._interval(len(self._targets))
-        if target.failures:
-            longest = REFUSED_BACKOFF_SECONDS if target.is_refusing else MAX_BACKOFF_SECONDS
-            pause = min(pause * 2.0 ** min(target.failures, 16), max(longest, pause))
-        # After a scrape that took longer than the interval, one more follows at once, but no burst.
-        self._plan(target, max(began + pause, loop.time()))
 
     async def _read(self, endpoint: Endpoint) -> LoadReport:
         options = self._options
@@ -270,8 +243,7 @@ class Scraper(Entered):
             log.info("scrape.recovered", server=target.endpoint.name, address=target.endpoint.address)
         target.failures, target.reason = 0, ""
         self._set_reachable(target, True, report)
-        if self._targets.get(target.endpoint.address) is target:
-            self._observe(target.endpoint, report)
+        self._observe(target.endpoint, report)
 
     def _set_reachable(
         self, target: _Target, is_reachable: bool, report: LoadReport | None = None, *, refuses: bool = False

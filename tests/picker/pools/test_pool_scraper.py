@@ -156,8 +156,9 @@ async def test_a_server_that_is_gone_or_left_the_pool(servers: list[ModelServer]
 async def test_a_server_where_nobody_listens_is_soon_looked_at_again() -> None:
     async with Scraper(Reports(), ScrapeOptions(interval=REFUSED_BACKOFF_SECONDS)) as scraper:
         scraper.update([Endpoint("127.0.0.1:1", "gone")])
-        await until(lambda: scraper.failing and scraper._due)
-        assert scraper._due[0][0] - asyncio.get_running_loop().time() <= REFUSED_BACKOFF_SECONDS
+        await until(lambda: scraper.failing)
+        (target,) = scraper._targets.values()
+        assert scraper._find_pause(target) <= REFUSED_BACKOFF_SECONDS
 
 
 async def test_closing_waits_for_nobody(servers: list[ModelServer]) -> None:
