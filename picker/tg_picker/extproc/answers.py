@@ -4,7 +4,6 @@ Source of every fact here: Envoy's external_processor.proto, and the endpoint pi
 """
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -51,8 +50,6 @@ METADATA_NAMESPACE = "envoy.lb"
 DROPPED_REASON = "x-llm-d-request-dropped-reason"
 MAX_PART_BYTES = 62_000
 """The most bytes of one streamed piece of a body. Envoy refuses a gRPC message above 64 KiB in this direction."""
-MAX_KEPT = 4096
-"""How many destinations' answers are cached: making one costs more than the pick."""
 
 _REPLACE = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 """Overwrite: the default would put our destination after one that a client made up."""
@@ -65,30 +62,19 @@ NOTHING_FOR_RESPONSE_TRAILERS = wire.ProcessingResponse(response_trailers=wire.T
 
 
 def direct_headers(directed: Directed) -> wire.ProcessingResponse:
-    """The answer to a request's headers that says where it goes. Others get it too: it must not be changed."""
-    kept = _headers_answer(directed.addresses, directed.is_list)
-    if directed.body is None:
-        return kept
-    answer = wire.ProcessingResponse()
-    answer.CopyFrom(kept)
-    _set_length(answer.request_headers.response, directed.body)
-    return answer
+    """The answer to a request's headers that says where it goes."""
+    headers = wire.HeadersResponse(response=_directing(directed))
+    return wire.ProcessingResponse(request_headers=headers, dynamic_metadata=_metadata(directed))
 
 
 def direct_buffered_body(directed: Directed) -> wire.ProcessingResponse:
-    """The answer to a buffered body that says where it goes, with the body if it changed.
-
-    Others get it too: it must not be changed.
-    """
-    kept = _body_answer(directed.addresses, directed.is_list)
-    if directed.body is None:
-        return kept
-    answer = wire.ProcessingResponse()
-    answer.CopyFrom(kept)
-    common = answer.request_body.response
-    _set_length(common, directed.body)
-    common.body_mutation.body = directed.body
-    return answer
+    """The answer to a buffered body that says where it goes, with the body if it changed."""
+    common = _directing(directed)
+    if directed.body is not None:
+        common.body_mutation.body = directed.body
+    return wire.ProcessingResponse(
+        request_body=wire.BodyResponse(response=common), dynamic_metadata=_metadata(directed)
+    )
 
 
 def stream_request_body(body: bytes, *, last: bool) -> Iterator[wire.ProcessingResponse]:
@@ -127,28 +113,17 @@ def refuse(refused: Refused, path: str) -> wire.ProcessingResponse:
     )
 
 
-@lru_cache(MAX_KEPT)
-def _headers_answer(addresses: tuple[str, ...], is_list: bool) -> wire.ProcessingResponse:
-    headers = wire.HeadersResponse(response=_directing(addresses, is_list))
-    return wire.ProcessingResponse(request_headers=headers, dynamic_metadata=_metadata(addresses, is_list))
-
-
-@lru_cache(MAX_KEPT)
-def _body_answer(addresses: tuple[str, ...], is_list: bool) -> wire.ProcessingResponse:
-    body = wire.BodyResponse(response=_directing(addresses, is_list))
-    return wire.ProcessingResponse(request_body=body, dynamic_metadata=_metadata(addresses, is_list))
-
-
-def _directing(addresses: tuple[str, ...], is_list: bool) -> wire.CommonResponse:
-    fallbacks = addresses[1:]
-    following = () if is_list else tuple(zip(NEXT_DESTINATIONS, fallbacks, strict=False))
+def _directing(directed: Directed) -> wire.CommonResponse:
+    fallbacks = directed.addresses[1:]
+    following = () if directed.is_list else tuple(zip(NEXT_DESTINATIONS, fallbacks, strict=False))
     # The second header asks the endpoint for its load, as a header of its response (ORCA).
     headers = [
-        (DESTINATION, _destination(addresses, is_list)),
+        (DESTINATION, _destination(directed)),
         (LOAD_REQUEST_HEADER, LOAD_FORMAT),
         # With more attempts than fallbacks, a request would reach a server twice, or one of another pool.
         (MAX_RETRIES, str(len(fallbacks))),
         *following,
+        *([] if directed.body is None else [("content-length", str(len(directed.body)))]),
     ]
     mutation = wire.HeaderMutation(
         set_headers=_options(headers),
@@ -158,12 +133,8 @@ def _directing(addresses: tuple[str, ...], is_list: bool) -> wire.CommonResponse
     return wire.CommonResponse(header_mutation=mutation, clear_route_cache=True)
 
 
-def _destination(addresses: tuple[str, ...], is_list: bool) -> str:
-    return ",".join(addresses) if is_list else addresses[0]
-
-
-def _set_length(common: wire.CommonResponse, body: bytes) -> None:
-    common.header_mutation.set_headers.extend(_options([("content-length", str(len(body)))]))
+def _destination(directed: Directed) -> str:
+    return ",".join(directed.addresses) if directed.is_list else directed.addresses[0]
 
 
 def _options(headers: Iterable[tuple[str, str]]) -> list[base_pb2.HeaderValueOption]:
@@ -177,7 +148,7 @@ def _options(headers: Iterable[tuple[str, str]]) -> list[base_pb2.HeaderValueOpt
     ]
 
 
-def _metadata(addresses: tuple[str, ...], is_list: bool) -> Metadata:
+def _metadata(directed: Directed) -> Metadata:
     metadata = Metadata()
-    metadata.update({METADATA_NAMESPACE: {DESTINATION: _destination(addresses, is_list)}})
+    metadata.update({METADATA_NAMESPACE: {DESTINATION: _destination(directed)}})
     return metadata
