@@ -239,7 +239,7 @@ class Engine:
             try:
                 slot = Slot(self.model, generation, self.context_length, number)
             except TgError as error:
-                generation.finish(error)
+                generation.put(error)
                 generation.leave()
                 continue
             if generation.evaluated is None:
@@ -292,7 +292,7 @@ class Engine:
         while not self._inbox.empty():
             self._take(self._inbox.get())
         for generation in self._waiting:
-            generation.finish(error)
+            generation.put(error)
         for generation in (*self._waiting, *[slot.generation for slot in self._slots]):
             generation.leave()
         self._embedder.fail(error)

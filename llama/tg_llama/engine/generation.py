@@ -67,6 +67,11 @@ class Ending(NamedTuple):
     token: Token | None = None
 
 
+Output = int | Token | list[Token] | State | Ending | TgError
+"""The next token, alone or with its data; before the first one, the tokens of the prompt and, of a shared one, its
+memory; once, the end of the answer, by itself or with an error."""
+
+
 class Generation:
     """One job on the engine: written by the engine's thread, read by one task of one loop.
 
@@ -101,7 +106,7 @@ class Generation:
         self.caller = caller
         self.cancelled = False
         self._pieces = pieces
-        self._arrived: deque[int | Token | list[Token] | State | Ending | TgError] = deque()
+        self._arrived: deque[Output] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._answer = AnswerText(job.stop, keep_stop=job.keep_stop, min_tokens=job.min_tokens)
         self._text = ""
@@ -131,14 +136,9 @@ class Generation:
         if self._lease is not None:
             self._lease.release()
 
-    def put(self, token: int | Token) -> None:
-        """Add the next token; called by the engine's thread."""
-        self._arrived.append(token)
-        self.mailbox.put(self)
-
-    def share(self, state: State) -> None:
-        """Pass on the memory of the whole prompt; called by the engine's thread, before the first token."""
-        self._arrived.append(state)
+    def put(self, item: Output) -> None:
+        """Pass on what the engine has made; called by the engine's thread."""
+        self._arrived.append(item)
         self.mailbox.put(self)
 
     async def shared_prompt(self) -> State:
@@ -151,16 +151,6 @@ class Generation:
         if self._state is None:
             raise self._end if isinstance(self._end, TgError) else Internal("an answer ended before its prompt")
         return self._state
-
-    def put_prompt(self, tokens: list[Token]) -> None:
-        """Add the tokens of the prompt; called by the engine's thread, before the first token of the answer."""
-        self._arrived.append(tokens)
-        self.mailbox.put(self)
-
-    def finish(self, end: Ending | TgError) -> None:
-        """End the answer, by itself or with an error; called by the engine's thread, once."""
-        self._arrived.append(end)
-        self.mailbox.put(self)
 
     def wake(self) -> None:
         """Take the engine's output, and wake the reader if there is something to read; called in the loop."""
@@ -175,7 +165,7 @@ class Generation:
     def _has_news(self) -> bool:
         return bool(self._text or self._tokens or self._end or self._prompt_tokens)
 
-    def _take(self, item: int | Token | list[Token] | State | Ending | TgError) -> None:
+    def _take(self, item: Output) -> None:
         # The engine was ahead when a stop string was found: drop its later tokens, and do not count them.
         if self._end is not None:
             return

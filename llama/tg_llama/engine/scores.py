@@ -50,5 +50,5 @@ class Scores:
 
     def _report_prompt(self) -> None:
         if self._prompt and self._next >= self._of_prompt:
-            self._generation.put_prompt(self._prompt)
+            self._generation.put(self._prompt)
             self._prompt = []

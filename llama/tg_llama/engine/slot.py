@@ -59,7 +59,7 @@ class Slot:
 
     def share(self, state: State) -> None:
         """Pass on the memory of the prompt, once it is evaluated."""
-        self.generation.share(state)
+        self.generation.put(state)
         self.shares = False
 
     def step(self, context: Context, row: int) -> None:
@@ -119,7 +119,7 @@ class Slot:
 
     def finish(self, end: Ending | TgError) -> None:
         """End the answer, by itself or with an error."""
-        self.generation.finish(end)
+        self.generation.put(end)
         self.done = True
 
     def close(self) -> None:
