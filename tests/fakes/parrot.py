@@ -44,7 +44,7 @@ class Parrot(LlmService[ParrotOptions]):
         body |= {"prompt": request.turns[-1].text, "stop": sampling.stop}
         body |= {"heat": sampling.temperature, "longest": sampling.max_tokens}
         asked = self._pool.ask("POST", f"{self.options.base_url}/say", self._headers, msgspec.json.encode(body))
-        async with open_body(asked) as read, aclosing(event_chunks(read, _Answer(), frames=JsonLines())) as chunks:
+        async with aclosing(event_chunks(open_body(asked), _Answer(), frames=JsonLines())) as chunks:
             async for chunk in chunks:
                 yield chunk
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.read_body import ReadBody
 from tg_base.llm import LlmChunk, join_chunks
-from tg_base.llm.http import USAGE_TIMEOUT_SECONDS, JsonLines, Read, Take, body_chunks, event_chunks
+from tg_base.llm.http import JsonLines, Read, Take, event_chunks
 from tg_base.llm.http.stream_reader import MAX_TURN_BYTES
 from tg_schema.errors import ProtocolError
 
@@ -61,7 +62,7 @@ async def test_bytes_without_content_leave_the_loop_its_turns(filler: bytes) -> 
     task = asyncio.create_task(neighbour.run())
     await asyncio.sleep(0)
     body = Body([filler * (size // len(filler)), event(LlmChunk("x", finish_reason="stop")), b"data: [DONE]\n\n"])
-    assert [chunk.text async for chunk in event_chunks(body.read, Decoder())] == ["x"]
+    assert [chunk.text async for chunk in event_chunks(ReadBody(body.read), Decoder())] == ["x"]
     assert neighbour.ticks >= size // MAX_TURN_BYTES - 1
     task.cancel()
 
@@ -72,7 +73,7 @@ async def test_blank_lines_leave_the_loop_its_turns() -> None:
     await asyncio.sleep(0)
     last = msgspec.json.encode(LlmChunk("x", finish_reason="stop")) + b"\n"
     reads = Body([b"\n" * 1024 * 1024, last])
-    assert [chunk.text async for chunk in event_chunks(reads.read, Decoder(), frames=JsonLines())] == ["x"]
+    assert [chunk.text async for chunk in event_chunks(ReadBody(reads.read), Decoder(), frames=JsonLines())] == ["x"]
     assert neighbour.ticks >= 1024 * 1024 // MAX_TURN_BYTES - 1
     task.cancel()
 
@@ -92,7 +93,7 @@ LAST = LlmChunk("!", finish_reason="stop")
     ],
 )
 async def test_text_after_the_end_is_no_text_of_the_answer(reads: list[bytes]) -> None:
-    chunks = [chunk async for chunk in event_chunks(Body(reads).read, Decoder())]
+    chunks = [chunk async for chunk in event_chunks(ReadBody(Body(reads).read), Decoder())]
     assert "".join(chunk.text for chunk in chunks) == "Hi!"
     assert not any(chunk.reasoning for chunk in chunks)
     assert (sum(chunk.in_token or 0 for chunk in chunks), sum(chunk.out_token or 0 for chunk in chunks)) == (3, 4)
@@ -105,13 +106,13 @@ async def test_text_for_ever_after_the_end_is_left_by_the_patience_for_usage() -
         await asyncio.sleep(0)
         return next(parts)
 
-    assert [chunk.text async for chunk in event_chunks(read, Decoder(), usage_patience=0.2)] == ["!"]
+    assert [chunk.text async for chunk in event_chunks(ReadBody(read), Decoder(), usage_patience=0.2)] == ["!"]
 
 
 @pytest.mark.parametrize("data", [b"{nonsense", b'{"text":5}', b'{"text":"\xff"}', b"[" * 100_000])
 async def test_what_is_no_event_is_a_protocol_error_after_the_chunks_before_it(data: bytes) -> None:
     body = Body([event(LlmChunk("a")) + b"data: " + data + b"\n\n"])
-    chunks = event_chunks(body.read, Decoder())
+    chunks = event_chunks(ReadBody(body.read), Decoder())
     assert await anext(chunks) == LlmChunk("a")
     with pytest.raises(ProtocolError, match="base_url") as caught:
         await anext(chunks)
@@ -130,7 +131,7 @@ async def test_of_several_answers_each_has_its_own_end() -> None:
         )
     )
     end = event(LlmChunk("z", index=1, finish_reason="length")) + event(LlmChunk("late", out_token=4))
-    chunks = event_chunks(Body([one_read, end, b"data: [DONE]\n\n"]).read, Decoder(), answers=2)
+    chunks = event_chunks(ReadBody(Body([one_read, end, b"data: [DONE]\n\n"]).read), Decoder(), answers=2)
     assert [chunk async for chunk in chunks] == [
         LlmChunk("ab", finish_reason="stop"),
         LlmChunk("xy", index=1),
@@ -142,7 +143,7 @@ async def test_of_several_answers_each_has_its_own_end() -> None:
 async def test_thinking_between_texts_of_one_read_keeps_its_place() -> None:
     chunks = (LlmChunk("a"), LlmChunk(reasoning="hm"), LlmChunk("b"), LlmChunk("c", finish_reason="stop"))
     read = b"".join(map(event, chunks))
-    assert [(chunk.reasoning, chunk.text) async for chunk in event_chunks(Body([read]).read, Decoder())] == [
+    assert [(chunk.reasoning, chunk.text) async for chunk in event_chunks(ReadBody(Body([read]).read), Decoder())] == [
         (None, "a"),
         ("hm", "bc"),
     ]
@@ -221,7 +222,7 @@ async def read_all(body: Offered, room: int) -> tuple[list[LlmChunk], str]:
         chunks.append(chunk)
         return len(chunks) % room > 0
 
-    stream = body_chunks(body, Decoder(), USAGE_TIMEOUT_SECONDS, None, 1)
+    stream = event_chunks(body, Decoder())
     try:
         chunks.append(await anext(stream))
         while True:
@@ -265,7 +266,7 @@ async def test_what_a_consumer_raises_is_raised_where_it_waits(defect: BaseExcep
         raise defect
 
     body = Offered([event(LlmChunk("a")), event(LlmChunk("b")), event(LAST)])
-    stream = body_chunks(body, Decoder(), USAGE_TIMEOUT_SECONDS, None, 1)
+    stream = event_chunks(body, Decoder())
     assert await anext(stream) == LlmChunk("a")
     with pytest.raises(type(defect)):
         await stream.asend(fail)
@@ -281,7 +282,7 @@ async def test_a_consumer_is_called_in_the_context_of_who_asks() -> None:
         return True
 
     asking.set("this one")
-    stream = body_chunks(Offered([event(LlmChunk("a")), event(LlmChunk("b"))]), Decoder(), 1.0, None, 1)
+    stream = event_chunks(Offered([event(LlmChunk("a")), event(LlmChunk("b"))]), Decoder(), 1.0)
     assert await anext(stream) == LlmChunk("a")
     with pytest.raises(StopAsyncIteration):
         await stream.asend(note)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.read_body import ReadBody
 from tests.fakes.tgi_generate_server import END_TEXT, event, failure, token
 from tg_base.llm import LlmChunk, event_chunks, join_chunks
 from tg_flow.providers.openai.generation_decoder import GenerationDecoder, generation_error, read_prefill
@@ -126,7 +127,7 @@ async def read_all(sampling: Sampling, parts: Sequence[bytes]) -> LlmChunk:
     async def read() -> bytes:
         return left.pop(0) if left else b""
 
-    (whole,) = join_chunks([chunk async for chunk in event_chunks(read, GenerationDecoder(sampling))])
+    (whole,) = join_chunks([chunk async for chunk in event_chunks(ReadBody(read), GenerationDecoder(sampling))])
     return whole
 
 

@@ -26,7 +26,7 @@ from tg_base.llm.http import (
     Read,
     RouteCall,
     Take,
-    body_chunks,
+    event_chunks,
     no_detail,
     open_body,
     read_whole_body,
@@ -152,7 +152,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         frames = wire.frames() if wire.frames else None
         asked = _AskedBody(self._connection, ask, wire.error_detail)
         # Return the reading loop itself: each chunk would also pass a generator around it.
-        return body_chunks(asked, self.decoder(request), self.usage_patience, frames, request.answers)
+        return event_chunks(asked, self.decoder(request), self.usage_patience, frames, request.answers)
 
     @staticmethod
     def is_prepared(request: TextCompletionRequest) -> bool:

@@ -14,8 +14,7 @@ from tg_base.llm.http.response import (
 )
 from tg_base.llm.http.shared_tls import share_tls
 from tg_base.llm.http.stream_reader import (
-    MAX_EVENT_BYTES, UNREADABLE, USAGE_TIMEOUT_SECONDS, EventDecoder, Frames, Read, Take, body_chunks,
-    event_chunks,
+    MAX_EVENT_BYTES, UNREADABLE, USAGE_TIMEOUT_SECONDS, EventDecoder, Frames, Read, Take, event_chunks,
 )
 from tg_base.llm.http.usage_deltas import UsageDeltas
 
@@ -23,5 +22,5 @@ __all__ = [
     "ANSWERS", "BROKEN", "CONNECT_TIMEOUT_SECONDS", "COUNT", "EMBEDDINGS", "MAX_EVENT_BYTES", "MODELS", "NO_FAILURES",
     "SLOW", "UNREADABLE", "USAGE_TIMEOUT_SECONDS", "ErrorDetail", "EventDecoder", "Failures", "Frames", "HttpAnswer",
     "JsonLines", "Method", "OpenBody", "PreparedConnection", "Read", "RouteCall", "SdkRecorder", "Take", "UsageDeltas",
-    "body_chunks", "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body", "share_tls", "unreachable",
+    "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body", "share_tls", "unreachable",
 ]

@@ -81,26 +81,8 @@ class Opened(Protocol):
         """Once the body is open: while a read waits, offer small reads to `take` first, if the connection can."""
 
 
-class _Entered:
-    """A body that the caller closes, and that cannot tell whether it has ended."""
-
-    ended = False
-
-    def __init__(self, read: Read) -> None:
-        self._read = read
-
-    async def __aenter__(self) -> Read:
-        return self._read
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-    def listen(self, take: Take) -> None:
-        pass
-
-
-def event_chunks(
-    read: Read,
+async def event_chunks(
+    body: Opened,
     decoder: EventDecoder,
     usage_patience: float = USAGE_TIMEOUT_SECONDS,
     frames: Frames | None = None,
@@ -108,23 +90,18 @@ def event_chunks(
 ) -> AsyncGenerator[LlmChunk, PassOn | None]:
     """The chunks of an answer. The events of one read are joined, since none of them could have been shown earlier.
 
-    The body consists of server-sent events unless `frames` says otherwise. The loop runs other tasks after each
-    `MAX_TURN_BYTES`. The answer is finished when `answers` of its choices have their `finish_reason`. A function sent
-    to the generator gets the chunks that arrive while the next is awaited, if the connection can do that.
+    The body is opened before the first chunk, and closed after the last one. It consists of server-sent events unless
+    `frames` says otherwise. The loop runs other tasks after each `MAX_TURN_BYTES`. The answer is finished when
+    `answers` of its choices have their `finish_reason`. A function sent to the generator gets the chunks that arrive
+    while the next is awaited, if the connection can do that.
 
     Raises:
-        TgError: of the decoder, after the chunks before it. After the terminal marker nothing is raised any more.
+        TgError: of the body or the decoder, after the chunks before it. After the terminal marker nothing is raised any
+            more.
     """
-    return body_chunks(_Entered(read), decoder, usage_patience, frames, answers)
-
-
-async def body_chunks(
-    opened: Opened, decoder: EventDecoder, usage_patience: float, frames: Frames | None, answers: int
-) -> AsyncGenerator[LlmChunk, PassOn | None]:
-    """The same as `event_chunks`, for a body that is opened before and closed after them."""
     stream = _Stream(decoder, frames or ServerSentEvents(MAX_EVENT_BYTES), answers)
-    async with opened as read:
-        opened.listen(stream.pass_on)
+    async with body as read:
+        body.listen(stream.pass_on)
         while not stream.finished and not decoder.done:
             received = await read()
             if not received:
@@ -143,7 +120,7 @@ async def body_chunks(
             del received, part, chunks
         stream.on_chunk = None
         # Nearly every whole answer ends here: in the read that has its last events.
-        rest = None if decoder.done and opened.ended else await _rest(read, stream, usage_patience, opened)
+        rest = None if decoder.done and body.ended else await _rest(read, stream, usage_patience, body)
         if rest is not None:
             yield rest
 
