@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from tg_base.runtime import Steps
-from tg_llama.sampling.packed_numbers import SLICE_BYTES, read_equal_rows, read_numbers
+from tg_llama.sampling.packed_numbers import SLICE_BYTES, read_numbers
 from tg_schema.errors import BadRequest
 
 MAX_BIAS: Final = 100
@@ -60,7 +60,7 @@ class LogitBias:
         Raises:
             BadRequest: it is no such text, or has a bias out of range.
         """
-        tokens, bias = (_is_whole(text) and (yield from read_equal_rows(text))) or (yield from read_numbers(text, size))
+        tokens, bias = yield from read_numbers(text, size)
         _check_range(bias)
         tokens = tokens.clip(-1, MAX_ID)
         if not (tokens[1:] > tokens[:-1]).all():
@@ -123,11 +123,6 @@ def _keep_last(tokens: _Tokens, bias: np.ndarray[Any, Any]) -> tuple[_Tokens, np
     entries[tokens] = np.arange(len(tokens), dtype=np.int32)
     last = entries[entries >= 0]
     return tokens[last], bias[last]
-
-
-def _is_whole(text: str) -> bool:
-    """Whether no number has a point or an exponent."""
-    return text.isascii() and not any(mark in text for mark in ".eE")
 
 
 def logprobs(
