@@ -7,7 +7,7 @@ import pulsar
 
 from tg_base.bus.core import MAX_MESSAGE_BYTES
 from tg_base.bus.pulsar.client import our_errors
-from tg_base.bus.pulsar.sender import Producer
+from tg_base.bus.pulsar.sender import open_producer
 
 PROPERTIES_BYTES = 16 * 1024
 """Bytes reserved for a message's properties and framing."""
@@ -25,7 +25,7 @@ def ask_limit(client: pulsar.Client, topic: str) -> int:
         BusError: the broker did not answer in time, or does not allow us to send there.
     """
     place, _, _ = topic.partition("://")[2].rpartition("/")
-    producer = Producer.on(client, f"non-persistent://{place}/tg-limit-{uuid4().hex}")
+    producer = open_producer(client, f"non-persistent://{place}/tg-limit-{uuid4().hex}")
     # The default is tried first: nearly every broker has it, and then one message is all that is sent.
     if _takes(producer, MAX_MESSAGE_BYTES):
         return MAX_MESSAGE_BYTES
@@ -33,10 +33,10 @@ def ask_limit(client: pulsar.Client, topic: str) -> int:
     return max(largest - PROPERTIES_BYTES, largest // 2)
 
 
-def _takes(producer: Producer, size: int) -> bool:
+def _takes(producer: pulsar.Producer, size: int) -> bool:
     with our_errors():
         try:
-            producer.handle.send(bytes(size))
+            producer.send(bytes(size))
         except pulsar.MessageTooBig:
             return False
     return True

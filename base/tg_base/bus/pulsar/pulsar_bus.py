@@ -5,8 +5,6 @@ message of a cancelled receive, and crashes the process if its loop is closed.
 
 - A send returns at once; its completion comes from a thread of the client, with one wake-up of the loop for many.
 - A receive returns at once too; its message comes from a thread of the client (`bounded_reader.py`).
-- The first `MAX_READER_THREADS` readers of non-persistent topics, which have most messages, have a thread each instead:
-  a blocking receive costs less than a callback (`threaded_source.py`).
 - Calls that wait for the broker (opening, closing, ping) run in a small thread pool.
 
 Closing is idempotent and bounded, and runs at interpreter exit if nothing else has closed the bus.
@@ -15,9 +13,9 @@ Closing is idempotent and bounded, and runs at interpreter exit if nothing else 
 import asyncio
 import atexit
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakValueDictionary
 
@@ -34,14 +32,12 @@ from tg_base.bus.core import (
     Entry,
     Handoff,
     LogWriter,
-    Source,
-    ThreadedSource,
     check_log,
     is_persistent,
 )
 from tg_base.bus.pulsar import topic_log
-from tg_base.bus.pulsar.client import Broker, error_of, in_time
-from tg_base.bus.pulsar.consumer import Consumer, Queues
+from tg_base.bus.pulsar.client import Broker, close_quietly, error_of, in_time
+from tg_base.bus.pulsar.consumer import Consumer, size_buffers
 from tg_base.bus.pulsar.message_limit import PROPERTIES_BYTES
 from tg_base.bus.pulsar.sender import Sender, Sent
 from tg_base.bus.pulsar.shared_client import SharedClient
@@ -61,8 +57,6 @@ IDLE_PRODUCER_SECONDS = 60.0
 
 MAX_CALLS = 6
 """Concurrent calls that wait for the broker, such as opening and closing; each takes a thread."""
-MAX_READER_THREADS = 4
-"""Readers of a non-persistent topic that have a thread each: an inbox, presence, a control topic, announce."""
 
 T = TypeVar("T")
 
@@ -85,7 +79,6 @@ class PulsarBus(Bus):
         self._senders: dict[str, Sender] = {}
         self._retired: list[Sender] = []
         self._readers: dict[Consumer, BoundedReader[Message]] = {}
-        self._reader_threads = 0
         self._erasing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._silence = Silence()
         self._closing: asyncio.Future[None] | None = None
@@ -122,7 +115,7 @@ class PulsarBus(Bus):
 
         accepted = False
         try:
-            producer.handle.send_async(body, taken, dict(properties))
+            producer.send_async(body, taken, dict(properties))
             accepted = True
         finally:
             if not accepted:
@@ -184,7 +177,7 @@ class PulsarBus(Bus):
 
     def _close_sender(self, sender: Sender) -> None:
         if sender.producer is not None:
-            self._pool.submit(sender.producer.close)
+            self._pool.submit(close_quietly, sender.producer)
 
     @override
     @asynccontextmanager
@@ -192,44 +185,31 @@ class PulsarBus(Bus):
         self, topic: str, group: str | None, *, prefetch: int = 1000
     ) -> AsyncIterator[AsyncIterator[Delivery]]:
         self._check_open()
-        queues = Queues.of(prefetch, persistent=is_persistent(topic))
-        opening = self._off_loop(lambda: self._client.subscribe(topic, group, queues.in_client))
-        busy = group is None and not is_persistent(topic)
-        async with self._reading(opening, queues.handed_over, busy=busy) as reader:
+        in_client, ahead = size_buffers(prefetch, persistent=is_persistent(topic))
+        opening = self._off_loop(lambda: self._client.subscribe(topic, group, in_client))
+        async with self._reading(opening, ahead) as reader:
             self._learn_limit(topic)
             yield reader
 
     @asynccontextmanager
     async def _reading(
-        self, opening: "asyncio.Future[Consumer]", ahead: int, *, busy: bool = False
+        self, opening: "asyncio.Future[Consumer]", ahead: int
     ) -> "AsyncIterator[BoundedReader[Message]]":
         try:
             consumer = await in_time(opening)
         except (asyncio.CancelledError, BusError):
             opening.add_done_callback(self._close_unwanted)
             raise
-        with self._lend_thread(consumer, busy=busy) as source:
-            reader = self._readers[consumer] = BoundedReader(self._loop, source, ahead)
-            try:
-                if self._closing is not None:
-                    reader.end()
-                yield reader
-            finally:
-                reader.end()
-                if self._closing is None:
-                    del self._readers[consumer]
-                    await asyncio.wait([self._off_loop(reader.close)], timeout=LEAVE_TIMEOUT_SECONDS)
-
-    @contextmanager
-    def _lend_thread(self, consumer: Consumer, *, busy: bool) -> "Iterator[Source[Message]]":
-        if not busy or self._reader_threads == MAX_READER_THREADS:
-            yield consumer
-            return
-        self._reader_threads += 1
+        reader = self._readers[consumer] = BoundedReader(self._loop, consumer, ahead)
         try:
-            yield ThreadedSource(consumer)
+            if self._closing is not None:
+                reader.end()
+            yield reader
         finally:
-            self._reader_threads -= 1
+            reader.end()
+            if self._closing is None:
+                del self._readers[consumer]
+                await asyncio.wait([self._off_loop(reader.close)], timeout=LEAVE_TIMEOUT_SECONDS)
 
     def _close_unwanted(self, opening: "asyncio.Future[Consumer]") -> None:
         if not opening.cancelled() and opening.exception() is None and self._closing is None:

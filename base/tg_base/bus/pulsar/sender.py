@@ -9,7 +9,6 @@ from tg_base.bus.core import SendWindow
 from tg_base.bus.pulsar.client import (
     CALL_TIMEOUT_SECONDS,
     OPERATION_TIMEOUT_SECONDS,
-    close_quietly,
     error_of,
     our_errors,
 )
@@ -18,38 +17,22 @@ MAX_IN_FLIGHT_MESSAGES = 1_000
 MAX_IN_FLIGHT_BYTES = 32 * 1024 * 1024
 
 
-class Producer(NamedTuple):
-    """A producer of the client."""
+def open_producer(client: pulsar.Client, topic: str) -> pulsar.Producer:
+    """Open a producer; blocks.
 
-    handle: pulsar.Producer
-
-    @property
-    def connected(self) -> bool:
-        """Whether the client believes that it is connected now."""
-        return self.handle.is_connected()
-
-    @classmethod
-    def on(cls, client: pulsar.Client, topic: str) -> "Producer":
-        """Open one; blocks.
-
-        Raises:
-            BusError: the broker did not answer in time, or refused.
-        """
-        # Without batching: the links join chunks already, and a batch would only add its delay. The window is ours too:
-        # the client's queue is one larger, so that it takes whatever the window lets in.
-        with our_errors("produce"):
-            handle = client.create_producer(
-                topic,
-                send_timeout_millis=OPERATION_TIMEOUT_SECONDS * 1000,
-                max_pending_messages=MAX_IN_FLIGHT_MESSAGES + 1,
-                max_pending_messages_across_partitions=0,
-                batching_enabled=False,
-            )
-        return cls(handle)
-
-    def close(self) -> None:
-        """Close it; sends in flight fail. Blocks."""
-        close_quietly(self.handle)
+    Raises:
+        BusError: the broker did not answer in time, or refused.
+    """
+    # Without batching: the links join chunks already, and a batch would only add its delay. The window is ours too:
+    # the client's queue is one larger, so that it takes whatever the window lets in.
+    with our_errors("produce"):
+        return client.create_producer(
+            topic,
+            send_timeout_millis=OPERATION_TIMEOUT_SECONDS * 1000,
+            max_pending_messages=MAX_IN_FLIGHT_MESSAGES + 1,
+            max_pending_messages_across_partitions=0,
+            batching_enabled=False,
+        )
 
 
 class Sender:
@@ -61,10 +44,10 @@ class Sender:
         used: loop time of its last use.
     """
 
-    def __init__(self, opening: "asyncio.Future[Producer]", now: float) -> None:
+    def __init__(self, opening: "asyncio.Future[pulsar.Producer]", now: float) -> None:
         self._opening = opening
         self.window = SendWindow(MAX_IN_FLIGHT_MESSAGES, MAX_IN_FLIGHT_BYTES)
-        self.producer: Producer | None = None
+        self.producer: pulsar.Producer | None = None
         self.used = now
 
     @property
@@ -75,9 +58,9 @@ class Sender:
     @property
     def silent(self) -> bool:
         """Whether it is open but not connected."""
-        return self.producer is not None and not self.producer.connected
+        return self.producer is not None and not self.producer.is_connected()
 
-    async def enter_in_turn(self, size: int) -> Producer:
+    async def enter_in_turn(self, size: int) -> pulsar.Producer:
         """Wait for the producer and for room in the window, and enter it.
 
         Raises:

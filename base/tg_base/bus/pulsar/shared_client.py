@@ -17,7 +17,7 @@ from tg_base.bus.pulsar.client import (
 )
 from tg_base.bus.pulsar.consumer import Consumer
 from tg_base.bus.pulsar.message_limit import ask_limit
-from tg_base.bus.pulsar.sender import Producer
+from tg_base.bus.pulsar.sender import open_producer
 from tg_schema import TgError
 from tg_schema.errors import BusError
 
@@ -74,15 +74,15 @@ class SharedClient:
         except BusError as error:
             raise self._broker.explain(error, topic, group) from None
 
-    def produce(self, topic: str) -> Producer:
+    def produce(self, topic: str) -> pulsar.Producer:
         """Open a producer; blocks.
 
         Raises:
-            BusError: as `Producer.on`.
+            BusError: as `open_producer`.
         """
         self._check()
         try:
-            return Producer.on(self.handle, topic)
+            return open_producer(self.handle, topic)
         except BusError as error:
             raise self._broker.explain_producer(error, topic) from None
 
@@ -105,7 +105,7 @@ class SharedClient:
         except BusError as error:
             raise self._broker.explain(error, topic) from None
         if topic is not None and produce:
-            self.produce(topic).close()
+            close_quietly(self.produce(topic))
 
     def ask_limit(self, topic: str) -> int:
         """As `message_limit.ask_limit`, on a separate client, so that it delays nothing else; blocks."""

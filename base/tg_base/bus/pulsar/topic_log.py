@@ -17,7 +17,7 @@ from typing_extensions import override
 from tg_base.bus.core import Delivery, Entry
 from tg_base.bus.pulsar.client import OPERATION_TIMEOUT_SECONDS, close_quietly, our_errors
 from tg_base.bus.pulsar.consumer import message_id_of, properties_of
-from tg_base.bus.pulsar.sender import Producer
+from tg_base.bus.pulsar.sender import open_producer
 from tg_schema.errors import BadRequest, BusError
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def append(client: pulsar.Client, topic: str, body: bytes, properties: Mapping[s
         TooLarge: the entry is over the broker's limit.
     """
     close_quietly(_hold(client, topic))
-    producer = Producer.on(client, topic)
+    producer = open_producer(client, topic)
     try:
         with our_errors():
-            return _name_position(producer.handle.send(body, dict(properties)))
+            return _name_position(producer.send(body, dict(properties)))
     finally:
-        producer.close()
+        close_quietly(producer)
 
 
 def find_position(position: str) -> pulsar.MessageId:
