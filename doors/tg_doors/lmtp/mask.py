@@ -76,10 +76,7 @@ system for new memory.
 FLOAT_BYTES: Final = 4
 """Size of each token's number in a mask of floats."""
 _FIRST_ENTRY: Final = re.compile(rb'\{"\d+"(:\s?)-?[\d.eE+-]+(,\s?)"')
-_MEMBER: Final = re.compile(rb'\{\s?("\d+":\s?-?\d+(,\s?))')
-_DIGITS: Final = bytes.maketrans(b"123456789", b"0" * 9)
-_WHOLE: Final = b"0123456789-"
-_ANY: Final = _WHOLE + b".eE+"
+_NUMBERS: Final = b"0123456789-.eE+"
 _COMMAS: Final = bytes.maketrans(b":", b",")
 _REST: Final = b'{}" \t\r\n'
 _READER: Final = msgspec.json.Decoder(msgspec.Raw)
@@ -92,7 +89,7 @@ def pack_mask(
 
     Args:
         mask: JSON of an object, or of the Base64 of little-endian 32-bit floats, one for each token of the vocabulary.
-        features: the features of the model; processors of older versions read only mappings, or only whole numbers.
+        features: the features of the model; a processor without "packed_bias" reads only mappings.
         size: bytes of an object that are read in one step.
         least: size from which an object is packed.
 
@@ -108,7 +105,7 @@ def pack_mask(
         return {"packed_floats": text}
     if "packed_bias" not in features:
         return {}
-    packed = yield from pack_bias(mask, _ANY if "packed_floats" in features else _WHOLE, size=size, least=least)
+    packed = yield from pack_bias(mask, size=size, least=least)
     return {} if packed is None else {"packed_bias": packed}
 
 
@@ -125,16 +122,13 @@ def _read_floats(data: bytes) -> str:
     return text
 
 
-def pack_bias(
-    data: bytes, numbers: bytes = _ANY, *, size: int = PACKED_SLICE_BYTES, least: int = MIN_PACKED_BYTES
-) -> Steps[str | None]:
+def pack_bias(data: bytes, *, size: int = PACKED_SLICE_BYTES, least: int = MIN_PACKED_BYTES) -> Steps[str | None]:
     """`Sampling.packed_bias`; None if the mask is small, not in LMQL's form, or no JSON.
 
     That form is an object of numbers with the same white space in each entry.
 
     Args:
         data: JSON.
-        numbers: the characters that numbers may have.
         size: as that of `pack_mask`.
         least: as that of `pack_mask`.
     """
@@ -146,29 +140,15 @@ def pack_bias(
     forms = (entry + comma) * (size // len(entry + comma) + 2)
     found: list[str] = []
     for part in cut_members(data, size):
-        if not _has_equal_members(part):
-            # The blank of the comma before is part of all but the first.
-            start = len(b"{") + (len(comma[1:]) if found else 0)
-            form = part.translate(None, numbers)[start:-1] + comma
-            # The form alone does not prove that the numbers are in the right places; parsing it as raw JSON does.
-            if len(form) % len(entry + comma) or not forms.startswith(form) or not _is_json(part):
-                return None
+        # The blank of the comma before is part of all but the first.
+        start = len(b"{") + (len(comma[1:]) if found else 0)
+        form = part.translate(None, _NUMBERS)[start:-1] + comma
+        # The form alone does not prove that the numbers are in the right places; parsing it as raw JSON does.
+        if len(form) % len(entry + comma) or not forms.startswith(form) or not _is_json(part):
+            return None
         found.append(part.translate(_COMMAS, _REST).decode("ascii"))
         yield
     return ",".join(found)
-
-
-def _has_equal_members(part: bytes) -> bool:
-    """Whether all of these members of whole numbers are written alike, with as many digits.
-
-    Most of LMQL's masks are: ids ascend, and biases are equal. Detecting that costs half of a full read.
-    """
-    first = _MEMBER.match(part)
-    if first is None:
-        return False
-    shape, member = part[first.start(1) : -1].translate(_DIGITS) + first[2], first[1].translate(_DIGITS)
-    count, rest = divmod(len(shape), len(member))
-    return not rest and member * count == shape
 
 
 def _is_json(data: bytes) -> bool:
