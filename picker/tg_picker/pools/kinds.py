@@ -128,14 +128,8 @@ class Selector(Node, frozen=True):
     match_labels: dict[str, str]
 
 
-class TargetPort(Node, frozen=True):
-    """A port on which each selected address serves."""
-
-    number: Port
-
-
-class PickerPort(Node, frozen=True):
-    """The port of an endpoint picker."""
+class PortNumber(Node, frozen=True):
+    """A port on which each selected address serves, or the endpoint picker of a pool."""
 
     number: Port
 
@@ -146,7 +140,7 @@ class PickerRef(Node, frozen=True):
     name: Name
     group: str = ""
     kind: str = "Service"
-    port: PickerPort | None = None
+    port: PortNumber | None = None
     failure_mode: Literal["FailOpen", "FailClose"] = "FailClose"
 
 
@@ -154,7 +148,7 @@ class InferencePool(Node, frozen=True):
     """Model servers that share a base model."""
 
     selector: Selector
-    target_ports: tuple[TargetPort, ...]
+    target_ports: tuple[PortNumber, ...]
     app_protocol: Literal["http", "kubernetes.io/h2c"] = "http"
     endpoint_picker_ref: PickerRef | None = None
 

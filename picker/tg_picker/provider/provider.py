@@ -27,7 +27,7 @@ from tg_picker.pools import (
 from tg_picker.pools.adapter_loader import AdapterLoader
 from tg_picker.pools.followed_pools import FollowedPools
 from tg_picker.pools.placement_exchange import PlacementExchange
-from tg_picker.pools.pool_watcher import PoolWatcher
+from tg_picker.pools.pool_watcher import PoolSources, PoolWatcher
 from tg_picker.provider.attempt import Attempt, say_model
 from tg_picker.provider.connection import PoolConnection
 from tg_picker.provider.failures import choose_failure, describe_missing, refuse
@@ -67,20 +67,21 @@ class Pool(ChatCompletions[PoolOptions]):
         watcher: PoolWatcher | None = None,
     ) -> None:
         super().__init__(model, options, cast("KeyedConnection[SdkConnection]", connection))
-        # A worker process, which only writes requests, has no loop.
+        # A worker process, which only writes requests, has no loop and follows no pools.
         self._now = _stand_still if watcher is None else asyncio.get_running_loop().time
         self._random = Random()  # noqa: S311 - it chooses between weights and ties
         self._scheduler = Scheduler(options.policy, options.admission, random=self._random)
         # The page is at the same address, which speaks TLS or does not.
         scrape = msgspec.structs.replace(options.scrape, tls=options.https or options.scrape.tls)
         followed = scrape if options.scraped else None
-        self._pools = None if watcher is None else FollowedPools(watcher, self._scheduler, followed, options.kv_events)
+        watched = watcher or PoolWatcher(PoolSources())
+        self._pools = FollowedPools(watched, self._scheduler, followed, options.kv_events)
         self._dispatcher = Dispatcher(self._scheduler, options.waiting, self._now)
         self._board = PoolBoard(
             model,
             options.policy,
             self._scheduler,
-            self,
+            self._pools,
             self._now,
             totals=BOARDS.totals,
             queues=lambda: starmap(QueueStatus, self._dispatcher.queues),
@@ -108,14 +109,13 @@ class Pool(ChatCompletions[PoolOptions]):
 
     async def share(self, bus: Bus, topics: Topics) -> None:
         """See `SharedProvider`."""
-        if self._pools is not None:
-            exchange = PlacementExchange(bus, topics.placements, self._scheduler, self._pools)
-            await self._exit.enter_async_context(exchange)
+        exchange = PlacementExchange(bus, topics.placements, self._scheduler, self._pools)
+        await self._exit.enter_async_context(exchange)
 
     @property
     def view(self) -> PoolView:
-        """The pools now; a worker process, which only writes requests, has none."""
-        return PoolView() if self._pools is None else self._pools.view
+        """The pools now."""
+        return self._pools.view
 
     @property
     @override
@@ -135,22 +135,11 @@ class Pool(ChatCompletions[PoolOptions]):
             return True
         return self._now() < self._lacks_model_until
 
-    @property
-    def failing(self) -> dict[str, str]:
-        """The servers whose load cannot be read, by address, and why."""
-        return {} if self._pools is None else self._pools.failing
-
-    @property
-    def unreachable(self) -> frozenset[str]:
-        """The addresses that cannot be reached."""
-        return frozenset() if self._pools is None else self._pools.unreachable
-
     async def _enter(self) -> None:
         async with AsyncExitStack() as exit_stack:
             exit_stack.push_async_callback(super().aclose)
-            if self._pools is not None:
-                await exit_stack.enter_async_context(self._pools)
-                exit_stack.enter_context(BOARDS.show(self._board))
+            await exit_stack.enter_async_context(self._pools)
+            exit_stack.enter_context(BOARDS.show(self._board))
             self._exit = exit_stack.pop_all()
 
     @override
@@ -312,18 +301,15 @@ class Pool(ChatCompletions[PoolOptions]):
                 order.loaded.add(pick.endpoint.address)
         answer = await connection.ask(pick.endpoint.address, order.body)
         header = answer.headers.get(LOAD_RESPONSE_HEADER)
-        if header and self._pools is not None:
+        if header:
             self._pools.read_load(pick.endpoint, header, self._now())
         return answer
 
     def _find_left(self, order: Order) -> Sequence[Endpoint]:
         """The servers of the pool now that were not asked, without unreachable ones."""
-        pools = self._pools
-        if pools is None:
-            return ()
-        members = pools.view.members.get(order.place.pool, ())
+        members = self.view.members.get(order.place.pool, ())
         # This is mostly the pool's own tuple, for which the scheduler has cached its result.
-        order.left = eligible = pools.find_eligible(members)
+        order.left = eligible = self._pools.find_eligible(members)
         if order.tried:
             order.left = [endpoint for endpoint in eligible if endpoint.address not in order.tried]
         order.unreachable = len(members) - len(eligible)

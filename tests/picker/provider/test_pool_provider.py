@@ -411,14 +411,14 @@ async def test_requests_wait_while_no_server_takes_connections(open_pool: OpenPo
         pass
     scrape = {"interval": 0.005}
     pool = await open_pool(endpoints=[gone.address], scraped=True, scrape=scrape, waiting={"max_seconds": 20})
-    await until(lambda: pool.unreachable)
+    await until(lambda: pool._pools.unreachable)
     asked = asyncio.create_task(text(pool))
     await waiting_in(pool, 1)
     async with pool_member(gone.port):
         assert await asked == f"I am {gone.port}"
-    await until(lambda: pool.unreachable)
+    await until(lambda: pool._pools.unreachable)
     short = await open_pool(endpoints=[gone.address], scraped=True, scrape=scrape, waiting={"max_seconds": 0.05})
-    await until(lambda: short.unreachable)
+    await until(lambda: short._pools.unreachable)
     with pytest.raises(Unavailable, match="the pool has no server"):
         await text(short)
 
