@@ -3,6 +3,7 @@
 # A face is read at a glance: several names stand on one line.
 # fmt: off
 # isort: off
+from tg_base.llm.http.answer import HttpAnswer
 from tg_base.llm.http.failures import BROKEN, CONNECT_TIMEOUT_SECONDS, NO_FAILURES, SLOW, Failures, unreachable
 from tg_base.llm.http.json_lines import JsonLines
 from tg_base.llm.http.open_pool import open_pool
@@ -10,7 +11,7 @@ from tg_base.llm.http.prepared_connection import (
     ANSWERS, COUNT, EMBEDDINGS, MODELS, PreparedConnection, RouteCall, SdkRecorder,
 )
 from tg_base.llm.http.response import (
-    ErrorDetail, HttpAnswer, Method, OpenBody, no_detail, open_body, read_whole_body,
+    ErrorDetail, Method, OpenBody, no_detail, open_body, read_whole_body,
 )
 from tg_base.llm.http.shared_tls import share_tls
 from tg_base.llm.http.stream_reader import (

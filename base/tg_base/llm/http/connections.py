@@ -6,17 +6,16 @@ nothing came behind it: such bytes would be taken for the next customer's answer
 
 import asyncio
 import select
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Any, Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from multidict import CIMultiDict
 from typing_extensions import override
 
+from tg_base.llm.http.answer import HttpAnswer
 from tg_base.llm.http.failures import BROKEN
-from tg_base.llm.http.stream_reader import Take
 from tg_schema import TgError
 from tg_schema.errors import IncompleteStream, ProtocolError
 
@@ -26,12 +25,6 @@ MAX_HEAD_BYTES = 64 * 1024
 READ_BYTES = 16 * 1024
 """The most bytes of one read."""
 
-MAX_UNREAD_READS = 2
-"""Reads that are buffered for a reader before the socket is paused."""
-
-MAX_OFFERED_BYTES = 4 * 1024
-"""The largest read that is offered to a body's listener: after one of `READ_BYTES` the loop may read again at once."""
-
 WRITE_BYTES = 128 * 1024
 """Bytes of a request that are written at once; between two parts the loop has a turn."""
 
@@ -40,7 +33,6 @@ UPGRADE = 101
 
 _EMPTY = {204, 304}
 """Statuses whose answers have no body."""
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _NO_FIELDS: Final[CIMultiDict[str]] = CIMultiDict()
 """Never written: once an answer has its headers, its connection keeps none."""
 _ENDLESS = f"the provider sent {MAX_HEAD_BYTES} bytes of headers or interim responses, and no answer; check base_url"
@@ -48,100 +40,6 @@ _ENDLESS = f"the provider sent {MAX_HEAD_BYTES} bytes of headers or interim resp
 
 class BrokenHeadError(OSError):
     """The connection ended, or sent something else than the head of an answer."""
-
-
-class PoolAnswer:
-    """See `HttpAnswer`.
-
-    Attributes:
-        ended: whether the whole body has come.
-    """
-
-    __slots__ = ("_buffer", "_connection", "_error", "_take", "_waiter", "ended", "headers", "status")
-
-    def __init__(self, connection: "HttpConnection", status: int, headers: Mapping[str, str]) -> None:
-        self.status = status
-        self.headers = headers
-        self.ended = False
-        self._connection: HttpConnection | None = connection
-        self._buffer: list[bytes] = []
-        self._take: Take | None = None
-        self._waiter: asyncio.Future[bytes] | None = None
-        self._error: TgError | None = None
-
-    @property
-    def good(self) -> bool:
-        """Whether the status is 2xx."""
-        return 200 <= self.status < 300
-
-    @property
-    def content_type(self) -> str:
-        """The media type without parameters."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-    @property
-    def encoded(self) -> bool:
-        """Whether the body is compressed."""
-        return self.headers.get("content-encoding", "").strip().lower() not in {"", "identity"}
-
-    def drop_head(self) -> None:
-        """See `HttpAnswer`."""
-        self.headers = _NO_HEADERS
-
-    def listen(self, take: Take) -> None:
-        """See `HttpAnswer`."""
-        self._take = take
-
-    def read(self) -> "asyncio.Future[bytes]":
-        """See `HttpAnswer`. Not a coroutine, which would cost a step of the loop for each wait."""
-        taken: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        if self._buffer:
-            taken.set_result(self._buffer.pop() if len(self._buffer) == 1 else b"".join(self._buffer))
-            self._resume()
-            self._buffer.clear()
-        elif self._error is not None:
-            taken.set_exception(self._error)
-        elif self.ended:
-            taken.set_result(b"")
-        else:
-            self._waiter = taken
-        return taken
-
-    def put(self, data: bytes) -> None:
-        """More of the body has come."""
-        waiter = self._waiter
-        if waiter is None or waiter.done():
-            self._buffer.append(data)
-            if len(self._buffer) == MAX_UNREAD_READS and self._connection is not None:
-                self._connection.transport.pause_reading()
-            return
-        # Nothing follows a small read in this turn of the loop, so that no stream holds up the others.
-        if self._take is not None and len(data) <= MAX_OFFERED_BYTES and not (data := self._take(data)):
-            return
-        self._waiter = None
-        waiter.set_result(data)
-
-    def end(self, error: TgError | None = None) -> None:
-        """The whole body has come, or no more of it will."""
-        self.ended, self._error = error is None, error
-        self._resume()
-        self._connection = None
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            if error is None:
-                waiter.set_result(b"")
-            else:
-                waiter.set_exception(error)
-
-    def _resume(self) -> None:
-        if len(self._buffer) >= MAX_UNREAD_READS and self._connection is not None:
-            self._connection.transport.resume_reading()
-
-    def close(self) -> None:
-        """See `HttpAnswer`."""
-        if self._connection is not None:
-            self._connection.transport.abort()
-            self.end(IncompleteStream(BROKEN))
 
 
 class HttpConnection(asyncio.BufferedProtocol):
@@ -168,8 +66,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._room = room
         self._keep = keep
         self._open = open_ones
-        self._head: asyncio.Future[PoolAnswer] | None = None
-        self._answer: PoolAnswer | None = None
+        self._head: asyncio.Future[HttpAnswer] | None = None
+        self._answer: HttpAnswer | None = None
         self._headers = _NO_FIELDS
         self._head_bytes = 0
         self._until_end = self._reusable = self._sent = False
@@ -181,7 +79,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.on_body = self._parts.append
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
 
-    async def ask(self, head: bytes, body: bytes) -> PoolAnswer:
+    async def ask(self, head: bytes, body: bytes) -> HttpAnswer:
         """Send a request, and return the answer once its head has come.
 
         Raises:
@@ -292,7 +190,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._answer is None and (status >= 200 or status == UPGRADE):
             bounded = "content-length" in self._headers or "transfer-encoding" in self._headers or status in _EMPTY
             self._until_end, self._reusable = not bounded, parser.should_keep_alive() and status != UPGRADE
-            self._answer = PoolAnswer(self, status, self._headers)
+            self._answer = HttpAnswer(self.transport, status, self._headers)
             self._headers = _NO_FIELDS
             if self._head is not None and not self._head.done():
                 self._head.set_result(self._answer)

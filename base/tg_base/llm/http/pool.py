@@ -20,7 +20,8 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 from multidict import CIMultiDict
 from typing_extensions import override
 
-from tg_base.llm.http.connections import READ_BYTES, UPGRADE, BrokenHeadError, HttpConnection, PoolAnswer
+from tg_base.llm.http.answer import HttpAnswer
+from tg_base.llm.http.connections import READ_BYTES, UPGRADE, BrokenHeadError, HttpConnection
 from tg_base.llm.http.failures import (
     CONNECT_TIMEOUT_SECONDS,
     SLOW,
@@ -97,7 +98,7 @@ class HttpPool:
         self._closed = False
         self._proxies: dict[tuple[str, str], str | None] = {}
 
-    async def ask(self, method: Method, url: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> PoolAnswer:
+    async def ask(self, method: Method, url: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> HttpAnswer:
         """Send a single request to a target of its own. Arguments as for `target`, the rest as for `send`."""
         return await self.send(method, self.target(url, headers), body)
 
@@ -139,7 +140,7 @@ class HttpPool:
             raise BadRequest(_NO_HEADER)
         return HttpTarget(place, path, "".join(lines).encode())
 
-    async def send(self, method: Method, target: HttpTarget, body: bytes | None) -> PoolAnswer:
+    async def send(self, method: Method, target: HttpTarget, body: bytes | None) -> HttpAnswer:
         """Send a request and return the answer, whatever its status.
 
         Args:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from tg_base.llm.http.answer import HttpAnswer
 from tg_base.llm.http.failures import NO_FAILURES, Failures
-from tg_base.llm.http.response import HttpAnswer, Method
+from tg_base.llm.http.response import Method
 
 if TYPE_CHECKING:
     from tg_base.llm.http.pool import HttpPool, HttpTarget

@@ -1,12 +1,13 @@
 """Provider's HTTP answer -> bytes of its body; failures become our errors."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import msgspec
 
 from tg_base.llm.core import find_request_id, retry_after, status_error
+from tg_base.llm.http.answer import HttpAnswer
 from tg_base.llm.http.stream_reader import UNREADABLE, Read, Take
 from tg_schema import TgError
 from tg_schema.errors import IncompleteStream, ProtocolError, Timeout
@@ -24,49 +25,6 @@ _LONG = "the provider's list is too long to be one; check base_url"
 
 
 Method = Literal["GET", "POST"]
-
-
-class HttpAnswer(Protocol):
-    """An answer of `tg_base.llm.http.pool.HttpPool` whose body has not been read yet."""
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-
-    @property
-    def good(self) -> bool:
-        """Whether the status is 2xx."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Case-insensitive."""
-
-    @property
-    def content_type(self) -> str:
-        """In lower case, without parameters."""
-
-    @property
-    def encoded(self) -> bool:
-        """Whether the body is compressed."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether the whole body has come: `read` does not wait any more."""
-
-    def read(self) -> Awaitable[bytes]:
-        """The bytes that have arrived, at least one; b"" at the body's end. Raises IncompleteStream.
-
-        A caller that is cancelled while it waits must close the answer, since bytes may have been lost.
-        """
-
-    def listen(self, take: Take) -> None:
-        """While `read` waits, offer small reads to `take` first, if the connection can do that."""
-
-    def drop_head(self) -> None:
-        """Forget the headers, which a stream need not keep until its end."""
-
-    def close(self) -> None:
-        """Release the connection; before the body's end this closes the socket."""
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
