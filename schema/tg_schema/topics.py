@@ -48,6 +48,11 @@ class Topics:
         """The topic on which pickers and pools share their placements on model servers."""
         return f"non-persistent://{self.namespace}/tg-placements"
 
+    @property
+    def usage(self) -> str:
+        """The topic of one `UsageRecord` for each call of a model."""
+        return f"persistent://{self.namespace}/tg-usage"
+
     def request(self, flow: str, service: str) -> str:
         """The work queue of one service of one flow."""
         return f"persistent://{self.namespace}/tg-request-{flow}-{service}"
