@@ -19,7 +19,7 @@ from tg_base.config import GatewayConfig
 from tg_base.protocol import Route
 from tg_base.runtime import SharedListener, open_listening_sockets, running
 from tg_base.telemetry import MODEL_LOADS
-from tg_gateway.access import Authenticator, Limits, Origins, RateLimits, UnauthenticatedLimit
+from tg_gateway.access import Authenticator, Limits, Origins, Payers, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
 from tg_gateway.http import (
     MAX_HEAD_LINE_BYTES,
@@ -120,6 +120,7 @@ class Gateway:
         self._authenticator = Authenticator(config, self._limits, time.monotonic)
         self._origins = Origins(config)
         self._rate_limits = RateLimits(config, time.monotonic)
+        self._payers = Payers(config)
 
     def prepare(self, config: GatewayConfig) -> Callable[[], None]:
         """Check the `Followed` parts of an edited configuration, and return a function that puts them in force.
@@ -136,13 +137,13 @@ class Gateway:
             replace_keys()
             replace_origins()
             self._rate_limits.update(config)
+            self._payers.update(config)
 
         return commit
 
     async def __aenter__(self) -> Self:
-        self._relay = Relay(
-            self._requestor, self._config.request_timeout, self._rate_limits, self._authenticator.callers
-        )
+        timeout, callers = self._config.request_timeout, self._authenticator.callers
+        self._relay = Relay(self._requestor, timeout, self._rate_limits, callers, self._payers)
         self._parser = CallParser(DEFECT_MESSAGE)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._parser.aclose)

@@ -55,7 +55,7 @@ def _load(point: EntryPoint) -> Iterator[Mount]:
         mounts = point.load()
     if not isinstance(mounts, tuple) or not all(isinstance(mount, Mount) for mount in mounts):
         raise Unavailable(f"{_name(point)} is no tuple of `Mount`: mend or uninstall it")
-    yield from mounts
+    yield from (replace(mount, door=point.name) for mount in mounts)
 
 
 def _name(point: EntryPoint) -> str:

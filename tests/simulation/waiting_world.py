@@ -18,7 +18,7 @@ from tg_base.bus import MAX_MESSAGE_BYTES
 from tg_base.client import Requestor
 from tg_base.client.shared_time import SharedTime
 from tg_base.config import GatewayConfig
-from tg_gateway.access import Limits, RateLimits
+from tg_gateway.access import Limits, Payers, RateLimits
 from tg_gateway.dialects import Ask, Call, Catalogue
 from tg_gateway.jobs import AttemptPauses, FlexQueue, JobLogs, JobRuns, JobStore, QueueBounds
 from tg_gateway.jobs.log import JobLog
@@ -85,7 +85,7 @@ class WaitingWorld(World):
             draw = Random(f"{self.simulator.seed} {process.name} {process.lives}").random
             pauses = AttemptPauses(time, draw)
             logs = JobLogs(bus, TOPICS, time, silence=LIMITS.silence, pauses=pauses)
-            relay = Relay(requestor, 60.0, RateLimits(GATEWAY, seconds), {})
+            relay = Relay(requestor, 60.0, RateLimits(GATEWAY, seconds), {}, Payers(GATEWAY))
             runs = JobRuns(relay, JobStore(logs), max_running=64, max_all=64, longest_run=600.0)
             catalogue = Catalogue(CONFIG.routes(TEXT_COMPLETION.name), requestor.presence.serving, {})
             dialects = {mount.dialect.restarts: mount.dialect for mount in MOUNTS if mount.dialect.restarts}

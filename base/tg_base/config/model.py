@@ -62,6 +62,11 @@ class ApiKey(Section, frozen=True):
     """Whether it may read `/metrics` and `/instances`, and load and unload adapters."""
     store: bool = True
     """Whether responses may be kept for it."""
+    customer: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+    """Who is charged for its requests, if they do not say so by `user`. For usage alone, like the tags."""
+    tags: Annotated[
+        tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=64)], ...], msgspec.Meta(max_length=16)
+    ] = ()
 
 
 class GatewayConfig(Section, frozen=True):

@@ -7,7 +7,7 @@ from tg_base.llm.answer_form import strip_fence
 from tg_base.llm.answer_text import AnswerText
 from tg_base.llm.core import (
     CallNumbers, LlmChunk, PassOn, call_arguments, event_error, find_budget, find_effort, find_request_id, join_chunks,
-    read_signature, retry_after, set_fields, status_error, write_signature,
+    name_server, read_signature, retry_after, set_fields, status_error, write_signature,
 )
 from tg_base.llm.credentials import Key, choose_key, find_key, key_from
 from tg_base.llm.embedding_list import embedding_list
@@ -34,6 +34,6 @@ __all__ = [
     "RemoteOptions", "RouteCall", "Scores", "SdkConnection", "SdkProvider", "SdkRecorder", "SdkWire", "UsageDeltas",
     "call_arguments", "check_numbers", "choose_key", "close_objects", "embedding_list", "event_chunks", "event_error",
     "find_budget", "find_effort", "find_key", "find_request_id", "join_chunks", "key_from", "merge_streams",
-    "open_body", "open_pool", "read_signature", "retry_after", "set_fields", "share_tls", "status_error", "strip_fence",
-    "unreachable", "write_signature",
+    "name_server", "open_body", "open_pool", "read_signature", "retry_after", "set_fields", "share_tls", "status_error",
+    "strip_fence", "unreachable", "write_signature",
 ]

@@ -5,9 +5,11 @@ become errors here.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextvars import Context
 from math import inf
+from time import time
 from types import TracebackType
 from typing import Annotated, Any, Final, Self
 
@@ -15,6 +17,7 @@ import msgspec
 import structlog
 
 from tg_base.llm.core import LlmChunk, PassOn
+from tg_base.llm.provider_call import ProviderCall
 from tg_base.runtime import LATE_SECONDS
 from tg_schema import TgError
 from tg_schema.completion import COUNTS, UNCOUNTED, counts_of
@@ -45,6 +48,7 @@ async def guard_stream(
     clocks: Clocks,
     answers: int = 1,
     on_error: Callable[[TgError], None] | None = None,
+    call: ProviderCall | None = None,
 ) -> AsyncGenerator[LlmChunk, PassOn | None]:
     """Yield the chunks of `source`, and close it whatever happens.
 
@@ -54,7 +58,7 @@ async def guard_stream(
 
     A `finish_reason` completes the answer of its `index`. After that, only the counts of its chunks are forwarded. Once
     all of `answers` are complete, an error or a timeout ends the stream without being raised. `on_error` gets any error
-    before that.
+    before that. `call` is told what comes, and how it ends.
 
     Raises:
         Timeout: a clock ran out; `clock` and the message name it.
@@ -63,7 +67,8 @@ async def guard_stream(
         IncompleteStream: the source ended, and an answer has no `finish_reason`.
     """
     watch = _Watch(clocks)
-    guard = _Guard(watch, answers)
+    call = call or ProviderCall()
+    guard = _Guard(watch, answers, call)
     try:
         while True:
             try:
@@ -82,12 +87,14 @@ async def guard_stream(
             guard.on_chunk = yield guard.admit(chunk)
             # Do not keep this chunk while waiting for the next.
             del chunk
+        if not guard.finished:
+            raise IncompleteStream("the provider's stream ended without its terminal marker; ask again")
     finally:
         watch.close()
+        # Whoever leaves after the end has all of it.
+        call.end(None if guard.finished else sys.exception())
         # Do not use `aclosing`, which would take 150 bytes of each stream.
         await source.aclose()
-    if not guard.finished:
-        raise IncompleteStream("the provider's stream ended without its terminal marker; ask again")
 
 
 class _Guard:
@@ -98,12 +105,13 @@ class _Guard:
         on_chunk: gets the chunks that come while the source is awaited; None = the waiting task gets them.
     """
 
-    __slots__ = ("_answers", "_ended", "_watch", "finished", "on_chunk")
+    __slots__ = ("_answers", "_call", "_ended", "_watch", "finished", "on_chunk")
 
-    def __init__(self, watch: "_Watch", answers: int) -> None:
+    def __init__(self, watch: "_Watch", answers: int, call: ProviderCall) -> None:
         self.finished = False
         self.on_chunk: PassOn | None = None
         self._watch = watch
+        self._call = call
         self._answers = answers
         self._ended = _NO_ANSWERS
 
@@ -113,9 +121,20 @@ class _Guard:
             chunk = LlmChunk().with_usage(chunk.usage)
         elif chunk.text or chunk.has_content:
             self._watch.saw_content = True
+            call = self._call
+            call.pieces += 1
+            call.letters += len(chunk.text)
+            if call.first is None:
+                call.first = time()
+            if chunk.reasoning or chunk.tool_calls:
+                call.note_content(chunk)
         if chunk.index and not 0 < chunk.index < self._answers:
             raise ProtocolError(f"the provider sent an answer beyond the {self._answers} asked for")
-        chunk = check_numbers(chunk)
+        # Nearly all chunks are text, some with a token, and few have another number: an absent one costs a comparison.
+        if chunk.tool_calls or chunk.tokens:
+            _check_ids(chunk)
+        if (counts := counts_of(chunk)) != UNCOUNTED:
+            chunk = _add_counts(chunk, counts, self._call.counts)
         # Set last: once `finished` is set, errors are ignored, but those above must still be raised.
         if chunk.finish_reason is not None:
             self._ended |= {chunk.index}
@@ -138,20 +157,31 @@ def check_numbers(chunk: LlmChunk) -> LlmChunk:
     Raises:
         ProtocolError: a tool call's index is below 0 or above `MAX_CALL_INDEX`, or a token's id exceeds 64 bits.
     """
-    # Nearly all chunks are text, some with a token, and few have another number: an absent one costs a comparison.
+    _check_ids(chunk)
+    return _add_counts(chunk, counts_of(chunk), [*UNCOUNTED])
+
+
+def _check_ids(chunk: LlmChunk) -> None:
     if chunk.tool_calls and any(not 0 <= call.index <= MAX_CALL_INDEX for call in chunk.tool_calls):
         raise ProtocolError(f"the provider numbers a tool call outside of 0 to {MAX_CALL_INDEX}")
     for token in chunk.tokens:
         if not -1 <= token.id < 2**63 or (token.top and any(not -1 <= top[0] < 2**63 for top in token.top)):
             raise ProtocolError("the provider sent a token whose id is no 64-bit number")
-    if (counts := counts_of(chunk)) == UNCOUNTED:
+
+
+def _add_counts(chunk: LlmChunk, counts: Iterable[int | None], totals: list[int | None]) -> LlmChunk:
+    """Add the chunk's counts to the totals; the chunk without those that are out of range, which are logged."""
+    # Local models count each chunk: one loop, without a call in it.
+    wrong: list[str] = []
+    for place, count in enumerate(counts):
+        if count is None:
+            continue
+        if 0 <= count <= MAX_COUNT:
+            totals[place] = (totals[place] or 0) + count
+        else:
+            wrong.append(COUNTS[place])
+    if not wrong:
         return chunk
-    for count in counts:
-        if count is not None and not 0 <= count <= MAX_COUNT:
-            break
-    else:
-        return chunk
-    wrong = [name for name, count in zip(COUNTS, counts, strict=True) if not 0 <= (count or 0) <= MAX_COUNT]
     log.warning("provider.wrong_count", counts=wrong)
     return msgspec.structs.replace(chunk, **dict.fromkeys(wrong))
 

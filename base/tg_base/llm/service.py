@@ -4,10 +4,12 @@ Chunk loop, final record, timeouts, retries before the first chunk, usage and ca
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
+from time import time
 from typing import Any, ClassVar, Generic, Self, cast, get_args
 
 import msgspec
@@ -16,17 +18,18 @@ import structlog
 from typing_extensions import TypeVar, get_original_bases, override
 
 from tg_base.llm.answer_builder import Begun, answer_request
-from tg_base.llm.core import LlmChunk, PassOn, join_chunks
+from tg_base.llm.core import CALL, LlmChunk, PassOn, join_chunks
 from tg_base.llm.guard import guard_stream
 from tg_base.llm.large_request import CheckedRequest, join_request, read_in_parts
 from tg_base.llm.merged_streams import merge_streams
 from tg_base.llm.operations import EDITS, Operator, operate
 from tg_base.llm.options import ProviderOptions
 from tg_base.llm.prepared_request import COMPLETION, PreparedRequest
+from tg_base.llm.provider_call import PAID_OPERATIONS, ProviderCall, measure_lists
 from tg_base.llm.request_plan import EMULATED_FEATURES, GenerationPlan, check_completion
 from tg_base.runtime import WorkerPool
-from tg_base.server import Service
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError
+from tg_base.server import ACCOUNT, Service
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError, Usage
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.completion import join_completions
 from tg_schema.errors import BadRequest, NotFound, Timeout
@@ -67,6 +70,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         options: the configured values.
         model: the model's name here, and the default of a request without `model`.
         upstream_model: the same model's name at the provider.
+        provider: the provider's name in the configuration, for the records of usage.
         clocks: timeouts of the provider's stream.
         tries: attempts per request; a request is retried only before its first chunk.
         native_features: features that the provider has itself.
@@ -95,6 +99,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         self.options: AnyOptions = options
         self.model = model
         self.upstream_model = options.upstream_name(model)
+        self.provider = type(self).__name__
         self.clocks = options.clocks
         self.tries = options.tries
         self.capacity = self.find_capacity(options)
@@ -211,11 +216,17 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
 
     async def _operate(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         unchecked = request.operation in CHECKED_OPERATIONS and not isinstance(request, PreparedRequest)
+        checked = self.check(request) if unchecked else request
+        call = self._begin_call(request) if request.operation in PAID_OPERATIONS else ProviderCall()
+        records: Sequence[TextCompletionResponse] | None = None
         try:
-            records = await operate(self, self.check(request) if unchecked else request)
+            records = await operate(self, checked)
+            call.counts = [*msgspec.structs.astuple(Usage.total(records))]
         except TgError as error:
             self._log_refusal(error)
             raise
+        finally:
+            call.end(sys.exception() if records is None else None)
         for record in records:
             yield record
 
@@ -293,7 +304,29 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
 
     def _guarded(self, request: TextCompletionRequest, answers: int) -> AsyncGenerator[LlmChunk, PassOn | None]:
         stream = self.generate_content_stream(request)
-        return guard_stream(stream, self.clocks, answers, self._log_refusal)
+        return guard_stream(stream, self.clocks, answers, self._log_refusal, self._begin_call(request))
+
+    def _begin_call(self, request: TextCompletionRequest) -> ProviderCall:
+        account = ACCOUNT.get()
+        if account is None:
+            return ProviderCall()
+        account.calls += 1
+        # Most requests have only these two.
+        size = len(request.prompt or "") + len(request.system or "")
+        if request.messages or request.tools or request.prompt_ids or request.texts or request.id_lists:
+            size += measure_lists(request, account)
+        call = ProviderCall(
+            account=account,
+            number=account.calls,
+            operation=request.operation or "completion",
+            model=self.model,
+            upstream_model=self.upstream_model,
+            provider=self.provider,
+            prompt_bytes=size or account.size,
+            began=time(),
+        )
+        CALL.set(call)
+        return call
 
     def _log_refusal(self, error: TgError) -> None:
         """Tell the operator what the provider's support asks for. Never the body, which may contain prompts or keys."""

@@ -20,6 +20,7 @@ class EncodedRequest:
         sampling: as the record's, if it has any.
         cache_key: as the record's, if it has any.
         text_bytes: as `measure_text` of the record.
+        user: as the record's, if it has any.
     """
 
     body: bytes
@@ -28,6 +29,7 @@ class EncodedRequest:
     sampling: Sampling | None = None
     cache_key: str | None = None
     text_bytes: int = 0
+    user: str | None = None
 
     @classmethod
     def of(cls, spec: ServiceSpec[Any, Any], request: Any) -> Self:
@@ -38,5 +40,5 @@ class EncodedRequest:
         """
         sampling = getattr(request, "sampling", None)
         streaming, cache_key = getattr(request, "streaming", True), getattr(request, "cache_key", None)
-        size = measure_text(request)
-        return cls(encode_request(request), spec.features(request), streaming, sampling, cache_key, size)
+        size, user = measure_text(request), getattr(request, "user", None)
+        return cls(encode_request(request), spec.features(request), streaming, sampling, cache_key, size, user)

@@ -70,6 +70,8 @@ class RequestHeaders(msgspec.Struct, frozen=True):
             written |= {"request": self.span.request, "traceparent": self.span.traceparent}
             written |= {} if self.span.parent is None else {"parent": self.span.parent}
             written |= {} if self.span.caller is None else {"caller": self.span.caller}
+            written |= {} if self.span.payer is None else {"payer": self.span.payer}
+            written |= {} if self.span.door is None else {"door": self.span.door}
         return written
 
     @classmethod
@@ -99,8 +101,9 @@ class RequestHeaders(msgspec.Struct, frozen=True):
         if remaining is not None and delay is not None:
             remaining -= delay
         fresh = delay is not None and delay < FRESH_SECONDS and not delivery.redelivered
-        asked, parent = properties.get("request"), properties.get("parent")
-        span = Span.from_peer(stream, asked, parent, properties.get("traceparent"), properties.get("caller"))
+        asked, parent, traceparent = properties.get("request"), properties.get("parent"), properties.get("traceparent")
+        payer, door = properties.get("payer"), properties.get("door")
+        span = Span.from_peer(stream, asked, parent, traceparent, properties.get("caller"), payer=payer, door=door)
         return cls(StreamKey(stream, attempt), reply, remaining, delay, span, fresh, size, least_delay)
 
     @classmethod

@@ -13,10 +13,12 @@ from tg_base.server.processor import Processor
 from tg_base.server.readiness import Readiness
 from tg_base.server.service import Service, Unreadable
 from tg_base.server.service_kind import Opened, ServeContext, ServiceKind
+from tg_base.server.usage_account import ACCOUNT, UsageAccount
 from tg_base.server.worker_server import LEAVING, Work
 from tg_base.server.workers import Workers, WorkerSettings
 
 __all__ = [
+    "ACCOUNT",
     "LEAVING",
     "Host",
     "Opened",
@@ -27,6 +29,7 @@ __all__ = [
     "Service",
     "ServiceKind",
     "Unreadable",
+    "UsageAccount",
     "Work",
     "WorkerSettings",
     "Workers",

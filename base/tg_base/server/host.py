@@ -42,6 +42,7 @@ from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.link_pool import LinkPool
 from tg_base.server.request_task import RequestTask
 from tg_base.server.tombstones import Tombstones
+from tg_base.server.usage_writer import UsageWriter
 from tg_base.telemetry import new_id
 from tg_schema import TgError, decode, encode
 from tg_schema.errors import Internal, Unavailable
@@ -50,7 +51,7 @@ from tg_schema.topics import Topics
 log = structlog.get_logger()
 
 FLUSH_SECONDS = 1.0
-"""Seconds that leaving waits for the links, and for the last announcement."""
+"""Seconds that leaving waits for the links, for the last announcement, and for the records of usage."""
 MAX_BIRTHS = 10_000
 """How many inboxes keep a record of their first process."""
 _REPORT = {KIND_PROPERTY: "report"}
@@ -82,6 +83,7 @@ class Host:
         bodies: the bodies of large requests.
         cancelled: attempts that no processor may begin.
         ended: attempts that no processor may begin again.
+        usage: takes the records of the calls of models.
     """
 
     def __init__(self, bus: Bus, topics: Topics, *, timing: HeartbeatTiming | None = None) -> None:
@@ -110,6 +112,7 @@ class Host:
         self.links = LinkPool(self._bus, self.name, self.timing, self._clock)
         self.publishers = PublisherClocks(time)
         self._outbox = Outbox(self._bus)
+        self.usage = UsageWriter(self._bus, self.topics.usage)
         control = self.topics.control(self.name)
         self._echo = Echo(self._bus, control, self._clock, self.timing.interval)
         async with AsyncExitStack() as stack:
@@ -120,6 +123,7 @@ class Host:
                 await stack.enter_async_context(self._subscriptions.each(topic, self._on_control))
             stack.callback(self._echo.close)
             stack.callback(self._outbox.close)
+            await stack.enter_async_context(running(self.usage.run()))
             await stack.enter_async_context(running(self._watch()))
             await stack.enter_async_context(running(self._send_heartbeats()))
             self._exit = stack.pop_all()
@@ -137,6 +141,7 @@ class Host:
                 self._report(inbox)
             await self.announce()
             await self._outbox.flush(FLUSH_SECONDS)
+            await self.usage.flush(FLUSH_SECONDS)
         finally:
             await self._exit.__aexit__(kind, error, tb)
 

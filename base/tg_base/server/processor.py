@@ -7,6 +7,7 @@ has exactly one end.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from time import time
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,6 +31,7 @@ from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import PlainResponder, Responder, send_failure
 from tg_base.server.service import Service
 from tg_base.server.slots import Slot, Slots
+from tg_base.server.usage_account import ACCOUNT, UsageAccount
 from tg_base.telemetry import ACTIVE_STREAMS, QUEUE_WAIT_SECONDS, STREAMS, trace
 from tg_schema import decode
 from tg_schema.errors import BadRequest, Unavailable
@@ -303,6 +305,9 @@ class Processor:
         # Acknowledged at the start, not at the end: redelivered after a crash, it would run and be billed again. The
         # requestor notices our death by the missing heartbeats, and knows whether a retry is safe.
         delivery.ack()
+        queued_at = int((time() - (call.least_delay if call.delay is None else call.delay)) * 1000)
+        size = call.size or len(delivery.body)
+        ACCOUNT.set(UsageAccount(call, route.flow, queued_at, size, self.host.usage.put))
         del delivery
         begun, patience = self._time(), self._timing.doubt_after
         responder = self._open_responder(route, call)

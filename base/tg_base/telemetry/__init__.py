@@ -18,23 +18,18 @@ from tg_base.telemetry.metrics import (
     RESENDS,
     STREAMS,
     TASKS,
+    USAGE_LOST,
     WARM,
     find_stream_counter,
     find_token_counter,
 )
-from tg_base.telemetry.model_loads import (
-    LOAD_REQUEST_HEADER,
-    LOAD_RESPONSE_HEADER,
-    MODEL_LOADS,
-    AdapterLoad,
-    ModelLoad,
-)
+from tg_base.telemetry.model_loads import LOAD_REQUEST_HEADER, LOAD_RESPONSE_HEADER, MODEL_LOADS, AdapterLoad, ModelLoad
 from tg_base.telemetry.trace import Span, last_number, new_id, new_number
 
 __all__ = [
     "ACTIVE_STREAMS", "ATTEMPTS", "BAND", "BAND_MADE", "CHUNK_GAP_SECONDS", "FIRST_TOKEN_SECONDS",
-    "LOAD_REQUEST_HEADER", "LOAD_RESPONSE_HEADER", "MODEL_LOADS",
-    "OVERHEAD_SECONDS", "POISON", "QUEUE_WAIT_SECONDS", "READER_ENDS", "REFUSALS", "RESENDS", "STREAMS", "TASKS",
-    "WARM", "AdapterLoad", "Cells", "ModelLoad", "Span", "configure_log", "find_stream_counter",
-    "find_token_counter", "hide_in_logs", "last_number", "new_id", "new_number", "trace",
+    "LOAD_REQUEST_HEADER", "LOAD_RESPONSE_HEADER", "MODEL_LOADS", "OVERHEAD_SECONDS", "POISON", "QUEUE_WAIT_SECONDS",
+    "READER_ENDS", "REFUSALS", "RESENDS", "STREAMS", "TASKS", "USAGE_LOST", "WARM", "AdapterLoad", "Cells", "ModelLoad",
+    "Span", "configure_log", "find_stream_counter", "find_token_counter", "hide_in_logs", "last_number", "new_id",
+    "new_number", "trace",
 ]  # fmt: skip

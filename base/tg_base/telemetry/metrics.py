@@ -26,6 +26,7 @@ REFUSALS = Counter("tg_refusals_total", "Requests refused unasked, by reason", [
 BAND = Counter("tg_band_total", "Requests that waited on the bus, by what became of them", ["service", "event"])
 BAND_MADE = Gauge("tg_band_made", "Requests that waited on the bus and are asked for now", ["service"])
 WARM = Counter("tg_warm_requests_total", "Requests sent past the queue by their cache key", ["service", "event"])
+USAGE_LOST = Counter("tg_usage_lost_total", "Records of usage that the bus did not take and no room was left for", [])
 TASKS = Gauge("tg_tasks", "Tasks on the event loop now")
 
 # Looked up once: for each request, the client library would take a lock and 3 us.

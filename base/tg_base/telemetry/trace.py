@@ -17,6 +17,8 @@ from typing import Any, Self
 import msgspec
 
 MAX_ID_CHARACTERS = 200
+MAX_PAYER_CHARACTERS = 4096
+"""Characters of a payer's JSON; a longer one is ignored."""
 _ID = re.compile(rf"[\w.:-]{{1,{MAX_ID_CHARACTERS}}}", re.ASCII)
 # The version ff and ids of zeros alone are invalid (Trace Context, section 3.2.2).
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -77,6 +79,8 @@ class Span(msgspec.Struct, frozen=True):
         traceparent: W3C trace context (Trace Context, section 3.2): one trace for all hops, a new span for each.
         caller: stands for the key of the original request, the same in every hop, so that callers share no caches.
             None = no key was required.
+        payer: the JSON of the `Payer` of the original request, the same in every hop; None = not known.
+        door: the dialect of the gateway by which it came; None = it was asked on the bus itself.
     """
 
     request: str
@@ -84,22 +88,34 @@ class Span(msgspec.Struct, frozen=True):
     parent: str | None
     traceparent: str
     caller: str | None = None
+    payer: str | None = None
+    door: str | None = None
 
     @classmethod
-    def at_door(cls, request: str, traceparent: str | None) -> Self:
+    def at_door(cls, request: str, traceparent: str | None, door: str | None = None) -> Self:
         """The span of a request at the gateway. An invalid trace context is replaced by a new one."""
         trace = traceparent if traceparent and _TRACEPARENT.fullmatch(traceparent) else _new_trace()
-        return cls(request, None, None, trace)
+        return cls(request, None, None, trace, door=door)
 
     @classmethod
     def from_peer(
-        cls, stream: str, request: str | None, parent: str | None, traceparent: str | None, caller: str | None = None
+        cls,
+        stream: str,
+        request: str | None,
+        parent: str | None,
+        traceparent: str | None,
+        caller: str | None = None,
+        *,
+        payer: str | None = None,
+        door: str | None = None,
     ) -> Self:
         """The span of a request from the bus, perhaps from a plain peer. Invalid ids are ignored."""
         trace = traceparent if traceparent and _TRACEPARENT.fullmatch(traceparent) else _new_trace()
         request = request if request and _ID.fullmatch(request) else stream
         parent = parent if parent and _ID.fullmatch(parent) else None
-        return cls(request, stream, parent, trace, caller if caller and _ID.fullmatch(caller) else None)
+        caller = caller if caller and _ID.fullmatch(caller) else None
+        payer = payer if payer and len(payer) <= MAX_PAYER_CHARACTERS else None
+        return cls(request, stream, parent, trace, caller, payer, door if door and _ID.fullmatch(door) else None)
 
     @property
     def fields(self) -> dict[str, str]:
@@ -127,10 +143,10 @@ def name_stream(stream: str) -> None:
         _current.set(msgspec.structs.replace(span, stream=stream))
 
 
-def name_caller(caller: str | None) -> None:
-    """Set the caller of the current task and of all requests that it makes from now on."""
+def name_caller(caller: str | None, payer: str | None = None) -> None:
+    """Set caller and payer of the current task and of all requests that it makes from now on."""
     span = _current.get() or Span.at_door(new_id(), None)
-    _current.set(msgspec.structs.replace(span, caller=caller))
+    _current.set(msgspec.structs.replace(span, caller=caller, payer=payer))
 
 
 def add_ids(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -154,6 +170,12 @@ def find_caller() -> str | None:
     return None if span is None else span.caller
 
 
+def find_door() -> str | None:
+    """The door of the request that the current task works for; None = there is none."""
+    span = _current.get()
+    return None if span is None else span.door
+
+
 def own_cache_key(key: str | None) -> str | None:
     """A cache key of the current task's request, made unique to its caller."""
     caller = find_caller()
@@ -166,7 +188,8 @@ def child(stream: str) -> Span:
     if span is None:
         return Span(stream, stream, None, _new_trace())
     version, trace, _, flags = span.traceparent.split("-")[:4]
-    return Span(span.request, stream, span.stream, f"{version}-{trace}-{new_id(8)}-{flags}", span.caller)
+    traceparent = f"{version}-{trace}-{new_id(8)}-{flags}"
+    return Span(span.request, stream, span.stream, traceparent, span.caller, span.payer, span.door)
 
 
 def _new_trace() -> str:

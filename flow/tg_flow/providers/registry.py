@@ -77,7 +77,13 @@ async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> 
         TgError: the provider cannot be opened. Its `option` has the keys of the wrong value in the model's table, if
             known.
     """
-    return await _with_class(provider, table, lambda kind, options: kind.open(model, options))
+
+    async def open_named(kind: type[LlmService], options: ProviderOptions) -> LlmService:
+        service = await kind.open(model, options)
+        service.provider = provider
+        return service
+
+    return await _with_class(provider, table, open_named)
 
 
 async def rehearse_provider(provider: str, model: str, table: Mapping[str, Any]) -> None:

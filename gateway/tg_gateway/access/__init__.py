@@ -4,6 +4,7 @@ from tg_gateway.access.auth import ANYBODY, Authenticator, Principal, find_token
 from tg_gateway.access.large_bodies import LargeBodies
 from tg_gateway.access.limits import Limits
 from tg_gateway.access.origins import ALLOW_ORIGIN, Origins, preflight_headers
+from tg_gateway.access.payers import Payers
 from tg_gateway.access.rate_limits import RateLimits, Spending
 from tg_gateway.access.unauthenticated_limit import UnauthenticatedLimit
 from tg_gateway.access.usage import Usage
@@ -15,6 +16,7 @@ __all__ = [
     "LargeBodies",
     "Limits",
     "Origins",
+    "Payers",
     "Principal",
     "RateLimits",
     "Spending",

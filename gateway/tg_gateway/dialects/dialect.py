@@ -170,6 +170,7 @@ class Mount:
         large: bodies may have `large_body_limit` bytes in place of `body_limit`, and requests on a WebSocket four
             times `body_limit`.
         keyless: requests need no key. Set also for a socket whose key comes in a message; its session then requires it.
+        door: the name of its door. Set when the doors are joined.
     """
 
     method: str
@@ -182,3 +183,4 @@ class Mount:
     socket: bool = False
     large: bool = False
     keyless: bool = False
+    door: str = ""

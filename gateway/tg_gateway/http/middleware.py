@@ -125,8 +125,8 @@ class Router:
             return web.get(path, answer, allow_head=headed, expect_handler=defer_expectation)
         return web.route(method, path, answer, expect_handler=defer_expectation)
 
-    def find(self, request: web.Request, request_id: str) -> Door:
-        """The `Door` of a request, whose path the server has matched already."""
+    def find(self, request: web.Request) -> Door:
+        """The `Door` of a request, whose path the server has matched already. Its call still lacks its `request_id`."""
         resource = request.match_info.route.resource
         path = resource.canonical if resource is not None else ""
         rows = self._rows.get((request.method, path)) or (
@@ -135,7 +135,7 @@ class Router:
         mount = None if rows is None else rows[0] if len(rows) == 1 else _choose(rows, request.headers)
         dialect = self._nearest(request.path) if mount is None else mount.dialect
         operation = "" if mount is None else mount.operation
-        call = Call(operation, self._catalogue, request.headers, request.match_info, request.query, request_id)
+        call = Call(operation, self._catalogue, request.headers, request.match_info, request.query, "")
         return Door(dialect, mount, call)
 
     def find_nearest(self, path: str, request_id: str) -> Door:
@@ -188,13 +188,14 @@ class Middleware:
     async def admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check, handle, answer, log."""
         given = request.headers.get("X-Request-Id")
-        request_id = given if given and _REQUEST_ID.fullmatch(given) else new_id()
+        door = request[DOOR] = self._router.find(request)
+        door.call.request_id = request_id = given if given and _REQUEST_ID.fullmatch(given) else new_id()
         entry = request[ENTRY] = AccessLogEntry("http", request_id)
         entry.traceparent = request.headers.get("traceparent")
-        trace.enter(trace.Span.at_door(request_id, entry.traceparent))
+        name = None if door.mount is None else door.mount.door
+        trace.enter(trace.Span.at_door(request_id, entry.traceparent, name))
         origin, host = request.headers.get("Origin"), request.headers.get("Host")
         request[CORS_HEADERS] = self._origins.headers(origin)
-        door = request[DOOR] = self._router.find(request, request_id)
         probed = door.mount is not None and door.mount.keyless and not door.mount.socket
         entry.routine = request.method in {"GET", "HEAD"} and (probed or request.path in _MONITORED_PATHS)
         request[CLOSES] = self._shared.handing_over

@@ -19,7 +19,7 @@ from tg_base.bus import Delivery
 from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Subscriptions
 from tg_base.runtime import report, running, translate_defects
-from tg_base.telemetry import BAND_MADE, POISON
+from tg_base.telemetry import BAND_MADE, POISON, trace
 from tg_gateway.dialects import Ask, Background, Call, Catalogue, Dialect, Waiting
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.queue_limits import ModelQueue, QueueBounds
@@ -49,6 +49,7 @@ class QueuedJob(msgspec.Struct, frozen=True):
         dialect: the dialect and body of its `Waiting`.
         key: the name of the API key that asked.
         request: the id of the request.
+        door: the name of the door by which it came; None = of a gateway that did not say so yet.
     """
 
     name: str
@@ -57,6 +58,7 @@ class QueuedJob(msgspec.Struct, frozen=True):
     body: msgspec.Raw
     key: str | None
     request: str
+    door: str | None = None
 
 
 class FlexQueue:
@@ -157,7 +159,8 @@ class FlexQueue:
             undo.push_async_callback(self._withdraw, name)
             until = await self._runs.store.put(entry.key, background, waiting.seconds, waiting.attempts)
             body = msgspec.Raw(waiting.body)
-            message = QueuedJob(name, until, waiting.dialect, body, entry.key, entry.request)
+            door = trace.find_door()
+            message = QueuedJob(name, until, waiting.dialect, body, entry.key, entry.request, door)
             await self._bus.publish(queue.topic, encode(message), {})
             undo.pop_all()
         queue.count("put")
@@ -306,6 +309,7 @@ class FlexQueue:
             log.warning("band.unreadable", topic=queue.topic, error=error.type)
             await self._logs.declare(name, "died", by=claim.own)
             return True
+        trace.enter(trace.Span.at_door(message.request, None, message.door))
         entry = AccessLogEntry("background", message.request, key=message.key)
         task = asyncio.current_task()
         self._making.add(task)

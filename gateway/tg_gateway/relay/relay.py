@@ -14,7 +14,7 @@ import structlog
 from tg_base.client import BeginPermit, Requestor, ResponseStream
 from tg_base.protocol import Route
 from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS, trace
-from tg_gateway.access import RateLimits, Spending
+from tg_gateway.access import Payers, RateLimits, Spending
 from tg_gateway.dialects import Ask, Batch, FieldNames, Output, Writer, append_output, split_output
 from tg_gateway.relay.batch_stream import BatchStream, ask_batch
 from tg_gateway.relay.sink import Sink
@@ -255,6 +255,7 @@ class Relay:
         timeout: seconds to the first record of an answer, and of silence between two.
         limits: what each key may use.
         callers: see `Authenticator`.
+        payers: who is charged for each key's requests.
 
     Attributes:
         admission: knows which services have a processor.
@@ -264,8 +265,16 @@ class Relay:
         left: whether it ends what still begins.
     """
 
-    def __init__(self, requestor: Requestor, timeout: float, limits: RateLimits, callers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        requestor: Requestor,
+        timeout: float,
+        limits: RateLimits,
+        callers: Mapping[str, str],
+        payers: Payers,
+    ) -> None:
         self._requestor = requestor
+        self._payers = payers
         self._callers = callers
         self._timeout = timeout
         self._limits = limits
@@ -304,8 +313,9 @@ class Relay:
         batch = request if isinstance(request, Batch) else Batch((request,))
         exempt = entry.key in self._limits.exempt
         spending = Spending() if exempt else self._limits.admit(entry.key, name, *batch.requests)
-        if self._callers:
-            trace.name_caller(self._callers.get(entry.key or ""))
+        user: str | None = getattr(batch.requests[0], "user", None)
+        if self._callers or user:
+            trace.name_caller(self._callers.get(entry.key or ""), self._payers.describe(entry.key, user))
         opening: Callable[[], AbstractAsyncContextManager[Responses]]
         if len(batch.requests) > 1:
             several = partial(ask_batch, self._requestor, route, batch, fields=asked.fields)

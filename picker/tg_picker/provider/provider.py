@@ -13,7 +13,7 @@ import structlog
 from typing_extensions import override
 
 from tg_base.bus import Bus
-from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, PassOn, SdkConnection
+from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, PassOn, SdkConnection, name_server
 from tg_base.telemetry import LOAD_RESPONSE_HEADER, trace
 from tg_flow.providers.openai import ChatCompletions
 from tg_picker.core import Endpoint, Pick, Rejection, Scheduler
@@ -202,6 +202,7 @@ class Pool(ChatCompletions[PoolOptions]):
                     self._hedging.learn(order.route, now - pick.placement.picked_at)
                     if second is not None:
                         settle(order, record, won=rest is first, now=now)
+                        name_server(order.last.server)
                     for chunk in say_model(held, order.place.model):
                         yield chunk
                     on_chunk: PassOn | None = None
@@ -244,6 +245,7 @@ class Pool(ChatCompletions[PoolOptions]):
         order.records.append(record)
         if isinstance(made, Pick):
             order.tried.add(made.endpoint.address)
+            name_server(made.endpoint.name)
 
     def _find_delay(self, order: Order) -> float | None:
         """Seconds after which a second server is asked; None = never.

@@ -1,6 +1,7 @@
 """Chunks, tool calls and errors: the values that the whole provider stack shares."""
 
 from tg_base.llm.core.call_arguments import call_arguments
+from tg_base.llm.core.call_meter import CALL, CallMeter, name_server, note_joined
 from tg_base.llm.core.call_numbers import CallNumbers
 from tg_base.llm.core.chunk import LlmChunk, PassOn, join_chunks
 from tg_base.llm.core.effort import find_budget, find_effort
@@ -9,6 +10,8 @@ from tg_base.llm.core.set_fields import set_fields
 from tg_base.llm.core.signature import read_signature, write_signature
 
 __all__ = [
+    "CALL",
+    "CallMeter",
     "CallNumbers",
     "LlmChunk",
     "PassOn",
@@ -18,6 +21,8 @@ __all__ = [
     "find_effort",
     "find_request_id",
     "join_chunks",
+    "name_server",
+    "note_joined",
     "read_signature",
     "retry_after",
     "set_fields",

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tg_base.llm.core import LlmChunk, PassOn, join_chunks
+from tg_base.llm.core import LlmChunk, PassOn, join_chunks, note_joined
 from tg_schema import TgError
 from tg_schema.errors import ProtocolError
 from tg_schema.server_sent_events import ServerSentEvents
@@ -204,7 +204,10 @@ class _Stream:
             self.error = ProtocolError(_NO_EVENT)
         if self.error is not None and not chunks:
             raise self.error from None
-        return chunks if len(chunks) < 2 else join_chunks(chunks)
+        if len(chunks) < 2:
+            return chunks
+        note_joined(chunks)
+        return join_chunks(chunks)
 
 
 async def _rest(read: Read, stream: _Stream, patience: float, opened: Opened) -> LlmChunk | None:

@@ -1,0 +1,114 @@
+"""One call of a provider -> its record of usage: what it brought, how it ended, and who is charged for it."""
+
+import asyncio
+from time import time
+from typing import Final
+
+import msgspec
+
+from tg_base.llm.core import CallMeter
+from tg_base.runtime import MAX_QUICK_BYTES
+from tg_base.server import UsageAccount
+from tg_schema import TextCompletionRequest, TgError, Usage, decode
+from tg_schema.errors import BadRequest, Internal
+from tg_schema.prompt_size import measure_text
+from tg_schema.usage_record import Outcome, Payer, UsageRecord
+
+PAID_OPERATIONS: Final = frozenset({"embed", "score"})
+"""Operations that providers bill, besides answers."""
+
+
+class ProviderCall(CallMeter, kw_only=True):
+    """One call of a provider. Whoever reads it notes what it brings, and calls `end` once.
+
+    Attributes:
+        account: the request that it is made for; None = it is not recorded.
+        number: its number within the request, from 1.
+        operation: what is asked for.
+        model: the model's name here.
+        upstream_model: its name at the provider.
+        provider: the provider's name in the configuration.
+        prompt_bytes: bytes of the prompt's text; 0 = not known.
+        began: when it began, in seconds since the epoch.
+    """
+
+    account: UsageAccount | None = None
+    number: int = 1
+    operation: str = "completion"
+    model: str = ""
+    upstream_model: str = ""
+    provider: str = ""
+    prompt_bytes: int = 0
+    began: float = 0.0
+
+    def end(self, error: BaseException | None) -> None:
+        """Record it; `error` ended it, None = it is complete."""
+        if self.account is not None:
+            self.account.put(self._make_record(self.account, error))
+
+    def _make_record(self, account: UsageAccount, error: BaseException | None) -> UsageRecord:
+        outcome, kind = _judge(error)
+        details = error.details if isinstance(error, TgError) else {}
+        status, upstream = details.get("status"), details.get("upstream_request")
+        usage, headers = self._usage(outcome), account.headers
+        span = headers.span
+        return UsageRecord(
+            headers.key.stream,
+            headers.key.attempt,
+            self.number,
+            request="" if span is None else span.request,
+            payer=_read_payer(None if span is None else span.payer),
+            door="" if span is None else span.door or "",
+            flow=account.flow,
+            operation=self.operation,
+            model=self.model,
+            provider=self.provider,
+            upstream_model=self.upstream_model,
+            server=self.server,
+            usage=usage,
+            estimated=[*msgspec.structs.astuple(usage)] != self.counts,
+            queued_at=account.queued_at,
+            began_at=int(self.began * 1000),
+            first_at=None if self.first is None else int(self.first * 1000),
+            ended_at=int(time() * 1000),
+            outcome=outcome,
+            error=kind,
+            upstream_status=status if isinstance(status, int) else None,
+            upstream_request=upstream if isinstance(upstream, str) else None,
+        )
+
+    def _usage(self, outcome: Outcome) -> Usage:
+        """An estimate where the provider has not counted, unless it failed before it sent anything."""
+        if outcome == "failed" and not self.pieces:
+            return Usage(*self.counts)
+        answers = self.operation not in PAID_OPERATIONS
+        return self.estimate(self.prompt_bytes, complete=outcome == "complete", answers=answers)
+
+
+def measure_lists(request: TextCompletionRequest, account: UsageAccount) -> int:
+    """Bytes of the text of a request's prompt besides `prompt` and `system`."""
+    # To look at each of thousands of turns takes milliseconds: of a large request, the JSON is measured.
+    if account.size > MAX_QUICK_BYTES:
+        return account.size
+    lists = (request.messages, request.tools, request.prompt_ids, request.texts, request.id_lists, request.scored)
+    return measure_text(lists)
+
+
+def _judge(error: BaseException | None) -> tuple[Outcome, str | None]:
+    match error:
+        case None:
+            return "complete", None
+        case TgError():
+            return "failed", error.type
+        case asyncio.CancelledError() | GeneratorExit():
+            return "left", None
+        case _:
+            return "failed", Internal.type
+
+
+def _read_payer(text: str | None) -> Payer:
+    """The payer of a request. Any peer on the bus may have written it."""
+    try:
+        return Payer() if text is None else decode(Payer, text)
+    except BadRequest:
+        return Payer()
