@@ -8,8 +8,8 @@ ANSWERING: Final = (
     Fault(
         "a stream without its end counts as complete",
         "base/tg_base/llm/guard.py",
-        "    if not guard.finished:\n        raise IncompleteStream",
-        "    if False:\n        raise IncompleteStream",
+        "        if not guard.finished:\n            raise IncompleteStream",
+        "        if False:\n            raise IncompleteStream",
         found_by="tests/unit/test_stream_guard.py::test_a_stream_without_terminal_marker_is_incomplete",
     ),
     Fault(
@@ -34,6 +34,20 @@ ANSWERING: Final = (
         "        totals.report(model)\n",
         "    except ZeroDivisionError:\n        totals.report(model)\n",
         found_by="tests/flow/test_stream_protocol.py::test_tokens_are_counted_also_of_a_stream_that_was_left",
+    ),
+    Fault(
+        "a call of a model that its client leaves counts as complete",
+        "base/tg_base/llm/guard.py",
+        "        call.end(None if guard.finished else sys.exception())\n",
+        "        call.end(None)\n",
+        found_by="tests/flow/test_usage_records.py::test_a_call_that_its_client_leaves_is_estimated_within_a_tenth",
+    ),
+    Fault(
+        "a record of usage that the bus has refused is forgotten",
+        "base/tg_base/server/usage_writer.py",
+        "strict=True) if not took]",
+        "strict=True) if None]",
+        found_by="tests/unit/test_usage_writer.py::test_what_the_bus_refuses_is_published_again",
     ),
     Fault(
         "a key's spending is not ended when its client leaves",

@@ -29,11 +29,13 @@ class UsageWriter:
     Args:
         bus: carries them.
         topic: `Topics.usage`.
+        most: records that may wait.
     """
 
-    def __init__(self, bus: Bus, topic: str) -> None:
+    def __init__(self, bus: Bus, topic: str, most: int = MAX_WAITING_RECORDS) -> None:
         self._bus = bus
         self._topic = topic
+        self._most = most
         self._waiting: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -42,7 +44,7 @@ class UsageWriter:
 
     def put(self, record: UsageRecord) -> None:
         """Take a record, without waiting."""
-        if len(self._waiting) >= MAX_WAITING_RECORDS:
+        if len(self._waiting) >= self._most:
             self._lose(1)
             return
         self._waiting.append(encode(record))

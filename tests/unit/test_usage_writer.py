@@ -1,0 +1,74 @@
+"""Records of usage on their way to the bus: none is lost while it is away, up to a bound, and nothing waits for it."""
+
+import asyncio
+
+from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
+
+from tests.fakes.refusing_bus import RefusingBus
+from tests.until import until
+from tests.virtual_time import in_virtual_time
+from tg_base.bus import Bus
+from tg_base.bus.memory import MemoryBus
+from tg_base.runtime import running
+from tg_base.server.usage_writer import UsageWriter
+from tg_schema import decode
+from tg_schema.topics import Topics
+from tg_schema.usage_record import UsageRecord
+
+TOPIC = Topics().usage
+
+
+def put(writer: UsageWriter, count: int) -> None:
+    for number in range(count):
+        writer.put(UsageRecord(f"s-{number}", 1))
+
+
+def lost() -> float:
+    return REGISTRY.get_sample_value("tg_usage_lost_total") or 0.0
+
+
+async def read(bus: Bus, count: int) -> set[str]:
+    async with bus.subscribe(TOPIC, "usage") as deliveries:
+        return {decode(UsageRecord, (await anext(deliveries)).body).stream for _ in range(count)}
+
+
+@in_virtual_time
+async def test_what_the_bus_refuses_is_published_again() -> None:
+    memory, before = MemoryBus(), lost()
+    bus = RefusingBus(memory, TOPIC)
+    writer = UsageWriter(bus, TOPIC)
+    async with running(writer.run()):
+        put(writer, 600)
+        await asyncio.sleep(60)
+        bus.refused.clear()
+        assert await read(memory, 600) == {f"s-{number}" for number in range(600)}
+        await writer.flush(1)
+    assert lost() == before
+    await memory.aclose()
+
+
+@in_virtual_time
+async def test_beyond_the_bound_records_are_dropped_and_counted_and_logged_once() -> None:
+    memory, before = MemoryBus(), lost()
+    writer = UsageWriter(RefusingBus(memory, TOPIC), TOPIC, most=10)
+    with capture_logs() as lines:
+        put(writer, 25)
+        await until(lambda: lost() == before + 15)
+    assert [line["event"] for line in lines] == ["usage.lost"]
+    await memory.aclose()
+
+
+@in_virtual_time
+async def test_the_end_of_a_process_waits_no_longer_than_it_may() -> None:
+    memory, before = MemoryBus(), lost()
+    bus = RefusingBus(memory, TOPIC)
+    writer, clock = UsageWriter(bus, TOPIC), asyncio.get_running_loop().time
+    async with running(writer.run()):
+        await writer.flush(1)
+        assert clock() == 0
+        put(writer, 3)
+        await writer.flush(1)
+        assert clock() == 1
+    assert lost() == before + 3
+    await memory.aclose()
