@@ -19,9 +19,10 @@ from tests.fakes.embedding_server import (
     OpenAiBody,
 )
 from tests.flow.known_providers import native_features
+from tests.flow.usage_records import record_here
 from tg_base.llm import LlmService
 from tg_flow.providers import open_provider
-from tg_schema import TextCompletionRequest, TextCompletionResponse
+from tg_schema import TextCompletionRequest, TextCompletionResponse, Usage
 from tg_schema.errors import BadRequest, NotFound, ProtocolError
 
 MODEL = EmbeddingServer.model
@@ -130,6 +131,19 @@ async def test_vectors_come_through_the_sdk(wire: Wire) -> None:
         server.lost = 1
         with pytest.raises(ProtocolError, match="one vector for each text"):
             await embedded(service)
+
+
+async def test_vectors_are_recorded_as_used() -> None:
+    async with EmbeddingServer.running() as server, WIRES[0].opened(server) as service:
+        records = record_here()
+        await embedded(service)
+        server.lost = 1
+        with pytest.raises(ProtocolError):
+            await embedded(service)
+    complete, failed = records
+    assert (complete.operation, complete.provider, complete.model) == ("embed", "openai", MODEL)
+    assert (complete.usage, complete.estimated, complete.outcome) == (Usage(3), False, "complete")
+    assert (failed.usage, failed.outcome, failed.error, failed.call) == (Usage(), "failed", "protocol", 2)
 
 
 async def test_openai_takes_token_ids() -> None:

@@ -1,6 +1,7 @@
 """Each call of a model has its record of usage, however it ended, with the payer of the request that it is made for."""
 
 import asyncio
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,26 @@ async def test_without_a_key_there_is_no_payer_but_the_one_that_is_named() -> No
         records = await read_records(opened.bus, 2)
     assert [record.payer for record in records] == [Payer(), Payer(customer="käthe")]
     assert [record.door for record in records] == ["native", "native"]
+
+
+async def test_each_request_on_a_socket_has_its_own_payer_and_the_sockets_door() -> None:
+    async with open_gateway(KEYED) as opened, opened.http.ws_connect("api/v1/socket", headers=TOKEN) as socket:
+        for user in ("a", "b"):
+            request = {"prompt": "1", "user": user}
+            await socket.send_json({"id": user, "service": "text-completion", "flow": "default", "request": request})
+            assert "error" not in await socket.receive_json(timeout=30)
+        records = await read_records(opened.bus, 2)
+    assert [record.payer.customer for record in records] == ["a", "b"]
+    assert {(record.payer.key, record.door) for record in records} == {("shop", "native")}
+
+
+async def test_what_names_a_payer_badly_costs_its_key_nothing() -> None:
+    limited = msgspec.structs.replace(KEYED, keys=(msgspec.structs.replace(KEYED.keys[0], streams=1),))
+    async with open_gateway(limited) as opened:
+        for user, status in (("\ud800", 400), ("a", 200)):
+            body = json.dumps({"prompt": "1", "user": user}).encode()
+            async with opened.http.post("api/v1/text-completion", data=body, headers=TOKEN) as response:
+                assert response.status == status, await response.text()
 
 
 async def test_a_refusal_has_the_providers_status_and_id_and_no_counts() -> None:

@@ -10,6 +10,8 @@ from tests.fakes.openai_server import OpenAiServer
 from tests.flow.open_gateway import CONFIG, Opened, open_gateway
 from tg_base.bus import Bus
 from tg_base.config import ApiKey, GatewayConfig
+from tg_base.protocol import RequestHeaders, StreamKey
+from tg_base.server import ACCOUNT, UsageAccount
 from tg_flow.providers.openai import OpenAiCompatible
 from tg_flow.providers.openai.provider import OpenAiOptions
 from tg_schema import decode
@@ -29,6 +31,13 @@ async def read_records(bus: Bus, count: int) -> list[UsageRecord]:
             found.append(decode(UsageRecord, delivery.body))
             delivery.ack()
     return found
+
+
+def record_here() -> list[UsageRecord]:
+    """What the providers that this task asks itself record from now on."""
+    records: list[UsageRecord] = []
+    ACCOUNT.set(UsageAccount(RequestHeaders(StreamKey("s", 2)), "f", 0, 0, records.append))
+    return records
 
 
 @asynccontextmanager

@@ -311,11 +311,12 @@ class Relay:
             raise _leaving()
         metrics = self._metrics.get(name) or self._metrics.setdefault(name, _ChunkMetrics(name))
         batch = request if isinstance(request, Batch) else Batch((request,))
-        exempt = entry.key in self._limits.exempt
-        spending = Spending() if exempt else self._limits.admit(entry.key, name, *batch.requests)
         user: str | None = getattr(batch.requests[0], "user", None)
         if self._callers or user:
             trace.name_caller(self._callers.get(entry.key or ""), self._payers.describe(entry.key, user))
+        exempt = entry.key in self._limits.exempt
+        # Nothing may fail between this and the exchange, which ends the reservation.
+        spending = Spending() if exempt else self._limits.admit(entry.key, name, *batch.requests)
         opening: Callable[[], AbstractAsyncContextManager[Responses]]
         if len(batch.requests) > 1:
             several = partial(ask_batch, self._requestor, route, batch, fields=asked.fields)

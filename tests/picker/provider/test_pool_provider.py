@@ -12,6 +12,7 @@ import structlog
 
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
 from tests.fakes.pool_member import pool_member
+from tests.flow.usage_records import record_here
 from tests.picker.pools.test_pool_resources import OBJECTIVE, POOL, REWRITE, ROUTE
 from tests.unit.test_config_edits import replace, seen
 from tests.until import until
@@ -70,6 +71,18 @@ def resident(pool: Pool) -> list[set[str]]:
 async def records(pool: Pool, request: TextCompletionRequest = REQUEST) -> list[TextCompletionResponse]:
     async with aclosing(pool.on_request(request)) as stream:
         return [record async for record in stream]
+
+
+async def test_a_record_of_usage_names_the_server_that_answered(
+    open_pool: OpenPool, servers: list[OpenAiServer]
+) -> None:
+    pool = await open_pool(*servers)
+    for down, up in (servers, servers[::-1]):
+        down.play(DOWN)
+        up.play(Script())
+        recorded = record_here()
+        assert await text(pool)
+        assert [(record.server, record.provider) for record in recorded] == [(address(up), "pool")]
 
 
 async def text(pool: Pool, request: TextCompletionRequest = REQUEST) -> str:
