@@ -14,6 +14,7 @@ from tg_base.config import (
     ApiKey,
     Config,
     GatewayConfig,
+    RouteConfig,
     ToolConfig,
 )
 from tg_base.config.changes import is_followed
@@ -37,7 +38,9 @@ LMI_DOCUMENT = (ROOT / "doors" / "docs" / "lmi.md").read_text()
 def followed_fields(table: type[msgspec.Struct], keys: tuple[str, ...] = ()) -> set[str]:
     """The keys of all that is `Followed`."""
     found = set()
-    for name, kind in get_type_hints(table, include_extras=True).items():
+    written = dict(zip(table.__struct_fields__, table.__struct_encode_fields__, strict=True))
+    for field, kind in get_type_hints(table, include_extras=True).items():
+        name = written.get(field, field)
         if is_followed(kind):
             found.add(".".join((*keys, name)))
         elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -61,6 +64,7 @@ TABLES = [
     GatewayConfig,
     ApiKey,
     ModelConfig,
+    RouteConfig,
     *SERVICES,
     PromptsConfig,
     TemplateConfig,

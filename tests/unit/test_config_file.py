@@ -63,7 +63,7 @@ def test_an_empty_file_is_a_configuration() -> None:
         (
             "nothing = 1",
             1,
-            'unknown field "nothing" in the file; known are bus, gateway, models, services, flows, prompts, tools',
+            'unknown field "nothing" in the file; known are bus, gateway, models, routes, services, flows, prompts, ',
         ),
         ('source = "x"', 1, 'unknown field "source" in the file'),
         ("gateway = 3", 1, "gateway must be a table, not a whole number"),

@@ -10,6 +10,7 @@ from tg_base.config.model import (
 from tg_base.config.option_reader import read_options
 from tg_base.config.overrides import CliOverrides
 from tg_base.config.reader import inspect_config, read_config, read_services
+from tg_base.config.route_config import RouteConfig
 from tg_base.config.rules import sound_part
 from tg_base.config.services import (
     AGENT_PATTERNS, SERVICES, AgentConfig, AgentLimits, PromptConfig, TextCompletionConfig,
@@ -24,6 +25,6 @@ from tg_base.config.wrong_value import advise
 __all__ = [
     "AGENT_PATTERNS", "SERVICES", "SERVICE_KINDS", "TOOL_KINDS", "AgentConfig", "AgentLimits", "ApiKey", "BusConfig",
     "CliOverrides", "Config", "ConfigWatcher", "Findings", "FirstFinding", "GatewayConfig", "Keys",
-    "Prepare", "PromptConfig", "ServiceConfig", "TableReader", "TextCompletionConfig", "ToolConfig", "advise",
-    "inspect_config", "read_config", "read_options", "read_services", "read_table", "read_text", "sound_part",
+    "Prepare", "PromptConfig", "RouteConfig", "ServiceConfig", "TableReader", "TextCompletionConfig", "ToolConfig",
+    "advise", "inspect_config", "read_config", "read_options", "read_services", "read_table", "read_text", "sound_part",
 ]  # fmt: skip

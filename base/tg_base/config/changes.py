@@ -63,10 +63,11 @@ class Changes(Generic[Table]):
     def _merge_fields(
         self, keys: tuple[str, ...], held: msgspec.Struct, edited: msgspec.Struct, *, followed: bool
     ) -> msgspec.Struct:
+        written = dict(zip(held.__struct_fields__, held.__struct_encode_fields__, strict=True))
         merged = {
             name: self._merge(
                 # The part that the reader sets contains names of the file too: doors' tables are beside the fields.
-                keys if SET_BY_READER in getattr(kind, "__metadata__", ()) else (*keys, name),
+                keys if SET_BY_READER in getattr(kind, "__metadata__", ()) else (*keys, written[name]),
                 getattr(held, name),
                 getattr(edited, name),
                 followed=is_followed(kind, below=followed),

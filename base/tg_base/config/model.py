@@ -3,6 +3,7 @@
 All settings are in one TOML file. It contains no secrets, only names of environment variables and files.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -11,10 +12,11 @@ import msgspec
 
 from tg_base.bus import MAX_MESSAGE_BYTES, BusOptions
 from tg_base.config.changes import SET_BY_READER, AtStart, Followed
+from tg_base.config.route_config import RouteConfig, make_plans
 from tg_base.config.toml_positions import Keys, Position
-from tg_base.protocol import MAX_REQUEST_BYTES, Route
+from tg_base.protocol import MAX_REQUEST_BYTES, Route, RoutePlan
 from tg_base.runtime import find_entry_point
-from tg_schema import ServiceSpec, TgError
+from tg_schema import TEXT_COMPLETION, ServiceSpec, TgError
 from tg_schema.agent import DEFAULT_GROUP
 from tg_schema.errors import BadRequest, NotFound
 from tg_schema.topics import Topics, resolve_topic
@@ -84,7 +86,7 @@ class GatewayConfig(Section, frozen=True):
     allow_credentials: Followed[bool] = False
     """Whether browsers of these origins may send cookies and the like, which a proxy may want; not with "*"."""
     aliases: dict[str, str] = {}
-    """Additional model names for protocols that select by model: name -> model, or "model:adapter"."""
+    """Additional names: name -> model, "model:adapter", or route."""
     auth_timeout: Seconds = 10.0
     """Seconds within which a WebSocket must authenticate, if authentication is on."""
     max_unauthenticated: Annotated[int, msgspec.Meta(ge=0)] = 128
@@ -235,6 +237,7 @@ class Config(Section, frozen=True):
     bus: BusConfig = BusConfig()
     gateway: GatewayConfig = GatewayConfig()
     models: Followed[dict[str, ModelConfig]] = {}
+    model_routes: Followed[dict[str, RouteConfig]] = msgspec.field(name="routes", default_factory=dict)
     services: dict[str, str] = {}
     """Further services that flows may bind, by name: their kinds, as "module:Class"."""
     flows: dict[str, dict[str, ServiceConfig]] = {}
@@ -297,8 +300,24 @@ class Config(Section, frozen=True):
         names = dict.fromkeys(service for services in self.flows.values() for service in services)
         return tuple(route for name in names for route in self.routes(name))
 
+    @property
+    def plans(self) -> dict[str, RoutePlan]:
+        """The routes that lead to a model, by name."""
+        return make_plans(self.model_routes, self._find_queues()) if self.model_routes else {}
+
+    def _find_queues(self) -> dict[str, Route[Any, Any]]:
+        """A queue of each model that a flow binds to processors of ours."""
+        spec, found = TEXT_COMPLETION, dict[str, Route[Any, Any]]()
+        for flow, services in self.flows.items():
+            bound = services.get(spec.name)
+            if bound is not None and not bound.plain and bound.bound_model not in {None, *self.model_routes}:
+                found.setdefault(bound.bound_model or "", self._route(flow, spec, bound))
+        return found
+
     def _route(self, flow: str, spec: ServiceSpec[Any, Any], service: ServiceConfig) -> Route[Any, Any]:
         topics = self.topics
+        if service.bound_model in self.model_routes and service.bound_model in (plans := self.plans):
+            return dataclasses.replace(plans[service.bound_model].entry, flow=flow)
         return Route(
             flow,
             spec,

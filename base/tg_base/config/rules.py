@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tg_base.config.model import SERVICE_KINDS, TOOL_KINDS, ApiKey, Config, ServiceConfig
+from tg_base.config.route_rules import route_faults
 from tg_base.config.services import TextCompletionConfig
 from tg_base.config.wrong_value import advise
 from tg_base.runtime import find_entry_points
@@ -24,6 +25,7 @@ def faults(config: Config) -> Iterator[BadRequest]:
     """All errors of a configuration, each with its position and remedy."""
     yield from _faults_of_keys(config)
     yield from _faults_of_names(config)
+    yield from route_faults(config)
     yield from foreign_faults(config)
     for flow, services in config.flows.items():
         if not _FLOW.fullmatch(flow):
@@ -37,12 +39,13 @@ def faults(config: Config) -> Iterator[BadRequest]:
 
 
 def sound_part(config: Config) -> Config:
-    """The configuration without invalid flows and tools, and without those that depend on them."""
+    """The configuration without invalid flows, routes and tools, and without those that depend on them."""
     # Repeated, because removing a flow invalidates the supervisors that call its agent.
     while wrong := {fault.option[:2] for fault in faults(config) if fault.option[0] != "gateway"}:
         flows = {name: flow for name, flow in config.flows.items() if ("flows", name) not in wrong}
         tools = {name: tool for name, tool in config.tools.items() if ("tools", name) not in wrong}
-        config = msgspec.structs.replace(config, flows=flows, tools=tools)
+        routes = {name: route for name, route in config.model_routes.items() if ("routes", name) not in wrong}
+        config = msgspec.structs.replace(config, flows=flows, tools=tools, model_routes=routes)
     return config
 
 
@@ -91,6 +94,7 @@ def _faults_of_names(config: Config) -> Iterator[BadRequest]:
     # What the command line or TrustGraph's processors serve is not in the file; a file without flows is a part of one.
     if not models or None in models or (config.source is not None and config.source.completed):
         return
+    models |= config.model_routes.keys()
     known = ", ".join(sorted(filter(None, models)))
     meant = [(("aliases", alias), name) for alias, name in gateway.aliases.items()]
     for keys, name in (

@@ -1,7 +1,7 @@
 """[flows.NAME] -> the services that a flow may bind: a table of each, in the order in which the gateway lists them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -23,7 +23,7 @@ class TextCompletionConfig(ServiceConfig, frozen=True):
 
     spec = TEXT_COMPLETION
     model: Followed[str | None] = None
-    """The name of a table of models; required unless the processors are TrustGraph's (`plain`)."""
+    """The name of a table of models, or of a route; required unless the processors are TrustGraph's (`plain`)."""
 
     @override
     def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:
@@ -34,8 +34,8 @@ class TextCompletionConfig(ServiceConfig, frozen=True):
             return
         if self.model is None:
             yield config.fault(f'{TEXT_COMPLETION.name} needs a model: model = "NAME" of a table [models.NAME]', *keys)
-        elif self.model not in config.models:
-            known = ", ".join(sorted(config.models)) or "none"
+        elif self.model not in {*config.models, *config.model_routes}:
+            known = ", ".join(sorted({*config.models, *config.model_routes})) or "none"
             table = self.model if _BARE_KEY.fullmatch(self.model) else f'"{self.model}"'
             sentence = f'there is no model "{self.model}"; known are {known}. Add a table [models.{table}]'
             yield config.fault(sentence, *keys, "model")
@@ -129,19 +129,19 @@ class AgentConfig(ServiceConfig, frozen=True):
             if agent not in team:
                 sentence = f'flow "{agent}" has no agent; add one, or leave it out'
                 yield config.fault(sentence, *keys, "agents", str(index))
-            elif flow in _find_asked(team, agent):
+            elif flow in find_reached(agent, {name: table.agents for name, table in team.items()}):
                 sentence = f'the agents of "{flow}" and "{agent}" ask each other in a circle'
                 yield config.fault(sentence, *keys, "agents", str(index))
 
 
-def _find_asked(team: dict[str, AgentConfig], flow: str) -> set[str]:
-    """The flow, and all flows whose agents its agent may call, directly or indirectly."""
+def find_reached(start: str, named: Mapping[str, Iterable[str]]) -> set[str]:
+    """A name, and all names that its table names, directly or indirectly: to find a circle."""
     # `found` ends the search in a cycle too, which is what the caller looks for.
-    found, pending = set[str](), [flow]
+    found, pending = set[str](), [start]
     while pending:
         if (name := pending.pop()) not in found:
             found.add(name)
-            pending.extend(team[name].agents if name in team else ())
+            pending.extend(named.get(name, ()))
     return found
 
 

@@ -28,6 +28,7 @@ from tg_base.protocol.outbox import Outbox
 from tg_base.protocol.part import WINDOW_BYTES, Part
 from tg_base.protocol.request_headers import MAX_REQUEST_BYTES, QUEUE_PROPERTY, RequestHeaders, whole_number
 from tg_base.protocol.route import Route
+from tg_base.protocol.route_plan import RoutePlan
 from tg_base.protocol.subscriptions import Subscriptions, answers
 
 __all__ = [
@@ -35,5 +36,5 @@ __all__ = [
     "QUEUE_PROPERTY", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control",
     "Echo", "EncodedRequest", "FairSpacing", "Frame", "Heartbeat", "HeartbeatTiming", "LinkReport", "LinkSender",
     "LinkStream", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route",
-    "StreamKey", "Subscriptions", "answers", "publish_dead_letter", "whole_number",
+    "RoutePlan", "StreamKey", "Subscriptions", "answers", "publish_dead_letter", "whole_number",
 ]  # fmt: skip

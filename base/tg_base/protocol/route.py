@@ -19,7 +19,9 @@ class Route(Generic[Req, Resp]):
         plain: whether the processors are plain peers, without links and presence (TrustGraph's, for example); the
             requestor then reads `response` as well.
         queue: how many requests of one requestor may be queued; None = in proportion to the announced capacity.
-        model: the model that the configuration binds to it; only text completion has one.
+        model: the model that the configuration binds to it, or the route; only text completion has one.
+        plan: the name of the route that a requestor carries out in place of asking `request`, which is its first
+            model's queue (`RoutePlan`); None = there is none.
     """
 
     flow: str
@@ -29,3 +31,4 @@ class Route(Generic[Req, Resp]):
     plain: bool = False
     queue: int | None = None
     model: str | None = None
+    plan: str | None = None
