@@ -1,6 +1,29 @@
 """Gateway -> client: one row of the list of models that can be asked."""
 
+from typing import Literal
+
 import msgspec
+
+
+class RoutedModel(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A model of a route, as the process that answers sees it.
+
+    Attributes:
+        model: its name.
+        flow: whose text completion has it.
+        state: whether requests go there. "ready" = in the route's order. "cooling" = not for `seconds`. "trying" = the
+            next one, or one that runs, shows whether it answers again. "absent" = it has no live processor.
+        reason: the type of the error for which it cools down.
+        seconds: for which it will not be asked.
+        lacks: features of the route's first model that it does not have; requests that need one pass it over.
+    """
+
+    model: str
+    flow: str
+    state: Literal["ready", "cooling", "trying", "absent"]
+    reason: str = ""
+    seconds: float = 0.0
+    lacks: tuple[str, ...] = ()
 
 
 class ServedModel(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -14,6 +37,7 @@ class ServedModel(msgspec.Struct, frozen=True, omit_defaults=True):
         loading: whether a request waits until one of its processors has loaded it.
         running: requests that its flow's processors run now, as they announced within the last second or two.
         load: the share of their slots that is taken; None = all are free, or none is known.
+        route: the models that may answer, if the name is a route's.
     """
 
     model: str
@@ -23,6 +47,7 @@ class ServedModel(msgspec.Struct, frozen=True, omit_defaults=True):
     loading: bool = False
     running: int = 0
     load: float | None = None
+    route: tuple[RoutedModel, ...] = ()
 
 
 class ServedModels(msgspec.Struct, frozen=True):

@@ -5,8 +5,8 @@ retries it while nothing was relayed, and cancels it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -20,7 +20,11 @@ from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.liveness import Liveness
+from tg_base.client.model_health import ModelHealth
 from tg_base.client.response_stream import AskedStream, ResponseStream, Terms
+from tg_base.client.route_run import RouteRun, is_able
+from tg_base.client.route_states import explain_plan
+from tg_base.client.shadows import Shadows
 from tg_base.client.shared_time import SharedTime
 from tg_base.client.start_confirmations import StartConfirmations
 from tg_base.client.warm_processes import WarmProcesses
@@ -33,6 +37,7 @@ from tg_base.protocol import (
     HeartbeatTiming,
     Presence,
     Route,
+    RoutePlan,
     StreamKey,
     Subscriptions,
     publish_dead_letter,
@@ -40,8 +45,9 @@ from tg_base.protocol import (
 from tg_base.runtime import running
 from tg_base.telemetry import ATTEMPTS, REFUSALS, new_id, trace
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, BusError, TooLarge, Unavailable
+from tg_schema.errors import BadRequest, BusError, NotFound, RateLimited, TooLarge, Unavailable
 from tg_schema.features import Feature
+from tg_schema.served_model import RoutedModel
 from tg_schema.service_spec import Req, Resp
 from tg_schema.topics import Topics
 
@@ -70,9 +76,12 @@ class Requestor:
             themselves; otherwise at the first use of a queue of which none is known.
         timing: the heartbeat interval, and when a silent processor counts as dead.
         time: the shared time of all requestors on this bus, from the processors' announcements.
+        plans: the routes that it carries out, by name.
 
     Attributes:
         bus, topics, time: as given.
+        plans: as given; its entries follow the edits of the file (`use_plans`).
+        health: which models of the routes cool down.
         admission: knows the capacity of each queue. Set on entering, like `presence`.
     """
 
@@ -85,6 +94,7 @@ class Requestor:
         queues: tuple[str, ...] = (),
         timing: HeartbeatTiming | None = None,
         time: SharedTime | None = None,
+        plans: Mapping[str, RoutePlan] | None = None,
     ) -> None:
         self.bus = bus
         self.topics = topics
@@ -92,6 +102,9 @@ class Requestor:
         self._queues = queues
         self._timing = timing or HeartbeatTiming()
         self.time = time or SharedTime()
+        self.plans = dict(plans or {})
+        self.health = ModelHealth()
+        self._shadows = Shadows(self.stream)
         self._streams: dict[str, AskedStream] = {}
         self._asking: set[asyncio.Task[object]] = set()
         self._exit = AsyncExitStack()
@@ -136,6 +149,7 @@ class Requestor:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
+        self._shadows.close()
         for stream in list(self._streams.values()):
             self._abandon(stream, Unavailable("this process is shutting down; ask again"))
         for task in self._asking:
@@ -148,6 +162,21 @@ class Requestor:
     def has_failed_subscription(self) -> bool:
         """Whether a subscription has failed and is not open again yet, so that answers or presence may be missed."""
         return bool(self._subscriptions.failed)
+
+    def use_plans(self, plans: Mapping[str, RoutePlan]) -> None:
+        """Carry out these routes from the next request on."""
+        self.plans.clear()
+        self.plans.update(plans)
+
+    def is_served(self, route: Route[Any, Any]) -> bool:
+        """Whether a live processor serves it; of a route with a plan, any of its models."""
+        plan = self.plans.get(route.plan or "")
+        return any(self.presence.serving(each.request) for each in ((route,) if plan is None else plan.queues))
+
+    def explain(self, name: str) -> tuple[RoutedModel, ...]:
+        """The models of a route in their order, and why each is asked or not; empty if there is no such route."""
+        plan = self.plans.get(name)
+        return () if plan is None else explain_plan(plan, self.health, self.admission)
 
     @property
     def refusal(self) -> str | None:
@@ -177,6 +206,7 @@ class Requestor:
 
         Raises (on entering):
             BadRequest: the request needs features that not every processor of its queue announces.
+            NotFound: the route has a plan that does not exist any more.
             Unavailable: no live processor serves this (`retry_after` is set), or a processor of the queue does not
                 support permits.
             RateLimited: too many requests wait for this; `retry_after` is set.
@@ -184,7 +214,32 @@ class Requestor:
             TooLarge: the request is over the limit of the bus, or of what every processor fetches in parts.
         """
         terms = Terms(timeout, total, permit)
-        return _EnteredStream(partial(self._open, route, request, terms, bounded=bounded), self._close)
+        opening = self._open if route.plan is None else self._open_planned
+        return _EnteredStream(partial(opening, route, request, terms, bounded=bounded), self._close)
+
+    async def _open_planned(
+        self, route: Route[Any, Any], request: object, terms: Terms, *, bounded: bool
+    ) -> AskedStream:
+        """Ask the first model of a route that takes the request."""
+        plan = self.plans.get(route.plan or "")
+        if plan is None:
+            raise NotFound(f'there is no route "{route.plan}" any more')
+        needed = _list_features(route, request)
+        run = RouteRun(plan, needed, self.health, self.admission, bounded=bounded)
+        terms = terms._replace(run=run, fall_back=self._fall_back)
+        stream: AskedStream | None = None
+        try:
+            while stream is None:
+                try:
+                    stream = await self._open(run.route, request, terms, bounded=bounded)
+                except TgError as error:
+                    if not run.go_on(error):
+                        raise
+        finally:
+            if stream is None:
+                run.leave()
+        self._shadows.copy(stream, request)
+        return stream
 
     async def _open(self, route: Route[Any, Any], request: object, terms: Terms, *, bounded: bool) -> AskedStream:
         # Look up both once, and hand them on.
@@ -220,14 +275,22 @@ class Requestor:
             self._cancel(stream)
         if stream.place is not None:
             stream.place_at(None)
+        if stream.run is not None:
+            stream.run.leave()
+            self._shadows.end(stream)
         stream.close()
 
     async def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
         """Before queuing, refuse a request that no processor could serve, with `stream`'s BadRequest or Unavailable."""
-        (await self._find_first(route)).check(_list_features(route, request))
+        needed, plan = _list_features(route, request), self.plans.get(route.plan or "")
+        if plan is not None:
+            route = next((each for each in plan.queues if is_able(each, needed, self.admission)), plan.queues[0])
+        (await self._find_first(route)).check(needed)
 
     async def until_served(self, route: Route[Any, Any]) -> bool:
         """Wait for a first processor, as `Liveness.until_served`; returns whether it had to wait."""
+        if route.plan is not None and self.is_served(route):
+            return False
         return await self._liveness.until_served(route)
 
     async def _find_first(self, route: Route[Any, Any]) -> Announced:
@@ -279,6 +342,35 @@ class Requestor:
     def _abandon(self, stream: AskedStream, error: TgError) -> None:
         stream.fail(error)
         self._cancel(stream)
+
+    def _lose(self, stream: AskedStream, error: TgError) -> None:
+        """End what a stream's model does for it, with this error unless another model answers."""
+        self._cancel(stream)
+        if not self._fall_back(stream, error):
+            stream.fail(error)
+
+    def _fall_back(self, stream: AskedStream, error: TgError) -> bool:
+        """Ask the next model of a stream's route instead of ending the stream; False = there is none."""
+        run = stream.run
+        if run is None or stream.begun or stream.failed or not self._find_next(run, error):
+            return False
+        failed, stream.route, stream.model = stream.route, run.route, run.route.model
+        names = {"route": run.plan.name, "failed": failed.model, "following": run.route.model}
+        log.warning("route.fallback", **stream.span.fields, **names, error=error.type)
+        self.admission.unanswered[failed.request] -= 1
+        self.admission.unanswered[run.route.request] += 1
+        self._ask_queue(stream)
+        return True
+
+    def _find_next(self, run: RouteRun, error: TgError) -> bool:
+        """Let a run go on to a model whose queue has room; whether there is one."""
+        while run.go_on(error):
+            with suppress(RateLimited):
+                if run.bounded:
+                    self.admission.check(run.route, self.admission.find(run.route.request))
+                return True
+            run.leave()
+        return False
 
     def _on_frame(self, processor: str, link: int, frame: Frame) -> None:
         stream = self._streams.get(frame.stream)
@@ -349,7 +441,7 @@ class Requestor:
         """
         processor = stream.processor
         if processor in lost:
-            self._abandon(stream, BusError("a part of the answer was lost on the bus; ask again"))
+            self._lose(stream, BusError("a part of the answer was lost on the bus; ask again"))
         elif processor in dead:
             if not self._refuse_silenced(stream):
                 self._give_up(stream, Unavailable("the processor died in the middle of the answer; ask again"))
@@ -380,14 +472,15 @@ class Requestor:
         """Ask another processor if none may have begun and attempts are left; otherwise fail the stream."""
         stream.deaths += 1
         if stream.begun or stream.deaths >= MAX_ATTEMPTS:
-            stream.fail(error)
+            if not self._fall_back(stream, error):
+                stream.fail(error)
         else:
             self._ask_elsewhere(stream)
 
     def _check_queued(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]]) -> None:
         """Publish a request again if it was probably taken by a processor that died or is partitioned."""
         if self.presence.is_unserved(stream.route.request):
-            self._abandon(stream, self._liveness.make_unserved_error(stream.route))
+            self._lose(stream, self._liveness.make_unserved_error(stream.route))
         elif self._liveness.is_lost(stream.route.request, stream.asked_at, dead):
             # A processor that takes the first copy later will find it cancelled.
             self._cancel_queued(stream)
@@ -397,7 +490,7 @@ class Requestor:
 
     def _ask_elsewhere(self, stream: AskedStream) -> None:
         if self.presence.is_unserved(stream.route.request):
-            self._abandon(stream, self._liveness.make_unserved_error(stream.route))
+            self._lose(stream, self._liveness.make_unserved_error(stream.route))
             return
         log.warning("stream.attempt", **stream.span.fields, attempt=stream.attempt + 1, processor=stream.processor)
         ATTEMPTS.labels(stream.route.spec.name).inc()
@@ -417,7 +510,8 @@ class Requestor:
         try:
             await self._ask(stream, self.admission.find(stream.route.request))
         except TgError as error:
-            stream.fail(error)
+            if not self._fall_back(stream, error):
+                stream.fail(error)
 
 
 class _EnteredStream(AbstractAsyncContextManager[AskedStream]):

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from contextvars import Context
 from typing import Any, Generic, NamedTuple, Self
 
@@ -10,6 +11,7 @@ from typing_extensions import override
 
 from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.membership import Service
+from tg_base.client.route_run import RouteRun
 from tg_base.protocol import EncodedRequest, RequestHeaders, Route, StreamKey
 from tg_base.runtime import LATE_SECONDS
 from tg_base.telemetry import Span
@@ -46,6 +48,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         complete: whether the last record has come.
         request_bytes: size of the request on the bus, in bytes.
         came: arrival time (loop time) of the oldest record in the last batch read.
+        model: the model that was asked last, by its name in the configuration; None = not known.
 
     Raises (by `poll`, and while iterating):
         TgError: the stream failed. Nothing follows.
@@ -54,7 +57,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     __slots__ = (
         "__weakref__", "_accepted", "_began", "_cut_size", "_end", "_error", "_frames", "_loop", "_on_accepted",
         "_on_opening", "_opening", "_progress_at", "_record", "_records", "_size", "_timeout", "_timer", "_total",
-        "_wake", "_whole", "came", "complete", "id", "relayed", "request_bytes",
+        "_wake", "_whole", "came", "complete", "id", "model", "relayed", "request_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +68,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self.complete = False
         self.request_bytes = 0
         self.came = 0.0
+        self.model: str | None = None
         self._record = record
         # Lists, since an empty deque takes 0.7 KiB, for each of thousands of streams.
         self._frames: list[tuple[float, bytes]] = []
@@ -120,8 +124,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         if self.complete or self._error is not None:
             return self._error is None
         if not self.relayed:
+            if not self._begin(body, last=last):
+                return True
             self.relayed = True
-            self._drop_request()
         self._progress_at = now = self._loop.time()
         self._size += len(body)
         # A single record is accepted at any size: the bus has limited it already.
@@ -135,8 +140,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._wake()
         return self._error is None
 
-    def _drop_request(self) -> None:
-        """Called with the first record: no other processor will be asked, so the request is not kept."""
+    def _begin(self, body: bytes, *, last: bool) -> bool:
+        """Called with the first record; False = another model answers in its place."""
+        return True
 
     def accept(self, *, opening: bool = False) -> None:
         """Note that a processor works on the request, or opens its model: the only progress of a whole answer."""
@@ -260,11 +266,17 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
 
 
 class Terms(NamedTuple):
-    """How long a caller waits, as `Requestor.stream` explains, and what it is asked before a processor may begin."""
+    """How long a caller waits, as `Requestor.stream` explains, and what it is asked before a processor may begin.
+
+    `run` is the request's way through a route; None = one model is asked. `fall_back` asks the run's next model for a
+    stream in place of an error; False = there is none.
+    """
 
     timeout: float
     total: float | None
     permit: BeginPermit | None
+    run: RouteRun | None = None
+    fall_back: Callable[["AskedStream", TgError], bool] | None = None
 
 
 class AskedStream(ResponseStream[Any]):
@@ -293,11 +305,12 @@ class AskedStream(ResponseStream[Any]):
         direct: the process that the current attempt was sent to; None = it was queued.
         place: the processor whose free slots it is counted against, if it has a cache key.
         permit: asked before a processor may begin; None = processors begin at once.
+        run: as in its terms.
     """
 
     __slots__ = (
-        "_time", "asked_at", "attempt", "body", "cache_key", "deaths", "direct", "fetched", "link", "permit", "place",
-        "processor", "route", "silenced", "span",
+        "_fall_back", "_time", "asked_at", "attempt", "body", "cache_key", "deaths", "direct", "fetched", "link",
+        "permit", "place", "processor", "route", "run", "silenced", "span",
     )  # fmt: skip
 
     def __init__(
@@ -315,7 +328,7 @@ class AskedStream(ResponseStream[Any]):
         self.span = span
         self._time = time
         self.asked_at = time()
-        self.route = route
+        self.route, self.model = route, route.model
         self.body = request.body if isinstance(request, EncodedRequest) else encode_request(request)
         self.request_bytes = len(self.body)
         self.attempt = 1
@@ -327,6 +340,7 @@ class AskedStream(ResponseStream[Any]):
         self.direct: str | None = None
         self.place: Service | None = None
         self.permit = terms.permit
+        self.run, self._fall_back = terms.run, terms.fall_back
 
     @property
     def begun(self) -> bool:
@@ -379,9 +393,22 @@ class AskedStream(ResponseStream[Any]):
         super().accept(opening=opening)
 
     @override
-    def _drop_request(self) -> None:
-        # A prompt may be long, and an answer may take minutes.
+    def _begin(self, body: bytes, *, last: bool) -> bool:
+        if self.run is not None and self._fall_back is not None:
+            error = self._find_error(body) if last else None
+            self.run.note(error)
+            if error is not None and self._fall_back(self, error):
+                return False
+        # Nobody else will be asked. A prompt may be long, and an answer may take minutes.
         self.body = b""
+        return True
+
+    def _find_error(self, body: bytes) -> TgError | None:
+        # An unreadable record is an error for the reader, who finds it in turn.
+        with suppress(BadRequest):
+            error = decode(self.route.spec.response, body).error
+            return None if error is None else TgError.of(error)
+        return None
 
 
 def _ignore() -> None:

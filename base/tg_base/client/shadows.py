@@ -1,0 +1,59 @@
+"""Requests of a route -> its shadow: copies whose answers are dropped, beside the requests and never before them."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from typing import Any, Final
+
+from tg_base.client.response_stream import AskedStream, ResponseStream
+from tg_schema import TgError
+
+MAX_SHADOWS: Final = 64
+"""Copies that one process runs; beyond it requests are not copied."""
+SHADOW_SECONDS: Final = 300.0
+"""Seconds of silence after which a copy is stopped."""
+
+
+class Shadows:
+    """The running copies of one requestor.
+
+    Args:
+        ask: `Requestor.stream`.
+    """
+
+    def __init__(self, ask: Callable[..., AbstractAsyncContextManager[ResponseStream[Any]]]) -> None:
+        self._ask = ask
+        self._draw = random.random
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def copy(self, stream: AskedStream, request: object) -> None:
+        """Copy a request that has been sent, as often as its route says."""
+        plan = stream.run.plan if stream.run is not None else None
+        if plan is None or plan.shadow is None or len(self._running) >= MAX_SHADOWS or self._draw() >= plan.share:
+            return
+        asking = self._ask(plan.shadow, request, timeout=SHADOW_SECONDS, bounded=True)
+        self._running[stream.id] = task = asyncio.create_task(_drop(asking))
+        task.add_done_callback(partial(self._forget, stream.id))
+
+    def _forget(self, name: str, _: asyncio.Task[None]) -> None:
+        del self._running[name]
+
+    def end(self, stream: AskedStream) -> None:
+        """A request has ended; if its client left it, so has its copy."""
+        if not stream.complete and (task := self._running.get(stream.id)) is not None:
+            task.cancel()
+
+    def close(self) -> None:
+        """Stop all copies."""
+        for task in self._running.values():
+            task.cancel()
+
+
+async def _drop(asking: AbstractAsyncContextManager[ResponseStream[Any]]) -> None:
+    """Read an answer that nobody sees. Its processor logs what fails."""
+    with suppress(TgError):
+        async with asking as answer:
+            async for _ in answer:
+                pass

@@ -1,0 +1,279 @@
+"""A route -> its models: order, fallback, cool-down, budgets, weights and shadows, in the requestor."""
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+
+import pytest
+
+from tests.flow.route_world import opened
+from tests.until import until
+from tests.virtual_time import in_virtual_time
+from tg_base.client.model_health import COOLING_SECONDS, MIN_FAILURES
+from tg_base.config import RouteConfig
+from tg_base.llm.guard import Clocks
+from tg_schema import TextCompletionRequest, TgError, Tool
+from tg_schema.errors import (
+    BadRequest,
+    ContentFilter,
+    ContextLengthExceeded,
+    IncompleteStream,
+    NotFound,
+    ProviderAuth,
+    RateLimited,
+    Timeout,
+    Unavailable,
+)
+
+A_THEN_B = RouteConfig(models=("a", "b"))
+ALL = RouteConfig(models=("a", "b"), fallback=("too-large", "content-filter"))
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("error", [RateLimited, Unavailable, IncompleteStream, Timeout, ProviderAuth])
+@in_virtual_time
+async def test_the_next_model_answers_in_place_of_a_failure(error: type[TgError], streaming: bool) -> None:
+    async with opened(r=A_THEN_B) as it:
+        it.models["a"].error = error("no")
+        answer = await it.ask(prompt="0", streaming=streaming)
+        assert (answer.model, answer.error, it.counts()) == ("b", None, {"a": 1, "b": 1})
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@in_virtual_time
+async def test_a_model_that_says_nothing_is_given_up_by_its_own_clock(streaming: bool) -> None:
+    async with opened(r=A_THEN_B) as it:
+        it.models["a"].silent, it.models["a"].clocks = True, Clocks(first_token=2.0)
+        assert (await it.ask(streaming=streaming)).model == "b"
+        assert it.models["a"].stopped.is_set()
+        assert asyncio.get_running_loop().time() < 4
+
+
+@pytest.mark.parametrize("error", [ContentFilter("no"), ContextLengthExceeded("long"), BadRequest("bad")])
+@in_virtual_time
+async def test_only_the_named_kinds_lead_to_the_next_model(error: TgError) -> None:
+    async with opened(r=A_THEN_B, all=ALL) as it:
+        it.models["a"].error = error
+        with pytest.raises(type(error)):
+            await it.ask(prompt="0")
+        assert it.counts() == {"a": 1}
+        if isinstance(error, ContentFilter | ContextLengthExceeded):
+            assert (await it.ask(prompt="0", route="all")).model == "b"
+        assert it.states() == {"a": "ready", "b": "ready"}
+
+
+@in_virtual_time
+async def test_nothing_is_asked_after_the_first_content() -> None:
+    async with opened(r=A_THEN_B) as it:
+        it.models["a"].error = Unavailable("gone")
+        texts: list[str] = []
+        with pytest.raises(Unavailable, match="gone"):
+            await it.read(TextCompletionRequest(prompt="2", streaming=True), texts)
+        assert ("".join(texts), it.counts()) == ("0 1 ", {"a": 1})
+
+
+@in_virtual_time
+async def test_a_dead_model_is_left_alone_and_comes_back() -> None:
+    async with opened(r=A_THEN_B) as it:
+        now = asyncio.get_running_loop().time
+        it.models["a"].error = Unavailable("dead")
+        for _ in range(240):
+            assert (await it.ask(prompt="0")).model == "b"
+            await asyncio.sleep(0.25)
+        assert now() >= 60
+        assert len(it.models["a"].requests) <= 5
+        it.models["a"].error = None
+        await asyncio.sleep(2 * COOLING_SECONDS)
+        assert it.states()["a"] == "trying"
+        answers = [(await it.ask(prompt="0")).model for _ in range(3)]
+        assert (answers, it.states()["a"]) == (["a"] * 3, "ready")
+
+
+@in_virtual_time
+async def test_many_at_once_try_a_dead_model_only_once_after_its_pause() -> None:
+    async with opened(r=A_THEN_B) as it:
+        it.models["a"].error = Unavailable("dead")
+        for _ in range(MIN_FAILURES):
+            await it.ask(prompt="0")
+        await asyncio.sleep(COOLING_SECONDS)
+        it.models["a"].requests.clear()
+        answers = await asyncio.gather(*(it.ask(prompt="0") for _ in range(20)))
+        assert (Counter(each.model for each in answers), len(it.models["a"].requests)) == ({"b": 20}, 1)
+
+
+@in_virtual_time
+async def test_a_probe_that_is_left_frees_its_place() -> None:
+    async with opened(r=A_THEN_B) as it:
+        a = it.models["a"]
+        a.error = RateLimited("later", retry_after=7)
+        await it.ask(prompt="0")
+        await asyncio.sleep(8)
+        a.forget()
+        a.silent = True
+        leaving = asyncio.create_task(it.ask())
+        await a.started.wait()
+        assert (await it.ask()).model == "b"
+        leaving.cancel()
+        await a.stopped.wait()
+        a.silent = False
+        assert (await it.ask()).model == "a"
+
+
+@in_virtual_time
+async def test_a_model_rests_for_its_retry_after() -> None:
+    async with opened(r=A_THEN_B) as it:
+        it.models["a"].error = RateLimited("later", retry_after=7)
+        assert (await it.ask(prompt="0")).model == "b"
+        (state, _) = it.requestor.explain("r")
+        assert (state.state, state.reason, 6 < state.seconds <= 7) == ("cooling", "rate-limited", True)
+        it.models["a"].error = None
+        assert [(await it.ask()).model for _ in range(2)] == ["b", "b"]
+        await asyncio.sleep(7)
+        assert (await it.ask()).model == "a"
+
+
+@in_virtual_time
+async def test_if_all_rest_the_first_to_be_ready_is_asked_all_the_same() -> None:
+    async with opened(r=A_THEN_B) as it:
+        it.models["a"].error = RateLimited("later", retry_after=9)
+        it.models["b"].error = RateLimited("soon", retry_after=3)
+        with pytest.raises(RateLimited, match="soon"):
+            await it.ask(prompt="0")
+        with pytest.raises(RateLimited, match="soon"):
+            await it.ask(prompt="0")
+        assert it.counts() == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("silent", ["a", "b"])
+@in_virtual_time
+async def test_leaving_stops_whichever_model_runs(silent: str) -> None:
+    async with opened(r=A_THEN_B) as it:
+        it.models["a"].error = Unavailable("dead") if silent == "b" else None
+        it.models[silent].silent = True
+        asking = asyncio.create_task(it.ask(prompt="0"))
+        await it.models[silent].started.wait()
+        asking.cancel()
+        await it.models[silent].stopped.wait()
+        with suppress(asyncio.CancelledError):
+            await asking
+        assert set(it.counts()) == {"a", silent}
+        assert not +it.requestor.admission.unanswered
+
+
+@in_virtual_time
+async def test_a_budget_of_tries_and_of_time() -> None:
+    few, quick = RouteConfig(models=("a", "b", "c"), tries=2), RouteConfig(models=("a", "b"), seconds=1.0)
+    async with opened(few=few, quick=quick) as it:
+        for model in ("a", "b"):
+            it.models[model].error = Unavailable(f"{model} is dead")
+        with pytest.raises(Unavailable, match="b is dead"):
+            await it.ask(prompt="0", route="few")
+        assert it.counts() == {"a": 1, "b": 1}
+        it.models["a"].silent, it.models["a"].clocks = True, Clocks(first_token=2.0)
+        with pytest.raises(Timeout):
+            await it.ask(prompt="0", route="quick")
+        assert it.counts() == {"a": 2, "b": 1}
+
+
+@in_virtual_time
+async def test_a_model_without_a_needed_feature_is_passed_over() -> None:
+    async with opened(r=A_THEN_B) as it:
+        b = it.processors.pop("b")
+        await b.aclose()
+        tools = (Tool("f", "", {"type": "object"}),)
+        it.models["a"].error = Unavailable("dead")
+        # Nobody else has it, so the failure of the one that does is the answer.
+        with pytest.raises(Unavailable, match="dead"):
+            await it.ask(prompt="0", tools=tools)
+        with pytest.raises(BadRequest, match="can't do this: suffix"):
+            await it.ask(prompt="0", suffix="x")
+
+
+@in_virtual_time
+async def test_a_model_without_a_processor_is_passed_over() -> None:
+    async with opened(absent="a", r=A_THEN_B) as it:
+        assert [(await it.ask()).model for _ in range(2)] == ["b", "b"]
+        assert it.states() == {"a": "absent", "b": "ready"}
+
+
+@in_virtual_time
+async def test_a_request_of_a_processor_that_ends_goes_to_the_next_model() -> None:
+    async with opened(r=A_THEN_B) as it:
+        it.models["a"].silent = True
+        asking = asyncio.create_task(it.ask())
+        await it.models["a"].started.wait()
+        await it.processors["a"].aclose()
+        assert (await asking).model == "b"
+
+
+@in_virtual_time
+async def test_a_full_queue_leads_to_the_next_model() -> None:
+    async with opened(capacity=1, r=A_THEN_B, behind=RouteConfig(models=("c", "a"))) as it:
+        it.models["a"].silent = True
+        bounded = it.client(bounded=True)
+        waiting = [asyncio.create_task(bounded.call(TextCompletionRequest(prompt="1"))) for _ in range(257)]
+        await until(lambda: it.requestor.admission.unanswered[it.requestor.plans["r"].entry.request] == 257)
+        assert (await bounded.call(TextCompletionRequest(prompt="1"))).model == "b"
+        # Behind a failure too: the answer is then what failed.
+        it.models["c"].error = Unavailable("dead")
+        with pytest.raises(Unavailable, match="dead"):
+            await it.client("behind", bounded=True).call(TextCompletionRequest(prompt="0"))
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+
+
+@in_virtual_time
+async def test_weights_and_routes_of_routes() -> None:
+    canary = RouteConfig(weights={"a": 90, "b": 10})
+    async with opened(canary=canary, r=RouteConfig(models=("canary", "c"))) as it:
+        counts = Counter([(await it.ask()).model for _ in range(400)])
+        assert set(counts) == {"a", "b"}
+        assert 10 <= counts["b"] <= 80
+        it.models["a"].error = it.models["b"].error = Unavailable("dead")
+        assert (await it.ask(prompt="0")).model == "c"
+
+
+@in_virtual_time
+async def test_an_alias_is_a_route_of_one_model() -> None:
+    async with opened(r=RouteConfig(models=("a",))) as it:
+        assert (await it.ask()).model == "a"
+        it.requestor.use_plans({})
+        with pytest.raises(NotFound, match='no route "r" any more'):
+            async with it.requestor.stream(it.config.plans["r"].entry, TextCompletionRequest(prompt="1"), timeout=5):
+                pass
+
+
+@pytest.mark.parametrize("fault", ["none", "dead", "silent", "absent"])
+@in_virtual_time
+async def test_a_shadow_neither_delays_nor_fails_an_answer(fault: str) -> None:
+    async with opened(absent="b" if fault == "absent" else "", r=RouteConfig(models=("a",), shadow="b")) as it:
+        b = it.models["b"]
+        b.error, b.silent = Unavailable("dead") if fault == "dead" else None, fault == "silent"
+        started = asyncio.get_running_loop().time()
+        assert (await it.ask()).model == "a"
+        assert asyncio.get_running_loop().time() - started < 1
+        if fault != "absent":
+            await b.started.wait()
+            assert b.requests[0].prompt == "1"
+
+
+@in_virtual_time
+async def test_the_shadow_of_a_request_that_is_left_is_stopped() -> None:
+    async with opened(r=RouteConfig(models=("a",), shadow="b")) as it:
+        for model in ("a", "b"):
+            it.models[model].silent = True
+        asking = asyncio.create_task(it.ask())
+        for model in ("a", "b"):
+            await it.models[model].started.wait()
+        asking.cancel()
+        for model in ("a", "b"):
+            await it.models[model].stopped.wait()
+
+
+@in_virtual_time
+async def test_a_shadow_gets_its_share() -> None:
+    async with opened(r=RouteConfig(models=("a",), shadow="b", shadow_percent=20.0)) as it:
+        for _ in range(300):
+            await it.ask()
+        assert 25 <= len(it.models["b"].requests) <= 100
