@@ -53,7 +53,10 @@ def _table(models: "tuple[ServedModel, ...]") -> list[str]:
 
 
 def _describe(row: "ServedModel") -> str:
-    return f"= {row.alias_of}" if row.alias_of else ", ".join(row.features)
+    if row.alias_of:
+        return f"= {row.alias_of}"
+    models = (each.model if each.state == "ready" else f"{each.model} ({each.state})" for each in row.route)
+    return f"-> {', '.join(models)}" if row.route else ", ".join(row.features)
 
 
 def main() -> None:

@@ -129,6 +129,16 @@ export interface ReasoningPart {
   signature?: string | null;
 }
 
+/** A model of a route, as the process that answers sees it. */
+export interface RoutedModel {
+  model: string;
+  flow: string;
+  state: "absent" | "cooling" | "ready" | "trying";
+  reason?: string;
+  seconds?: number;
+  lacks?: readonly (string)[];
+}
+
 /** Sampling parameters; None = the provider's default. */
 export interface Sampling {
   temperature?: number | null;
@@ -166,6 +176,7 @@ export interface ServedModel {
   loading?: boolean;
   running?: number;
   load?: number | null;
+  route?: readonly (RoutedModel)[];
 }
 
 /** All of them, as `GET /api/v1/models` answers. */

@@ -211,7 +211,9 @@ class Gateway:
 
     def _application(self) -> tuple[web.Application, Callable[[UnreadableHead], web.Response]]:
         config, limits, relay = self._config, self._limits, self._relay
-        catalogue = Catalogue(self._routes, self._requestor.presence.serving, config.aliases)
+        requestor = self._requestor
+        serving, plans = requestor.presence.serving, requestor.plans
+        catalogue = Catalogue(self._routes, serving, config.aliases, plans, requestor.explain)
         router = Router(self._mounts, catalogue)
         unauthenticated = self._unauthenticated = UnauthenticatedLimit(
             config.max_unauthenticated, lambda: self._authenticator.required

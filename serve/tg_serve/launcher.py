@@ -251,7 +251,7 @@ def _make_gateway(
 
     routes = tuple(route for service in order.services for route in config.routes(service))
     plain = tuple(route.response for route in routes if route.plain)
-    requestor = Requestor(bus, config.topics, plain=plain, queues=_list_queues(order, config))
+    requestor = Requestor(bus, config.topics, plain=plain, queues=_list_queues(order, config), plans=config.plans)
     # Without a file, only a model is needed.
     needed = routes if order.file is not None else config.routes(TEXT_COMPLETION.name)
     with _locating(config):
@@ -289,6 +289,7 @@ async def _gateway(
             return gateway.prepare(edited.gateway)
 
     stack.enter_context(follow(prepare))
+    stack.enter_context(follow(lambda edited: partial(requestor.use_plans, edited.plans)))
     await stack.enter_async_context(requestor)
     if listener is not None:
         # In its first second a worker knows no model yet and would refuse requests; another worker takes them instead.

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, suppress
+from operator import attrgetter
 from typing import Any
 
 from typing_extensions import override
@@ -40,7 +41,8 @@ class AgentKind(ServiceKind):
         # Before the first wait: edits that arrive while an agent is opened count as well.
         stack.enter_context(context.follow_part(AgentPrompts.of, use))
         plain = _list_plain_responses(config)
-        requestor = Requestor(context.bus, config.topics, plain=plain, timing=context.timing)
+        requestor = Requestor(context.bus, config.topics, plain=plain, timing=context.timing, plans=config.plans)
+        stack.enter_context(context.follow_part(attrgetter("plans"), requestor.use_plans))
         await stack.enter_async_context(requestor)
         for route in self.routes(config):
             service = await open_agent(ToolContext(config, route.flow, requestor), prompts, stack, FirstFinding())

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
+from operator import attrgetter
 
 from typing_extensions import override
 
@@ -25,7 +26,10 @@ class PromptKind(ServiceKind):
         completions = {route.flow: route for route in config.routes(TEXT_COMPLETION.name)}
         plain = tuple({route.response for route in completions.values() if route.plain})
         queues = tuple({route.request for route in completions.values() if not route.plain})
-        requestor = Requestor(context.bus, config.topics, plain=plain, queues=queues, timing=context.timing)
+        plans = config.plans
+        requestor = Requestor(
+            context.bus, config.topics, plain=plain, queues=queues, timing=context.timing, plans=plans
+        )
         services = {
             route: PromptService(Client(requestor, completions[route.flow], bounded=True), templates)
             for route in self.routes(config)
@@ -36,6 +40,7 @@ class PromptKind(ServiceKind):
                 service.templates = edited
 
         stack.enter_context(context.follow_part(Templates.of, use))
+        stack.enter_context(context.follow_part(attrgetter("plans"), requestor.use_plans))
         await stack.enter_async_context(requestor)
         for route, service in services.items():
             yield Opened(service, (route,))

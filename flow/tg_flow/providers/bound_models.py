@@ -39,13 +39,20 @@ def bind_models(config: Config) -> dict[str, ModelBinding]:
     return {
         model: ModelBinding(
             table.provider,
-            table.options,
+            find_options(config, model),
             tuple(routes[model]),
             table.on_demand or table.lazy,
             table.unload_after if table.on_demand else None,
         )
         for model, table in models.items()
     }
+
+
+def find_options(config: Config, model: str) -> Mapping[str, Any]:
+    """A model's options. One that others follow in a route is tried once, unless its table says `tries`."""
+    options = config.models[model].options
+    followed = any(model in {queue.model for queue in plan.followed} for plan in config.plans.values())
+    return {"tries": 1, **options} if followed else options
 
 
 def list_bound_models(config: Config) -> list[str]:
@@ -102,7 +109,7 @@ async def _open_table(
     defect = f'provider "{table.provider}" has a defect; the log says which'
     # A provider may be third-party code; its defects must not stop the services beside it.
     with translate_defects(Internal, defect, "model.defect", log.bind(model=model)):
-        return await opener(table.provider, model, table.options)
+        return await opener(table.provider, model, find_options(config, model))
 
 
 def _locate(config: Config, model: str, error: TgError) -> TgError:

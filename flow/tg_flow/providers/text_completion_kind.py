@@ -10,6 +10,7 @@ from tg_base.server import Processor, ServeContext, ServiceKind
 from tg_flow.providers.bound_models import bind_models, list_bound_models, open_model
 from tg_flow.providers.model_processors import RETRY_SECONDS, ModelProcessors
 from tg_flow.providers.registry import rehearse_provider
+from tg_flow.providers.route_lacks import warn_of_lacks
 
 
 class TextCompletionKind(ServiceKind):
@@ -30,6 +31,7 @@ class TextCompletionKind(ServiceKind):
     @override
     @asynccontextmanager
     async def serve(self, context: ServeContext) -> AsyncIterator[tuple[Processor, ...]]:
+        await warn_of_lacks(context.config)
         models = ModelProcessors(context.config, context.bus, context.timing, retry=self._retry, host=context.host)
         with context.follow(models.prepare):
             async with models.serve():
@@ -42,6 +44,7 @@ class TextCompletionKind(ServiceKind):
         for model in [model for model in list_bound_models(context.config) if model in context.config.models]:
             with findings.collect():
                 await open_model(context.config, model, rehearse_provider)
+        await warn_of_lacks(context.config)
 
     @override
     def summarize(self, config: Config) -> str:

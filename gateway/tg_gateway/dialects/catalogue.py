@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from tg_base.protocol import Presence, Route
+from tg_base.protocol import Presence, Route, RoutePlan
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest
 from tg_schema.errors import NotFound
-from tg_schema.served_model import ServedModel
+from tg_schema.served_model import RoutedModel, ServedModel
 
 DEFAULT_FLOW = "default"
 """The flow of a request that names none, if there is one of this id."""
@@ -24,10 +25,11 @@ class FoundModel:
     """What a model's name means.
 
     Attributes:
-        route: the text completion of the flow that has the model.
-        model: its own name, as the flow's processors know it; None = no name was given.
+        route: the text completion of the flow that has the model; or that carries out a route.
+        model: its own name, as the flow's processors know it; None = no name was given, or it is a route's.
         adapter: the part after the last colon, if the whole is not a model's name.
-        features: what all live processors of its queue announce (`tg_schema.features`); empty while there is none.
+        features: what all live processors of its queue announce (`tg_schema.features`); empty while there is none. Of
+            a route, those of its first live model: others that lack one are passed over by requests that need it.
         loading: whether each of them has yet to load the model.
         busy: whether no live processor has room for a request.
         processors: the number of live processors.
@@ -57,16 +59,24 @@ class FoundAdapter:
     root: str
 
 
+def _explain_none(name: str) -> tuple[RoutedModel, ...]:
+    """Nothing is known of routes here."""
+    return ()
+
+
 class Catalogue:
     """The services, models and adapters that can be asked.
 
     Args:
         routes: every service of every flow.
         serving: returns the live processors of a queue.
-        aliases: further names of models: name to model, or to `base:adapter`.
+        aliases: further names of models: name to model, to `base:adapter`, or to a route.
+        plans: the routes by name; they may change.
+        explain: returns the states of a route's models.
 
     Attributes:
         routes: as given.
+        explain: as given.
         flows: their ids, in order.
         default_flow: the flow of a request that names none: `default`, or the first if no flow has this id.
     """
@@ -76,27 +86,32 @@ class Catalogue:
         routes: tuple[Route[Any, Any], ...],
         serving: Callable[[str], Sequence[Presence]],
         aliases: Mapping[str, str],
+        plans: Mapping[str, RoutePlan] = MappingProxyType({}),
+        explain: Callable[[str], tuple[RoutedModel, ...]] = _explain_none,
     ) -> None:
         self.routes = routes
         self._services = {(route.flow, route.spec.name): route for route in routes}
         self.flows = tuple(dict.fromkeys(route.flow for route in routes))
-        self._completions = tuple(route for route in routes if route.spec.name == TEXT_COMPLETION.name)
+        completions = (route for route in routes if route.spec.name == TEXT_COMPLETION.name)
+        self._completions = tuple(route for route in completions if route.plan is None)
         self.default_flow = DEFAULT_FLOW if DEFAULT_FLOW in self.flows else next(iter(self.flows), DEFAULT_FLOW)
         self._serving = serving
         self._aliases = aliases
+        self._plans = plans
+        self.explain = explain
 
     def copy(self) -> "Catalogue":
         """A picklable copy of the current state, for a request that is parsed in another process."""
         served = {route.request: tuple(self._serving(route.request)) for route in self._completions}
-        return Catalogue(self.routes, _Served(served), self._aliases)
+        return Catalogue(self.routes, _Served(served), self._aliases, dict(self._plans))
 
-    def find_service(self, flow: str, service: str) -> Route[Any, Any]:
-        """A flow's service.
+    def find_service(self, flow: str, service: str, plan: str | None = None) -> Route[Any, Any]:
+        """A flow's service, or a route of this name as the flow has it.
 
         Raises:
             NotFound: no such flow, or the flow has no such service; the message lists what there is.
         """
-        route = self._services.get((flow, service))
+        route = self._services.get((flow, service)) if plan is None else self._find_entry(plan, flow)
         if route is not None:
             return route
         if flow not in self.flows:
@@ -116,7 +131,7 @@ class Catalogue:
         """
         if not name:
             route = self.find_service(self.default_flow, TEXT_COMPLETION.name)
-            return self._find(route, next(iter(self._models_of(route)), None))
+            return self._find_planned(route) or self._find(route, next(iter(self._models_of(route)), None))
         found = self._resolve(name, preferred)
         if found is None and name.startswith(("http://", "https://")):
             return self.find_model(None)
@@ -125,7 +140,7 @@ class Catalogue:
             asked = [route for route in self._completions if not self._has_adapters_only(route)]
             known = dict.fromkeys(model for route in asked for model in self._models_of(route))
             adapters = dict.fromkeys(name for route in self._completions for name in self._adapters_of(route))
-            listed = ", ".join([*(known | adapters), *self._aliases][:MAX_LISTED_MODELS])
+            listed = ", ".join([*(known | adapters), *self._plans, *self._aliases][:MAX_LISTED_MODELS])
             raise NotFound(f"there is no model {short!r}; there are: {listed or 'none'}")
         return found
 
@@ -150,7 +165,7 @@ class Catalogue:
         )
 
     def models(self) -> tuple[str, ...]:
-        """The names that can be asked now: models with a live processor, then their aliases; each once."""
+        """The names that can be asked now: models with a live processor, then routes and aliases; each once."""
         return tuple(self.find_served())
 
     def adapters(self) -> tuple[FoundAdapter, ...]:
@@ -171,10 +186,16 @@ class Catalogue:
             for model in self._models_of(route):
                 if model not in found and not self._has_adapters_only(route):
                     found[model] = self._find(route, model)
+        for name in self._plans:
+            meant = self._resolve(name)
+            if meant is not None and meant.processors:
+                found.setdefault(name, meant)
         live = frozenset(found)
         for alias in self._aliases:
             meant = self._resolve(alias)
-            if meant is not None and (meant.model in live or (meant.adapter and self._is_served(meant.route))):
+            if meant is not None and (
+                meant.model in live or meant.route.plan in live or (meant.adapter and self._is_served(meant.route))
+            ):
                 found.setdefault(alias, meant)
         return found
 
@@ -184,14 +205,23 @@ class Catalogue:
 
     def _describe(self, name: str, found: FoundModel) -> ServedModel:
         alias_of = None if name == found.model else self._aliases.get(name)
-        serving = self._serving(found.route.request)
+        serving = [each for queue in self._list_queues(found.route) for each in self._serving(queue.request)]
         running, slots = sum(each.in_flight for each in serving), sum(each.capacity for each in serving)
         load = round(running / slots, 3) if running and slots else None
         return ServedModel(
-            name, found.route.flow, tuple(sorted(found.features)), alias_of, found.loading, running, load
+            name,
+            found.route.flow,
+            tuple(sorted(found.features)),
+            alias_of,
+            found.loading,
+            running,
+            load,
+            self.explain(found.route.plan) if found.route.plan else (),
         )
 
     def _resolve(self, name: str, preferred: str = "") -> FoundModel | None:
+        if self._plans and (entry := self._find_entry(self._aliases.get(name, name), preferred)):
+            return self._find_planned(entry)
         route = self._route_of(name, preferred)
         model = name if route else self._aliases.get(name, name)
         if route := route or self._route_of(model, preferred):
@@ -202,6 +232,32 @@ class Catalogue:
         if adapter and (route := route or self._route_of(base, preferred)):
             return self._find(route, base, adapter)
         return self._find_adapter(model, preferred)
+
+    def _find_entry(self, name: str, preferred: str) -> Route[Any, Any] | None:
+        """What to ask for a route: the service of a flow that is bound to it, or its first queue."""
+        plan = self._plans.get(name)
+        bound = [route for route in self.routes if plan is not None and route.plan == name]
+        bound.sort(key=lambda route: route.flow != preferred)
+        return bound[0] if bound else plan.entry if plan is not None else None
+
+    def _find_planned(self, route: Route[Any, Any]) -> FoundModel | None:
+        """A route; None = it is none, but has one queue."""
+        if route.plan is None:
+            return None
+        found = [self._find(queue, None) for queue in self._list_queues(route)]
+        live = [each for each in found if each.processors] or found
+        return FoundModel(
+            route,
+            None,
+            features=live[0].features,
+            loading=all(each.loading for each in live),
+            busy=all(each.busy for each in live),
+            processors=sum(each.processors for each in live),
+        )
+
+    def _list_queues(self, route: Route[Any, Any]) -> tuple[Route[Any, Any], ...]:
+        plan = self._plans.get(route.plan or "")
+        return (route,) if plan is None else plan.queues
 
     def _find_adapter(self, adapter: str, preferred: str) -> FoundModel | None:
         having = [route for route in self._completions if adapter in self._adapters_of(route)]

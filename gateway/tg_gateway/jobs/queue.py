@@ -93,7 +93,9 @@ class FlexQueue:
         self._catalogue = catalogue
         self._dialects = dialects
         self._bounds = bounds
-        routes = [each for each in catalogue.routes if each.spec.name == TEXT_COMPLETION.name and not each.plain]
+        # A flow that is bound to a route waits in the queue of its first model.
+        completions = (each for each in catalogue.routes if each.spec.name == TEXT_COMPLETION.name)
+        routes = [each for each in completions if not (each.plain or each.plan)]
         topics = [(route, self._topics.flex_queue(route.request)) for route in routes]
         queues = [ModelQueue(route, topic, longest_pause, most_paused) for route, topic in topics]
         self._queues = {queue.route.request: queue for queue in queues}

@@ -21,8 +21,8 @@ NO_ROUTE: Final[Route[Any, Any]] = Route("", TEXT_COMPLETION, "", "")
 """Replaces an ask's route on its way between processes."""
 
 
-ServiceName = tuple[str, str]
-"""Flow and service: they identify a route, since each process has its own object for it."""
+ServiceName = tuple[str, str, str | None]
+"""Flow, service and plan: they identify a route, since each process has its own object for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PackedAsk:
         if isinstance(request, Batch):
             request = replace(request, requests=tuple(_encode(spec, each) for each in request.requests))
         packed = replace(ask, request=_encode(spec, request), route=NO_ROUTE)
-        return cls(packed, (ask.route.flow, spec.name), body)
+        return cls(packed, (ask.route.flow, spec.name, ask.route.plan), body)
 
     def unpack(self, catalogue: Catalogue) -> Ask:
         """The ask, in the process that makes it."""
@@ -114,7 +114,7 @@ def parse_packed(dialect: Dialect, call: Call, defect: str) -> PackedAsk | Packe
             asked = asyncio.run(_await(parsed)) if isinstance(parsed, Awaitable) else parsed
             return PackedAsk.of(asked, dialect.abridge(call.body)) if isinstance(asked, Ask) else asked
     except TgError as error:
-        service = None if call.route is None else (call.route.flow, call.route.spec.name)
+        service = None if call.route is None else (call.route.flow, call.route.spec.name, call.route.plan)
         return PackedRefusal(error, service, dialect.abridge(call.body))
 
 

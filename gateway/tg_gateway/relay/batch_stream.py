@@ -41,12 +41,14 @@ class BatchStream(AsyncIterator[Any]):
         request_bytes: bytes of the requests sent so far.
         came: when the last record that was read arrived (loop time).
         independent: whether the requests are independent of each other.
+        model: the model that was asked for the last record that was read.
     """
 
     def __init__(self, batch: Batch, fields: FieldNames | None = None) -> None:
         self.id = ""
         self.request_bytes = 0
         self.came = 0.0
+        self.model: str | None = None
         self._answers = batch.answers
         self._fields = fields
         self.independent = batch.independent
@@ -123,7 +125,7 @@ class BatchStream(AsyncIterator[Any]):
                 ended.set()
                 return self._end(number, error)
             if record is not None:
-                self.came = stream.came
+                self.came, self.model = stream.came, stream.model
                 return self._place(number, record, ended)
         return None
 

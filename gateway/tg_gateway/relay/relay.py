@@ -108,6 +108,7 @@ class Exchange:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         STREAMING.dec()
+        self.entry.model = self.responses.model
         self._relay.end(self)
         if self.usage is not None:
             self.usage.request_bytes = self.responses.request_bytes

@@ -20,6 +20,7 @@ class AccessLogEntry:
         request: the id in the `X-Request-Id` header; on a socket, the handshake's id and a number.
         traceparent: the client's, as it came.
         key: the name of the API key that asked.
+        model: the model that answered, by its name in the configuration; None = not known.
         stream: the stream's id, which every later hop logs as well.
         records: how many were relayed.
         first: seconds to the first of them.
@@ -34,6 +35,7 @@ class AccessLogEntry:
     key: str | None = None
     flow: str | None = None
     service: str | None = None
+    model: str | None = None
     stream: str | None = None
     records: int = 0
     first: float | None = None
@@ -58,6 +60,7 @@ class AccessLogEntry:
             key=self.key,
             flow=self.flow,
             service=self.service,
+            model=self.model,
             stream=self.stream,
             status=self.status,
             outcome=self.outcome,

@@ -6,14 +6,15 @@ from tg_gateway.dialects import Catalogue, FoundModel
 from tg_gateway.dialects.chat import OWNER
 from tg_schema import encode
 from tg_schema.errors import NotFound
+from tg_schema.served_model import RoutedModel
 
 
 class Model(msgspec.Struct, frozen=True):
     """One model. OpenAI's description requires a creation time; it is unknown, so it is 0.
 
     A LoRA adapter has vLLM's fields too: `parent` is its base model, and `root` is where it was loaded from.
-    Two fields are ours: `features`, what requests may ask of it, and `loading`, whether the next one would wait until
-    it is loaded.
+    Three fields are ours: `features`, what requests may ask of it, `loading`, whether the next one would wait until it
+    is loaded, and `route`, the models that may answer in place of a route.
     """
 
     id: str
@@ -24,6 +25,7 @@ class Model(msgspec.Struct, frozen=True):
     parent: str | msgspec.UnsetType = msgspec.UNSET
     features: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     loading: bool | msgspec.UnsetType = msgspec.UNSET
+    route: tuple[RoutedModel, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ModelList(msgspec.Struct, frozen=True):
@@ -51,7 +53,8 @@ def encode_model(catalogue: Catalogue, name: str, owner: str) -> bytes:
     found = catalogue.find_model(name)
     if name not in listed and found.model not in listed:
         raise NotFound("no live processor has this model; ask again later, or ask another model")
-    return encode(_describe(name, found, owner))
+    route = catalogue.explain(found.route.plan) if found.route.plan else ()
+    return encode(msgspec.structs.replace(_describe(name, found, owner), route=route or msgspec.UNSET))
 
 
 def _describe(name: str, found: FoundModel, owner: str) -> Model:
