@@ -16,7 +16,7 @@ from tests.provider_matrix.asking import (
     joined,
     responses,
 )
-from tests.provider_matrix.case import Stage
+from tests.provider_matrix.case import MODEL, Stage
 from tests.provider_matrix.cell import Cell
 from tests.within import within
 from tg_base.llm.guard import Clocks
@@ -38,6 +38,8 @@ ABSURD = 10**399
 """A count of 400 digits."""
 
 _TOLD = ("status", "code", "upstream_request")
+_SAID = frozenset({"event", "log_level", "model", "provider", "server", "address", "error", *_TOLD})
+"""All that a line may say of a refusal: the provider's words are not among it."""
 _REFUSAL_EVENTS = frozenset({"provider.refused", "pool.failover"})
 
 PATIENCE = 1.0
@@ -75,7 +77,10 @@ async def _refusal_line(stage: Stage) -> None:
         for request in (REQUEST, WHOLE):
             async with stage.opened() as service:
                 await _fails(responses(service, request), Unavailable)
-    told = [{name: line[name] for name in _TOLD if name in line} for line in logs if line["event"] in _REFUSAL_EVENTS]
+    lines = [line for line in logs if line["event"] in _REFUSAL_EVENTS]
+    assert {(line["model"], line["provider"]) for line in lines} == {(MODEL, stage.case.provider)}
+    assert all(_SAID.issuperset(line) for line in lines)
+    told = [{name: line[name] for name in _TOLD if name in line} for line in lines]
     said = [
         {
             "status": exchange.refused,

@@ -70,7 +70,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         options: the configured values.
         model: the model's name here, and the default of a request without `model`.
         upstream_model: the same model's name at the provider.
-        provider: the provider's name in the configuration, for the records of usage.
+        provider: its name in the configuration, for logs and records of usage; without one its class.
         clocks: timeouts of the provider's stream.
         tries: attempts per request; a request is retried only before its first chunk.
         native_features: features that the provider has itself.
@@ -331,7 +331,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
     def _log_refusal(self, error: TgError) -> None:
         """Tell the operator what the provider's support asks for. Never the body, which may contain prompts or keys."""
         if error.details:
-            log.warning("provider.refused", model=self.model, provider=type(self).__name__, **error.details)
+            log.warning("provider.refused", model=self.model, provider=self.provider, **error.details)
 
 
 def _retry(error: Exception, left: float) -> bool | float:

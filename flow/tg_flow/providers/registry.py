@@ -77,13 +77,9 @@ async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> 
         TgError: the provider cannot be opened. Its `option` has the keys of the wrong value in the model's table, if
             known.
     """
-
-    async def open_named(kind: type[LlmService], options: ProviderOptions) -> LlmService:
-        service = await kind.open(model, options)
-        service.provider = provider
-        return service
-
-    return await _with_class(provider, table, open_named)
+    opened = await _with_class(provider, table, lambda kind, options: kind.open(model, options))
+    opened.provider = provider
+    return opened
 
 
 async def rehearse_provider(provider: str, model: str, table: Mapping[str, Any]) -> None:

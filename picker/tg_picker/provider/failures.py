@@ -18,13 +18,15 @@ _REFUSALS: Final[dict[int, tuple[type[TgError], str]]] = {
 }
 
 
-def choose_failure(before: TgError | None, error: TgError, pick: Pick | None) -> TgError:
+def choose_failure(before: TgError | None, error: TgError, pick: Pick | None, *, model: str, provider: str) -> TgError:
     """The error for the client if no other server answers.
 
     Args:
         before: the same, of the servers that were asked before.
         error: the error of the last one.
         pick: that server; None = something of its answer was shown.
+        model: its name in the configuration, for the log.
+        provider: the same of the provider.
 
     Raises:
         TgError: `error` itself, if every other server would fail too, as with a wrong request, or if output was shown.
@@ -32,7 +34,8 @@ def choose_failure(before: TgError | None, error: TgError, pick: Pick | None) ->
     if pick is None or not (error.retryable or isinstance(error, NotFound | ProtocolError)):
         raise error
     server = pick.endpoint
-    log.warning("pool.failover", server=server.name, address=server.address, error=error.type, **error.details)
+    about = {"model": model, "provider": provider, "server": server.name, "address": server.address}
+    log.warning("pool.failover", **about, error=error.type, **error.details)
     # Prefer the error of a server that may have the model over another server's 404.
     return before if before and isinstance(error, NotFound) else error
 

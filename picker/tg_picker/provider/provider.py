@@ -193,7 +193,7 @@ class Pool(ChatCompletions[PoolOptions]):
                     try:
                         held, rest = await begin_either(first, second)
                     except TgError as error:
-                        failed = choose_failure(failed, error, pick)
+                        failed = choose_failure(failed, error, pick, model=self.model, provider=self.provider)
                         taken = None if second is None else await second.take_over()
                         if taken is None:
                             continue
