@@ -53,6 +53,7 @@ from tg_base.llm import (
     status_error,
     unreachable,
 )
+from tg_base.telemetry import trace
 from tg_bedrock.abortable_session import AbortableSession
 from tg_bedrock.bounded_response import EndlessError, bound_body
 from tg_bedrock.stream import StreamDecoder
@@ -170,6 +171,9 @@ def _own_connections(client: "BaseClient", connections: int) -> AbortableSession
     session = AbortableSession(proxies, CONNECT_TIMEOUT_SECONDS, connections, verify=verify)
 
     def send(request: "AWSPreparedRequest", **_: Any) -> "AWSResponse":
+        # After the signature, which need not cover them.
+        for name, value in trace.headers().items():
+            request.headers[name] = value
         request.stream_output = True  # Otherwise boto3's HTTP layer reads the body at once, without a limit.
         return bound_body(session.send(request))
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from contextlib import closing
+from contextvars import copy_context
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -36,7 +37,8 @@ class ThreadedStream(Generic[T]):
     async def __aenter__(self) -> Self:
         self._arrived = asyncio.Event()
         self._handover: Handoff[T | None] = Handoff(asyncio.get_running_loop(), self._arrived.set)
-        self._thread = self._threads.submit(self._hand_over)
+        # In the caller's context, which has the request's ids.
+        self._thread = self._threads.submit(copy_context().run, self._hand_over)
         self._thread.add_done_callback(lambda _: self._handover.put(None))
         return self
 

@@ -12,11 +12,13 @@ class McpHttpServer:
 
     Attributes:
         sessions: those that it knows.
+        calls: of each call of a tool, the request's id and trace: as its headers have them, and its `_meta`.
         url: where it listens.
     """
 
     def __init__(self, refusal: str) -> None:
         self.sessions: set[str] = set()
+        self.calls: list[tuple[str | None, str | None, str | None]] = []
         self.url = ""
         self._begun = 0
         self._refusal = refusal
@@ -47,6 +49,10 @@ class McpHttpServer:
             return web.Response(status=404, text=self._refusal, content_type=kind)
         if "id" not in message:
             return web.Response(status=202)
+        if message["method"] == "tools/call":
+            meta = message["params"].get("_meta", {})
+            found = request.headers.get("X-Request-Id"), request.headers.get("traceparent"), meta.get("traceparent")
+            self.calls.append(found)
         listed = message["method"] == "tools/list"
         result = {"tools": []} if listed else {"content": [{"type": "text", "text": session}]}
         return _json({"id": message["id"], "result": result})

@@ -10,8 +10,11 @@ import pytest
 from aiohttp import web
 
 from tests.flow.agent_turns import call, observed, refusal
+from tg_base.config import ToolConfig
+from tg_base.telemetry import Span, trace
 from tg_flow.agent.tools.address_guard import AddressGuard, PrivateAddress
-from tg_flow.agent.tools.http_tool import MAX_ERROR_CHARACTERS
+from tg_flow.agent.tools.http_tool import MAX_ERROR_CHARACTERS, HttpOptions, HttpTool
+from tg_schema import Tool
 from tg_schema.errors import BadRequest, ProviderAuth
 
 
@@ -27,11 +30,13 @@ class Weather:
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, str, str]] = []
         self.cookies: list[str] = []
+        self.ids: list[tuple[str | None, str | None]] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.text()
         self.requests.append((request.method, str(request.rel_url), body, request.headers.get("X-Key", "")))
         self.cookies.append(request.headers.get("Cookie", ""))
+        self.ids.append((request.headers.get("X-Request-Id"), request.headers.get("traceparent")))
         if request.path == "/cookie":
             answer = web.Response(text="set")
             answer.set_cookie("session", f"of user {len(self.cookies)}")
@@ -254,3 +259,14 @@ async def test_what_is_no_host_and_no_network_is_refused(entry: str, tmp_path: P
 @pytest.mark.parametrize("address", ["http://x:port/", "http:///x", "http://[::1/"])
 async def test_what_is_no_address_is_refused(address: str, tmp_path: Path) -> None:
     assert "is no address" in (await refusal(tmp_path, http("x", address))).message
+
+
+async def test_the_server_gets_the_ids_of_the_request(weather: Weather, url: str) -> None:
+    options = HttpOptions(url=f"{url}/now", allow_private=("127.0.0.0/8",), headers={"X-Request-Id": "always"})
+    tool = HttpTool(Tool("now", ""), ToolConfig(kind="http"), options)
+    spans = [Span.at_door(name, None) for name in ("r-1", "r-2")]
+    for span in spans:
+        trace.enter(span)
+        assert "".join([str(piece) async for piece in tool.call({})])
+    await tool.aclose()
+    assert weather.ids == [(span.request, span.traceparent) for span in spans]

@@ -20,6 +20,7 @@ from tests.provider_matrix.case import MODEL, Stage
 from tests.provider_matrix.cell import Cell
 from tests.within import within
 from tg_base.llm.guard import Clocks
+from tg_base.telemetry import Span, trace
 from tg_schema import TextCompletionResponse, TgError
 from tg_schema.errors import (
     BadRequest,
@@ -68,8 +69,12 @@ async def _retry_after(stage: Stage) -> None:
 
 
 async def _refusal_line(stage: Stage) -> None:
-    """Each refusal is told in the log with what the provider says of it, also where another server is asked next."""
-    wire = stage.wire
+    """Each refusal is told in the log with what the provider says of it, also where another server is asked next.
+
+    The server has the request's ids, and can say in its own log which line of ours it means.
+    """
+    wire, span = stage.wire, Span.at_door("r-1", None)
+    trace.enter(span)
     assert isinstance(wire, LoopbackServer)
     wire.play(Plan(fault=Fault.REFUSE, error=Unavailable))
     logs: list[MutableMapping[str, Any]]
@@ -80,6 +85,8 @@ async def _refusal_line(stage: Stage) -> None:
     lines = [line for line in logs if line["event"] in _REFUSAL_EVENTS]
     assert {(line["model"], line["provider"]) for line in lines} == {(MODEL, stage.case.provider)}
     assert all(_SAID.issuperset(line) for line in lines)
+    for sent in wire.exchanges:
+        assert (sent.headers["x-request-id"], sent.headers["traceparent"]) == ("r-1", span.traceparent)
     told = [{name: line[name] for name in _TOLD if name in line} for line in lines]
     said = [
         {

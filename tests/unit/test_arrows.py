@@ -54,7 +54,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_base.llm.anthropic": {"tg_base.llm"},
     "tg_base.llm.core": set(),
     "tg_base.llm.gemini": {"tg_base.llm"},
-    "tg_base.llm.http": {"tg_base.llm.core", "tg_base.runtime"},
+    "tg_base.llm.http": {"tg_base.llm.core", "tg_base.runtime", "tg_base.telemetry"},
     "tg_base.protocol": {"tg_base.bus", "tg_base.runtime", "tg_base.telemetry"},
     "tg_base.runtime": set(),
     "tg_base.server": {

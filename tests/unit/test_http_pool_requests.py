@@ -24,6 +24,7 @@ from tests.unit.test_http_pool import CHUNKED, HELLO, RUNNERS, Runner
 from tests.until import until
 from tg_base.llm import ANSWERS, PreparedConnection, SdkRecorder, share_tls
 from tg_base.llm.http.pool import HttpPool, HttpTarget
+from tg_base.telemetry import Span, trace
 from tg_schema.errors import BadRequest, Unavailable
 
 
@@ -269,3 +270,33 @@ def test_a_tls_context_is_shared_until_other_certificates_are_named(
     assert share_tls(httpx.create_ssl_context) is listed
     os.utime(entry, (2**32, 2**32))
     assert share_tls(httpx.create_ssl_context) is not listed
+
+
+def test_a_target_that_is_used_again_sends_the_ids_of_each_request() -> None:
+    heads: list[str] = []
+
+    def converse(connection: socket.socket) -> None:
+        while head := receive(connection):
+            heads.append(head.decode())
+            connection.sendall(HELLO)
+
+    spans = [
+        Span.at_door("r-1", None),
+        # A plain peer's id may be any text, which must not become a header of its own.
+        Span.from_peer("r-2\r\nX-Admin: yes", None, None, None),
+    ]
+
+    async def ask_twice(url: URL) -> None:
+        pool = HttpPool()
+        target = pool.target(str(url), [("X-Request-Id", "always")])
+        for span in spans:
+            trace.enter(span)
+            answer = await pool.send("GET", target, None)
+            await answer.read()
+        await pool.aclose()
+
+    with serving(converse) as url:
+        asyncio.run(ask_twice(url))
+    ids = [[line for line in head.splitlines() if line.startswith(("X-", "traceparent"))] for head in heads]
+    first, second = [f"traceparent: {span.traceparent}" for span in spans]
+    assert ids == [[first, "X-Request-Id: r-1"], [second]]

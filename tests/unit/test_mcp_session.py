@@ -9,9 +9,13 @@ from mcp import Client
 
 from tests.fakes.mcp_http_server import McpHttpServer
 from tests.virtual_time import in_virtual_time
+from tg_base.config import ToolConfig
+from tg_base.telemetry import Span, trace
 from tg_flow.agent.tools import mcp_session
 from tg_flow.agent.tools.mcp_options import McpOptions
 from tg_flow.agent.tools.mcp_session import CLOSE_TIMEOUT_SECONDS, McpSession
+from tg_flow.agent.tools.mcp_tool import McpTool
+from tg_schema import Tool
 from tg_schema.errors import Unavailable
 
 START_SECONDS = 1.0
@@ -161,3 +165,15 @@ async def test_a_server_that_has_forgotten_the_session_gets_a_new_one(
             await session.use(call)
         assert [await session.use(call) for _ in range(2)] == ["session 2"] * 2
         await session.aclose()
+
+
+async def test_each_call_has_the_ids_of_its_own_request() -> None:
+    async with McpHttpServer("Not Found").running() as server:
+        session = McpSession(McpOptions(url=server.url))
+        tool = McpTool(Tool("any", ""), ToolConfig(kind="mcp"), session, "any")
+        spans = [Span.at_door(name, None) for name in ("r-1", "r-2")]
+        for span in spans:
+            trace.enter(span)
+            assert [piece async for piece in tool.call({})] == ["session 1"]
+        await session.aclose()
+    assert server.calls == [(span.request, span.traceparent, span.traceparent) for span in spans]

@@ -10,9 +10,10 @@ every run.
 import hashlib
 import os
 import re
-from collections.abc import Callable, MutableMapping
+import time
+from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -22,6 +23,7 @@ MAX_PAYER_CHARACTERS = 4096
 _ID = re.compile(rf"[\w.:-]{{1,{MAX_ID_CHARACTERS}}}", re.ASCII)
 # The version ff and ids of zeros alone are invalid (Trace Context, section 3.2.2).
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_SPAN_ID: Final = slice(36, 52)
 
 
 class Ids:
@@ -81,6 +83,8 @@ class Span(msgspec.Struct, frozen=True):
             None = no key was required.
         payer: the JSON of the `Payer` of the original request, the same in every hop; None = not known.
         door: the dialect of the gateway by which it came; None = it was asked on the bus itself.
+        above: the id of the span above it in the trace; "" = it is the first, or another process knows it.
+        began: when it began, in nanoseconds since the epoch; 0 = it is not recorded, or another process records it.
     """
 
     request: str
@@ -90,12 +94,19 @@ class Span(msgspec.Struct, frozen=True):
     caller: str | None = None
     payer: str | None = None
     door: str | None = None
+    above: str = ""
+    began: int = 0
 
     @classmethod
     def at_door(cls, request: str, traceparent: str | None, door: str | None = None) -> Self:
-        """The span of a request at the gateway. An invalid trace context is replaced by a new one."""
-        trace = traceparent if traceparent and _TRACEPARENT.fullmatch(traceparent) else _new_trace()
-        return cls(request, None, None, trace, door=door)
+        """The span of a request at the gateway, below its client's. Without a valid one it begins a trace."""
+        given = traceparent if traceparent and _TRACEPARENT.fullmatch(traceparent) else None
+        if given is None:
+            trace, above = _new_trace(), ""
+        else:
+            trace, above = f"{given[:36]}{new_id(8)}{given[52:]}", given[_SPAN_ID]
+        began = 0 if share is None else _begin(trace)
+        return cls(request, None, None, trace, door=door, above=above, began=began)
 
     @classmethod
     def from_peer(
@@ -129,11 +140,27 @@ class Span(msgspec.Struct, frozen=True):
 
 
 _current: ContextVar[Span | None] = ContextVar("span", default=None)
+share: float | None = None
+"""Of the traces that begin in this process, what is recorded; None = no span is. Set by `sample`."""
 
 
-def enter(span: Span) -> None:
+def sample(some: float | None) -> None:
+    """Set `share`. Traces that others began are recorded if they say so.
+
+    Traces that begin here while nothing is recorded are marked as sampled: others on the way may record them.
+    """
+    global share  # noqa: PLW0603 - one for the process, as the source of ids
+    share = some
+
+
+def enter(span: Span | None) -> None:
     """Bind the current task to a hop: its log lines carry the ids, and its requests become children of this span."""
     _current.set(span)
+
+
+def current() -> Span | None:
+    """The span of the current task."""
+    return _current.get()
 
 
 def name_stream(stream: str) -> None:
@@ -186,12 +213,47 @@ def child(stream: str) -> Span:
     """The span of a request that the current task makes; a new request if the task works for none."""
     span = _current.get()
     if span is None:
-        return Span(stream, stream, None, _new_trace())
-    version, trace, _, flags = span.traceparent.split("-")[:4]
-    traceparent = f"{version}-{trace}-{new_id(8)}-{flags}"
-    return Span(span.request, stream, span.stream, traceparent, span.caller, span.payer, span.door)
+        span, trace, above = Span(stream, None, None, ""), _new_trace(), ""
+    else:
+        trace, above = f"{span.traceparent[:36]}{new_id(8)}{span.traceparent[52:]}", span.traceparent[_SPAN_ID]
+    began = 0 if share is None else _begin(trace)
+    return Span(span.request, stream, span.stream, trace, span.caller, span.payer, span.door, above, began)
+
+
+def below() -> Span | None:
+    """A span for a part of what the current task does, which begins now; None = it is not recorded."""
+    span = _current.get()
+    if share is None or span is None or not (began := _begin(span.traceparent)):
+        return None
+    trace = f"{span.traceparent[:36]}{new_id(8)}{span.traceparent[52:]}"
+    return msgspec.structs.replace(span, traceparent=trace, above=span.traceparent[_SPAN_ID], began=began)
+
+
+def is_recorded() -> bool:
+    """Whether the spans of the current task are recorded."""
+    span = _current.get()
+    return share is not None and span is not None and _begin(span.traceparent) > 0
+
+
+def headers() -> Mapping[str, str]:
+    """What a server outside gets with a request of the current task, so that its logs can be compared with ours.
+
+    Nothing, if the task works for no request.
+    """
+    span = _current.get()
+    if span is None:
+        return {}
+    # A plain peer's id may be any text, and some text would end the header.
+    named = {"X-Request-Id": span.request} if _ID.fullmatch(span.request) else {}
+    return {"traceparent": span.traceparent, **named}
+
+
+def _begin(trace: str) -> int:
+    return time.time_ns() if int(trace[53:], 16) & 1 else 0
 
 
 def _new_trace() -> str:
     ids = new_id(24)
-    return f"00-{ids[:32]}-{ids[32:]}-01"
+    # As OpenTelemetry's TraceIdRatioBased: all who sample by the id choose the same traces.
+    sampled = share is None or int(ids[16:32], 16) < share * 2**64
+    return f"00-{ids[:32]}-{ids[32:]}-{'01' if sampled else '00'}"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
+from contextvars import Context
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
@@ -109,7 +110,8 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
 
     async def _wait_loaded(self) -> LlmService:
         if self._loading is None:
-            self._loading = asyncio.create_task(self._load_now(), name="load")
+            # In a context of its own: what the model starts outlives the request, whose ids it would send to servers.
+            self._loading = asyncio.create_task(self._load_now(), name="load", context=Context())
             self._loading.add_done_callback(_note_failure)
         # A client that leaves does not stop what others wait for.
         loading = self._loading

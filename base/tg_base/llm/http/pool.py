@@ -30,6 +30,7 @@ from tg_base.llm.http.failures import (
     unreachable,
 )
 from tg_base.llm.http.response import Method
+from tg_base.telemetry import trace
 from tg_schema.errors import BadRequest, ProtocolError, Timeout, Unavailable
 
 IDLE_SECONDS = 15.0
@@ -44,7 +45,9 @@ _UPGRADED = "the provider switched to another protocol although nobody asked for
 _CLOSED = "the model was closed, and its connections to the provider with it; ask again"
 _NO_HEADER = "a header for the provider has characters that HTTP does not allow; check the key and the headers"
 _PORTS = {"http": 80, "https": 443}
-_OURS = ("accept-encoding", "connection", "content-length", "host", "transfer-encoding")
+_OURS = (
+    "accept-encoding", "connection", "content-length", "host", "traceparent", "transfer-encoding", "x-request-id",
+)  # fmt: skip
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -141,7 +144,7 @@ class HttpPool:
         return HttpTarget(place, path, "".join(lines).encode())
 
     async def send(self, method: Method, target: HttpTarget, body: bytes | None) -> HttpAnswer:
-        """Send a request and return the answer, whatever its status.
+        """Send a request and return the answer, whatever its status. The server gets `trace.headers` as well.
 
         Args:
             method: the HTTP method.
@@ -154,7 +157,10 @@ class HttpPool:
             ProtocolError: the headers exceed `MAX_HEAD_BYTES`, a 2xx answer is compressed, or it is an upgrade (101).
         """
         length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
-        head = b"%s %s HTTP/1.1\r\n%s%s\r\n" % (method.encode(), target.path.encode(), target.head, length)
+        # Not a part of the target, which serves many requests.
+        ids = "".join([f"{name}: {value}\r\n" for name, value in trace.headers().items()]).encode()
+        line = b"%s %s HTTP/1.1\r\n" % (method.encode(), target.path.encode())
+        head = b"".join((line, target.head, ids, length, b"\r\n"))
         try:
             connection = await self._enter_session().connect(target.place)
             answer = await connection.ask(head, body or b"")

@@ -14,6 +14,7 @@ from typing_extensions import override
 from yarl import URL
 
 from tg_base.config import ToolConfig
+from tg_base.telemetry import trace
 from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declare
 from tg_flow.agent.tools.address_guard import AddressGuard, PrivateAddress
 from tg_schema import Tool, encode
@@ -84,6 +85,7 @@ class HttpTool(AgentTool):
                 self._options.method,
                 address.extend_query(query) if query else address,
                 json=None if in_query else rest,
+                headers=trace.headers(),
                 allow_redirects=False,
                 # The loop limits the whole call; aiohttp's own timeout would give a different error message.
                 timeout=aiohttp.ClientTimeout(total=None),

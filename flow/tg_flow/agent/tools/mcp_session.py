@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from contextvars import Context
 from typing import Any, TypeVar
 
 import anyio
@@ -13,6 +14,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED
 
+from tg_base.telemetry import trace
 from tg_flow.agent.tools.mcp_options import McpOptions
 from tg_schema import TgError
 from tg_schema.errors import ProviderAuth, Unavailable
@@ -112,7 +114,9 @@ class McpSession:
         """The client, and the task of its session."""
         if self._task is None or self._task.done() or self._opened is None:
             self._opened = asyncio.get_running_loop().create_future()
-            self._task = asyncio.create_task(self._run(self._opened, self._leave), name="mcp session")
+            # In a context of its own: the session outlives the request that opens it.
+            running = self._run(self._opened, self._leave)
+            self._task = asyncio.create_task(running, name="mcp session", context=Context())
         task, opened = self._task, self._opened
         try:
             async with asyncio.timeout(self._options.start):
@@ -163,13 +167,18 @@ async def _enter(options: McpOptions, stack: AsyncExitStack) -> Client:
     http = httpx2.AsyncClient(
         headers=options.headers | secrets,
         timeout=timeout,
-        event_hooks={"response": [_check_session]},
+        event_hooks={"request": [_add_ids], "response": [_check_session]},
         # No tool uses the environment's proxies or .netrc, but all use its certificates (SSL_CERT_FILE).
         trust_env=False,
         verify=httpx2.create_ssl_context(),
     )
     await stack.enter_async_context(http)
     return await stack.enter_async_context(Client(streamable_http_client(options.url, http_client=http), cache=None))
+
+
+async def _add_ids(request: httpx2.Request) -> None:
+    # The SDK sends a call in the context of its caller.
+    request.headers.update(trace.headers())
 
 
 async def _check_session(response: httpx2.Response) -> None:

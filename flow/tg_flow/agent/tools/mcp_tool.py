@@ -5,12 +5,13 @@ import re
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from mcp import Client, MCPError, types
 from typing_extensions import override
 
 from tg_base.config import ToolConfig
+from tg_base.telemetry import trace
 from tg_flow.agent.core import AgentTool, Piece, ToolContext, declare
 from tg_flow.agent.tools.mcp_options import McpOptions, check
 from tg_flow.agent.tools.mcp_session import McpSession
@@ -66,7 +67,10 @@ class McpTool(AgentTool):
                 woken.set()
 
         async def ask(client: Client) -> types.CallToolResult:
-            return await client.call_tool(self._remote, arguments, progress_callback=report)
+            # A server that is no HTTP server finds the trace here (SEP-414).
+            found = {name: value for name, value in trace.headers().items() if name == "traceparent"}
+            meta = cast("types.RequestParamsMeta", found) if found else None
+            return await client.call_tool(self._remote, arguments, progress_callback=report, meta=meta)
 
         task = asyncio.ensure_future(self._session.use(ask))
         # Wake the reader at the end too: in a call without reports nothing else would.
