@@ -39,7 +39,7 @@ from tg_base.server import (
     end_if_held,
     serve_process,
 )
-from tg_base.telemetry import configure_log
+from tg_base.telemetry import configure_log, export_spans
 from tg_schema import TEXT_COMPLETION, TgError
 from tg_schema.errors import BadRequest, Internal, Timeout, Unavailable
 from tg_serve.options import GATEWAY, LOOPBACK, ServeOptions
@@ -146,6 +146,7 @@ async def launch(
             # What the command line says goes before an edited file too.
             return config_file.follow(lambda edited: prepare(_configure(order, edited)))
 
+        await stack.enter_async_context(export_spans(config.traces.endpoint, config.traces.share))
         readiness = Readiness()
         if order.metrics_port is not None:
             # Start the metrics page first, so that a slow start can be observed.

@@ -74,6 +74,7 @@ class EmbeddingServer:
     url: "http://127.0.0.1:PORT".
     bodies: of all requests, checked.
     authorization: the last request's key.
+    traceparent: the last request's.
     lost: how many vectors are left out of each answer.
     """
 
@@ -83,6 +84,7 @@ class EmbeddingServer:
         self.url = ""
         self.bodies: list[Any] = []
         self.authorization: str | None = None
+        self.traceparent: str | None = None
         self.lost = 0
 
     @classmethod
@@ -109,6 +111,7 @@ class EmbeddingServer:
     async def _read(self, request: web.Request, kind: type[Any]) -> Any:
         headers = request.headers
         self.authorization = headers.get("authorization") or headers.get("x-goog-api-key")
+        self.traceparent = headers.get("traceparent")
         try:
             body = msgspec.json.decode(await request.read(), type=kind)
         except msgspec.MsgspecError as error:

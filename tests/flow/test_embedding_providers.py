@@ -21,6 +21,7 @@ from tests.fakes.embedding_server import (
 from tests.flow.known_providers import native_features
 from tests.flow.usage_records import record_here
 from tg_base.llm import LlmService
+from tg_base.telemetry import EndedSpan, Span, record_spans, span_names, trace
 from tg_flow.providers import open_provider
 from tg_schema import TextCompletionRequest, TextCompletionResponse, Usage
 from tg_schema.errors import BadRequest, NotFound, ProtocolError
@@ -144,6 +145,24 @@ async def test_vectors_are_recorded_as_used() -> None:
     assert (complete.operation, complete.provider, complete.model) == ("embed", "openai", MODEL)
     assert (complete.usage, complete.estimated, complete.outcome) == (Usage(3), False, "complete")
     assert (failed.usage, failed.outcome, failed.error, failed.call) == (Usage(), "failed", "protocol", 2)
+
+
+@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.provider)
+async def test_a_call_is_a_span_whose_id_the_server_gets(wire: Wire) -> None:
+    ended: list[EndedSpan] = []
+    record_spans(ended.append)
+    try:
+        trace.enter(Span.at_door("r-1", None))
+        async with EmbeddingServer.running() as server, wire.opened(server) as service:
+            await embedded(service)
+            server.lost = 1
+            with pytest.raises(ProtocolError):
+                await embedded(service)
+    finally:
+        record_spans(None)
+    assert [(each.name, each.error) for each in ended] == [(f"embeddings {MODEL}", error) for error in ("", "protocol")]
+    assert server.traceparent == ended[-1].span.traceparent
+    assert ended[-1].attributes[span_names.PROVIDER] == wire.provider
 
 
 async def test_openai_takes_token_ids() -> None:

@@ -64,7 +64,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_base.runtime",
         "tg_base.telemetry",
     },
-    "tg_base.telemetry": set(),
+    "tg_base.telemetry": {"tg_base.runtime"},
     "tg_bedrock": set(),
     "tg_cli": set(),
     "tg_client": {"tg_client.transport"},

@@ -22,6 +22,7 @@ EXTRAS = {
     "tg_base.llm.http": "http",
     "tg_base.llm.gemini": "http",
     "tg_base.server.process": "uvloop",
+    "tg_base.telemetry.otlp": "traces",
     "tg_flow.agent.tools.http_tool": "http",
     "tg_flow.agent.tools.mcp_session": "mcp",
     "tg_flow.agent.tools.mcp_tool": "mcp",
@@ -45,6 +46,9 @@ NAMES = {
     "grpc_health": "grpcio-health-checking",
     "_pulsar": "pulsar-client",
     "llama_cpp": "llama-cpp-python",
+    "opentelemetry.exporter": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry.sdk": "opentelemetry-sdk",
+    "opentelemetry.trace": "opentelemetry-api",
     "pulsar": "pulsar-client",
     "tg_client": "tokengrid-cli",
     "yaml": "pyyaml",
@@ -61,7 +65,7 @@ INSIDE = {
 TYPES_ONLY = {"types-boto3-bedrock", "types-boto3-bedrock-runtime"}
 """Imported for the type checker alone; the development tools have them."""
 ALL = {
-    "tokengrid-base[pulsar]",
+    "tokengrid-base[pulsar,traces]",
     "tokengrid-bedrock",
     "tokengrid-doors",
     "tokengrid-llama[cpp]",

@@ -21,6 +21,7 @@ OPTIONAL = (
     "httpx2",
     "boto3",
     "botocore",
+    "opentelemetry",
 )
 """What only an extra brings, or another distribution."""
 FORBIDDEN = {

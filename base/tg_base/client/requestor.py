@@ -542,6 +542,8 @@ class _EnteredStream(AbstractAsyncContextManager[AskedStream]):
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._close(self._stream)
+        if self._stream.span.began:
+            self._stream.end_span(error)
 
 
 def _list_features(route: Route[Any, Any], request: Any) -> frozenset[Feature]:

@@ -14,10 +14,10 @@ from tg_base.client.membership import Service
 from tg_base.client.route_run import RouteRun
 from tg_base.protocol import EncodedRequest, RequestHeaders, Route, StreamKey
 from tg_base.runtime import LATE_SECONDS
-from tg_base.telemetry import Span
+from tg_base.telemetry import Attribute, Span, end_span, find_error, span_names
 from tg_schema import TgError, decode
 from tg_schema.codec import encode_request
-from tg_schema.errors import BadRequest, ProtocolError, SlowConsumer, Timeout
+from tg_schema.errors import BadRequest, Cancelled, ProtocolError, SlowConsumer, Timeout
 from tg_schema.pieces import MAX_EVENT_BYTES
 from tg_schema.service_spec import Resp
 
@@ -385,6 +385,17 @@ class AskedStream(ResponseStream[Any]):
         """Note that its processor returned the request without beginning it."""
         if self.permit is not None:
             self.permit.begun = self.permit.works = False
+
+    def end_span(self, error: BaseException | None) -> None:
+        """Record the span of the request, for a caller that leaves with this error."""
+        attributes: dict[str, Attribute] = {
+            span_names.FLOW: self.route.flow,
+            span_names.STREAM_ID: self.id,
+            span_names.PROCESSOR: self.processor,
+            span_names.ATTEMPT: self.attempt,
+        }
+        left = Cancelled.type if error is None and not self.complete else ""
+        end_span(self.span, f"ask {self.route.spec.name}", "client", attributes, left or find_error(error))
 
     @override
     def accept(self, *, opening: bool = False) -> None:

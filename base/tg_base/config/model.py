@@ -191,6 +191,15 @@ SERVICE_KINDS = "tokengrid.services"
 """The same for services: the name is that of the kind's `ServiceSpec`."""
 
 
+class TracesConfig(Section, frozen=True):
+    """The export of spans to an OpenTelemetry collector, by OTLP over HTTP."""
+
+    endpoint: str | None = None
+    """URL of the collector, such as "http://localhost:4318"; None = as `OTEL_EXPORTER_OTLP_ENDPOINT` says, or none."""
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+    """Share of the traces that begin here which are exported; those that a caller marks as sampled always are."""
+
+
 class ToolConfig(Section, frozen=True):
     """One tool that agents may call."""
 
@@ -242,6 +251,7 @@ class Config(Section, frozen=True):
     """Further services that flows may bind, by name: their kinds, as "module:Class"."""
     flows: dict[str, dict[str, ServiceConfig]] = {}
     prompts: Followed[PromptsConfig] = PromptsConfig()
+    traces: TracesConfig = TracesConfig()
     tools: dict[str, ToolConfig] = {}
     source: Annotated[Source | None, SET_BY_READER] = None
     """The file it was read from. None = the built-in default."""

@@ -26,14 +26,17 @@ from tg_base.llm.operations import EDITS, Operator, operate
 from tg_base.llm.options import ProviderOptions
 from tg_base.llm.prepared_request import COMPLETION, PreparedRequest
 from tg_base.llm.provider_call import PAID_OPERATIONS, ProviderCall, measure_lists
+from tg_base.llm.recorded_call import describe_call, record_call
 from tg_base.llm.request_plan import EMULATED_FEATURES, GenerationPlan, check_completion
 from tg_base.runtime import WorkerPool
 from tg_base.server import ACCOUNT, Service
+from tg_base.telemetry import Attribute, Spanning, span_names, trace
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError, Usage
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.completion import join_completions
 from tg_schema.errors import BadRequest, NotFound, Timeout
 from tg_schema.features import Feature, describe_missing
+from tg_schema.text_completion import Operation
 
 READING_FEATURES: frozenset[Feature] = frozenset({"developer", "reasoning_turns"})
 """Features that every provider has, because it ignores the parts that it does not know."""
@@ -218,9 +221,14 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         unchecked = request.operation in CHECKED_OPERATIONS and not isinstance(request, PreparedRequest)
         checked = self.check(request) if unchecked else request
         call = self._begin_call(request) if request.operation in PAID_OPERATIONS else ProviderCall()
+        # A client may have written anything.
+        known = request.operation if request.operation in get_args(Operation) else "unknown"
+        operation = span_names.OPERATIONS.get(known, known)
+        about = self._describe() | {span_names.OPERATION: operation}
         records: Sequence[TextCompletionResponse] | None = None
         try:
-            records = await operate(self, checked)
+            with Spanning(f"{operation} {self.upstream_model}", "client", about):
+                records = await operate(self, checked)
             call.counts = [*msgspec.structs.astuple(Usage.total(records))]
         except TgError as error:
             self._log_refusal(error)
@@ -304,7 +312,19 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
 
     def _guarded(self, request: TextCompletionRequest, answers: int) -> AsyncGenerator[LlmChunk, PassOn | None]:
         stream = self.generate_content_stream(request)
-        return guard_stream(stream, self.clocks, answers, self._log_refusal, self._begin_call(request))
+        guarded = guard_stream(stream, self.clocks, answers, self._log_refusal, self._begin_call(request))
+        # Others need no wrapper, through which each chunk would pass.
+        if trace.share is None or not trace.is_recorded():
+            return guarded
+        return record_call(guarded, self.upstream_model, self._describe() | describe_call(request))
+
+    def _describe(self) -> dict[str, Attribute]:
+        """What each span of a call has."""
+        return {
+            span_names.PROVIDER: self.provider,
+            span_names.REQUEST_MODEL: self.upstream_model,
+            span_names.MODEL: self.model,
+        }
 
     def _begin_call(self, request: TextCompletionRequest) -> ProviderCall:
         account = ACCOUNT.get()

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any, Final, cast
 
+import msgspec
 import structlog
 
 from tg_base.protocol import RequestHeaders, Route
@@ -14,7 +15,7 @@ from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.responder import Responder, send_failure
 from tg_base.server.service import Service, Unreadable
 from tg_base.server.slots import Slot
-from tg_base.telemetry import find_stream_counter, new_number
+from tg_base.telemetry import Attribute, Span, end_span, find_stream_counter, new_number, span_names, trace
 from tg_schema import TgError
 from tg_schema.errors import Cancelled, Internal, Timeout
 from tg_schema.response import Response
@@ -120,7 +121,7 @@ class RequestTask:
             responder: sends the responses.
         """
         loop = asyncio.get_running_loop()
-        started, outcome, begun = loop.time(), "ok", False
+        started, outcome, begun, span = loop.time(), "ok", False, None
         remaining = self._call.remaining
         seconds = DEFAULT_DEADLINE_SECONDS if remaining is None else remaining
         self._deadline = loop.call_later(seconds, self._expire)
@@ -131,6 +132,8 @@ class RequestTask:
                 del request
                 try:
                     records = await beginning
+                    if trace.share is not None:
+                        span = self._enter_span(loop.time() - started)
                     # Even a coroutine that has ended takes 232 bytes.
                     del beginning
                     begun = True
@@ -158,6 +161,29 @@ class RequestTask:
             find_stream_counter(service, outcome).inc()
             seconds = round(loop.time() - started, 6)
             log.info("request.done", service=service, flow=flow, outcome=outcome, seconds=seconds)
+            if span is not None:
+                self._end_span(span, "" if outcome == "ok" else outcome)
+
+    def _enter_span(self, waited: float) -> Span | None:
+        """Record the wait, and enter the span of the service's own work; None = it has none, or is not recorded."""
+        wait = trace.below()
+        if wait is None:
+            return None
+        began = wait.began - int((waited + (self._call.delay or 0.0)) * 1e9)
+        name = self._route.spec.name
+        end_span(msgspec.structs.replace(wait, began=began), "queue", attributes={span_names.PROCESSOR: self.processor})
+        span = trace.below() if span_names.SERVICE_OPERATIONS.get(name, name) else None
+        if span is not None:
+            trace.enter(span)
+        return span
+
+    def _end_span(self, span: Span, error: str) -> None:
+        name, flow = self._route.spec.name, self._route.flow
+        operation = span_names.SERVICE_OPERATIONS.get(name, name)
+        about: dict[str, Attribute] = {span_names.ATTEMPT: self._call.key.attempt}
+        if operation != name:
+            about |= {span_names.OPERATION: operation, span_names.AGENT_NAME: flow}
+        end_span(span, f"{operation} {flow}", "internal", about, error)
 
     def _end_deadline(self) -> None:
         if self._deadline is not None:

@@ -21,6 +21,7 @@ STREAMS = Counter("tg_streams_total", "Requests ended, by how: ok, cancelled or 
 ATTEMPTS = Counter("tg_attempts_total", "Further attempts at a request whose processor died", ["service"])
 RESENDS = Counter("tg_resends_total", "Gaps in a link that were asked for again", [])
 POISON = Counter("tg_poison_messages_total", "Messages that nobody can read or is to have", ["topic"])
+SPANS = Counter("tg_spans_total", "Spans, by what became of them: exported, failed or dropped", ["outcome"])
 READER_ENDS = Counter("tg_reader_ends_total", "Subscriptions that ended by themselves, to be opened again", [])
 REFUSALS = Counter("tg_refusals_total", "Requests refused unasked, by reason", ["service", "reason"])
 BAND = Counter("tg_band_total", "Requests that waited on the bus, by what became of them", ["service", "event"])

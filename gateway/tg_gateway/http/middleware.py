@@ -193,7 +193,10 @@ class Middleware:
         entry = request[ENTRY] = AccessLogEntry("http", request_id)
         entry.traceparent = request.headers.get("traceparent")
         name = None if door.mount is None else door.mount.door
-        trace.enter(trace.Span.at_door(request_id, entry.traceparent, name))
+        entry.span = trace.Span.at_door(request_id, entry.traceparent, name)
+        trace.enter(entry.span)
+        if entry.span.began:
+            entry.name = request.method if door.mount is None else f"{request.method} {door.mount.path}"
         origin, host = request.headers.get("Origin"), request.headers.get("Host")
         request[CORS_HEADERS] = self._origins.headers(origin)
         probed = door.mount is not None and door.mount.keyless and not door.mount.socket

@@ -50,6 +50,7 @@ class QueuedJob(msgspec.Struct, frozen=True):
         key: the name of the API key that asked.
         request: the id of the request.
         door: the name of the door by which it came; None = of a gateway that did not say so yet.
+        traceparent: its trace context; None = a gateway of an earlier version put it here.
     """
 
     name: str
@@ -59,6 +60,7 @@ class QueuedJob(msgspec.Struct, frozen=True):
     key: str | None
     request: str
     door: str | None = None
+    traceparent: str | None = None
 
 
 class FlexQueue:
@@ -161,8 +163,11 @@ class FlexQueue:
             undo.push_async_callback(self._withdraw, name)
             until = await self._runs.store.put(entry.key, background, waiting.seconds, waiting.attempts)
             body = msgspec.Raw(waiting.body)
-            door = trace.find_door()
-            message = QueuedJob(name, until, waiting.dialect, body, entry.key, entry.request, door)
+            span = trace.current()
+            traceparent = None if span is None else span.traceparent
+            message = QueuedJob(
+                name, until, waiting.dialect, body, entry.key, entry.request, trace.find_door(), traceparent
+            )
             await self._bus.publish(queue.topic, encode(message), {})
             undo.pop_all()
         queue.count("put")
@@ -311,8 +316,9 @@ class FlexQueue:
             log.warning("band.unreadable", topic=queue.topic, error=error.type)
             await self._logs.declare(name, "died", by=claim.own)
             return True
-        trace.enter(trace.Span.at_door(message.request, None, message.door))
-        entry = AccessLogEntry("background", message.request, key=message.key)
+        span = trace.Span.at_door(message.request, message.traceparent, message.door)
+        trace.enter(span)
+        entry = AccessLogEntry("background", message.request, message.traceparent, message.key, span=span)
         task = asyncio.current_task()
         self._making.add(task)
         queue.asked.add(name)

@@ -11,7 +11,7 @@ import structlog
 
 from tg_base.bus import Entry
 from tg_base.runtime import report, running, translate_defects
-from tg_base.telemetry import REFUSALS
+from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.dialects import Ask, Background
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.live_parts import LiveParts
@@ -87,7 +87,7 @@ class JobRuns:
                 await self.store.check_free(entry.key, background.name)
             REFUSALS.labels(asked.route.spec.name, "background").inc()
             raise RateLimited("too many responses run in the background; wait for one to end", retry_after=1.0)
-        own = AccessLogEntry("background", entry.request, entry.traceparent, entry.key)
+        own = AccessLogEntry("background", entry.request, entry.traceparent, entry.key, span=trace.below())
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         opening = partial(self.store.open, entry.key, background, live)
         run = JobRun(asked, background, own, begun, opening, live)
@@ -186,6 +186,9 @@ class JobRuns:
             await asyncio.wait(self._tasks)
 
     async def _run(self, run: JobRun) -> None:
+        if run.entry.span is not None:
+            # The client's request ends before the response that it began.
+            trace.enter(run.entry.span)
         try:
             if run.background.chosen:
                 await self.store.check_free(run.entry.key, run.background.name)

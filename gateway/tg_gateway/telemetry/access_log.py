@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from tg_base.telemetry import Attribute, Span, end_span, span_names
 from tg_gateway.telemetry.metrics import find_request_counter
-from tg_schema.errors import BadRequest, Cancelled
+from tg_schema.errors import BadRequest, Cancelled, Internal
 
 log = structlog.get_logger()
 
@@ -26,6 +27,8 @@ class AccessLogEntry:
         first: seconds to the first of them.
         status: HTTP's, or what it would have been.
         outcome: "ok", or the type of the error that ended it; until `end` is called, that of a client that left.
+        span: its span, in its trace; None = it has none.
+        name: of its span, once that is recorded: the method, and the path of its mount; "" = its door.
         routine: whether such requests come often; if one succeeds, its line has the level "debug".
     """
 
@@ -41,6 +44,8 @@ class AccessLogEntry:
     first: float | None = None
     status: int = Cancelled.status
     outcome: str = ""
+    span: Span | None = None
+    name: str = ""
     routine: bool = False
     started: float = field(default_factory=time.monotonic)
 
@@ -51,8 +56,10 @@ class AccessLogEntry:
     def write(self) -> None:
         """Write the line; the request is over."""
         self.outcome = self.outcome or Cancelled.type
+        if self.span is not None and self.span.began:
+            self._end_span(self.span)
         find_request_counter(self.door, self.service or "none", self.outcome).inc()
-        say = log.debug if self.routine and self.outcome == "ok" and self.status < BadRequest.status else log.info
+        say = log.debug if self._is_dull else log.info
         say(
             "gateway.request",
             door=self.door,
@@ -68,3 +75,26 @@ class AccessLogEntry:
             first=None if self.first is None else round(self.first, 6),
             seconds=round(time.monotonic() - self.started, 6),
         )
+
+    @property
+    def _is_dull(self) -> bool:
+        """Whether such requests come often, and this one went well."""
+        return self.routine and self.outcome == "ok" and self.status < BadRequest.status
+
+    def _end_span(self, span: Span) -> None:
+        if self._is_dull:
+            return
+        method, _, route = self.name.partition(" ")
+        about: dict[str, Attribute] = {
+            span_names.METHOD: method or None,
+            span_names.ROUTE: route or None,
+            span_names.STATUS: self.status,
+            span_names.KEY: self.key,
+            span_names.FLOW: self.flow,
+            span_names.REQUEST: self.request,
+            span_names.TIME_TO_FIRST_CHUNK: self.first,
+            span_names.ERROR_TYPE: None if self.outcome == "ok" else self.outcome,
+        }
+        # A refusal is the client's error, and no failure of ours.
+        error = self.outcome if self.status >= Internal.status or self.status == Cancelled.status else ""
+        end_span(span, self.name or self.door, "internal" if self.door == "background" else "server", about, error)

@@ -266,7 +266,8 @@ class Session(Socket):
     ) -> _Running:
         # Each request has a span of its own; the socket's task keeps the handshake's.
         context = copy_context()
-        context.run(trace.enter, trace.Span.at_door(entry.request, entry.traceparent, trace.find_door()))
+        entry.span = trace.Span.at_door(entry.request, entry.traceparent, trace.find_door())
+        context.run(trace.enter, entry.span)
         task = self._start(self._serve(work, stream, entry), self._tasks, context)
         running = self._running[name] = _Running(task, stream, entry)
         stream.stop = running.stop

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from tg_base.bus import Bus
 from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, PassOn, SdkConnection, name_server
-from tg_base.telemetry import LOAD_RESPONSE_HEADER, trace
+from tg_base.telemetry import LOAD_RESPONSE_HEADER, Spanning, span_names, trace
 from tg_flow.providers.openai import ChatCompletions
 from tg_picker.core import Endpoint, Pick, Rejection, Scheduler
 from tg_picker.pools import (
@@ -278,13 +278,15 @@ class Pool(ChatCompletions[PoolOptions]):
         self._log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
         chunks = self.stream_answer(order.request, lambda connection: self._ask(connection, order, pick))
         attempt = Attempt(pick.placement, record, self._now)
+        server = Spanning(f"attempt {pick.endpoint.name}", "client", {span_names.SERVER: pick.endpoint.address})
         try:
-            async with aclosing(chunks):
-                with suppress(StopAsyncIteration):
-                    while True:
-                        chunk = await chunks.asend(None if attempt.on_chunk is None else attempt.pass_on)
-                        attempt.see(chunk)
-                        attempt.on_chunk = yield chunk
+            with server:
+                async with aclosing(chunks):
+                    with suppress(StopAsyncIteration):
+                        while True:
+                            chunk = await chunks.asend(None if attempt.on_chunk is None else attempt.pass_on)
+                            attempt.see(chunk)
+                            attempt.on_chunk = yield chunk
             attempt.complete()
         except TgError as error:
             now = attempt.fail(error)

@@ -18,6 +18,7 @@ from tests.unit.test_config_edits import replace, seen
 from tests.until import until
 from tg_base.bus import open_bus
 from tg_base.llm import LlmChunk
+from tg_base.telemetry import EndedSpan, Span, record_spans, span_names, trace
 from tg_flow.providers import open_provider
 from tg_picker.provider import Pool
 from tg_schema import TextCompletionRequest, TextCompletionResponse, encode
@@ -119,6 +120,27 @@ async def test_a_failure_before_the_first_token_goes_elsewhere_once(
     assert [await text(pool) for _ in range(2)] == ["Hello €!"] * 2
     assert len(servers[1].exchanges) == 2
     assert counted(pool) == [0, 0]
+
+
+async def test_each_server_that_is_asked_gets_the_id_of_a_span_below_the_call(
+    servers: list[OpenAiServer], open_pool: OpenPool
+) -> None:
+    ended: list[EndedSpan] = []
+    record_spans(ended.append)
+    try:
+        pool = await open_pool(*servers, policy="round-robin")
+        servers[0].play(DOWN)
+        trace.enter(Span.at_door("r-1", None))
+        assert await text(pool) == "Hello €!"
+    finally:
+        record_spans(None)
+    first, second, call = ended
+    assert [each.name for each in ended] == [*(f"attempt {each.name}" for each in pool.view.endpoints), f"chat {MODEL}"]
+    assert [each.error for each in ended] == ["unavailable", "", ""]
+    assert first.span.above == second.span.above == call.span.traceparent.split("-")[2]
+    sent = [server.exchanges[0].headers["traceparent"] for server in servers]
+    assert sent == [first.span.traceparent, second.span.traceparent]
+    assert call.attributes[span_names.OUTPUT_TOKENS] == 3
 
 
 async def test_no_server_is_asked_twice(servers: list[OpenAiServer], open_pool: OpenPool) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from tg_base.runtime import running, translate_defects
+from tg_base.telemetry import Spanning, span_names
 from tg_flow.agent.core.tool import AgentTool, Piece
 from tg_schema import TgError
 from tg_schema.errors import Internal, Timeout
@@ -76,8 +77,12 @@ async def _in_turn(turns: asyncio.Semaphore, index: int, call: PreparedCall, end
 async def _run(index: int, call: PreparedCall, seconds: float, queue: _Queue) -> None:
     name, limit = call.tool.declaration.name, min(call.tool.table.timeout, seconds)
     failure: str | None = None
+    about = {span_names.OPERATION: span_names.EXECUTE_TOOL, span_names.TOOL_NAME: name}
     try:
-        with translate_defects(Internal, "the tool failed", "tool.failed", log.bind(tool=name)):
+        with (
+            Spanning(f"{span_names.EXECUTE_TOOL} {name}", "internal", about),
+            translate_defects(Internal, "the tool failed", "tool.failed", log.bind(tool=name)),
+        ):
             await _forward(index, call, limit, queue)
     except TgError as error:
         failure = error.message
