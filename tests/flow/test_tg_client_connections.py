@@ -4,7 +4,7 @@ import asyncio
 import gc
 import ssl
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -114,8 +114,9 @@ async def cancel_among_dead_connections(
     leave.set()
     for _ in range(20):
         await left.acquire()
+    calls: dict[str, Callable[[], Coroutine[object, object, object]]]
     calls = {"ask": partial(connections.ask, "POST", url, {}, b"{}"), "read": last.read, "close": last.close}
-    task = asyncio.ensure_future(calls[call]())
+    task = asyncio.create_task(calls[call]())
     for _ in range(turns):
         await asyncio.sleep(0)
     task.cancel()

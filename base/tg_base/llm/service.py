@@ -222,7 +222,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         checked = self.check(request) if unchecked else request
         call = self._begin_call(request) if request.operation in PAID_OPERATIONS else ProviderCall()
         # A client may have written anything.
-        known = request.operation if request.operation in get_args(Operation) else "unknown"
+        known = request.operation if request.operation and request.operation in get_args(Operation) else "unknown"
         operation = span_names.OPERATIONS.get(known, known)
         about = self._describe() | {span_names.OPERATION: operation}
         records: Sequence[TextCompletionResponse] | None = None
