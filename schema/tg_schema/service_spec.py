@@ -12,6 +12,7 @@ from tg_schema.prompt import PromptRequest, PromptResponse
 from tg_schema.response import Response
 from tg_schema.text_completion import TextCompletionRequest, TextCompletionResponse
 from tg_schema.tool import ToolRequest, ToolResponse
+from tg_schema.usage_report import UsageRequest, UsageResponse
 
 Req = TypeVar("Req")
 Resp = TypeVar("Resp", bound=Response)
@@ -48,5 +49,6 @@ TEXT_COMPLETION = ServiceSpec(
 )
 PROMPT = ServiceSpec("prompt", PromptRequest, PromptResponse)
 AGENT = ServiceSpec("agent", AgentRequest, AgentResponse)
+USAGE = ServiceSpec("usage", UsageRequest, UsageResponse)
 TOOL = ServiceSpec("tool", ToolRequest, ToolResponse)
 """The records of a custom service that agents call as a tool; it has its own name in topics."""

@@ -24,6 +24,7 @@ from tg_base.config import (
     inspect_config,
     sound_part,
 )
+from tg_base.protocol import Route
 from tg_base.runtime import SharedListener, explain_no_listening
 from tg_base.server import (
     LEAVING,
@@ -254,9 +255,14 @@ def _make_gateway(
     plain = tuple(route.response for route in routes if route.plain)
     requestor = Requestor(bus, config.topics, plain=plain, queues=_list_queues(order, config), plans=config.plans)
     # Without a file, only a model is needed.
-    needed = routes if order.file is not None else config.routes(TEXT_COMPLETION.name)
+    needed = _list_awaited(order, config) if order.file is not None else config.routes(TEXT_COMPLETION.name)
     with _locating(config):
         return requestor, Gateway(config.gateway, requestor, routes, needed=needed, shared=listener)
+
+
+def _list_awaited(order: ServeOptions, config: Config) -> tuple[Route[Any, Any], ...]:
+    awaited = (table.spec.name for table in _list_tables(order) if table.awaited and table.spec is not None)
+    return tuple(route for service in awaited for route in config.routes(service))
 
 
 def _list_queues(order: ServeOptions, config: Config) -> tuple[str, ...]:

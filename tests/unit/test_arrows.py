@@ -77,6 +77,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_flow.agent.tools": {"tg_flow.agent.core"},
     "tg_flow.prompt": set(),
     "tg_flow.providers": set(),
+    "tg_flow.usage": set(),
     "tg_flow.providers.anthropic": set(),
     "tg_flow.providers.cohere": set(),
     "tg_flow.providers.gemini": set(),

@@ -14,6 +14,7 @@ from tg_base.config import (
     ApiKey,
     Config,
     GatewayConfig,
+    PriceConfig,
     RouteConfig,
     ToolConfig,
 )
@@ -28,6 +29,7 @@ from tg_flow.agent.tools.mcp_options import McpOptions
 from tg_flow.agent.tools.prompt_tool import PromptOptions
 from tg_flow.agent.tools.python_tool import PythonOptions
 from tg_flow.agent.tools.service_tool import ServiceOptions
+from tg_flow.usage import UsageConfig
 from tg_llama.options import LlamaCppOptions
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +72,8 @@ TABLES = [
     TemplateConfig,
     AgentLimits,
     ToolConfig,
+    UsageConfig,
+    PriceConfig,
 ]
 TOOLS = [PythonOptions, HttpOptions, McpOptions, PromptOptions, CompletionOptions, ServiceOptions]
 

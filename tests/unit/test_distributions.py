@@ -32,6 +32,7 @@ EXTRAS = {
     "tg_flow.providers.mistral": "mistral",
     "tg_flow.providers.ollama": "ollama",
     "tg_flow.providers.openai": "openai",
+    "tg_flow.usage.known_prices": "prices",
     "tg_llama.core.hub": "cpp",
     "tg_llama.native": "cpp",
 }

@@ -5,7 +5,7 @@
 # isort: off
 from tg_base.config.findings import Findings, FirstFinding
 from tg_base.config.model import (
-    ApiKey, BusConfig, Config, GatewayConfig, ServiceConfig, ToolConfig, SERVICE_KINDS, TOOL_KINDS,
+    ApiKey, BusConfig, Config, GatewayConfig, PriceConfig, ServiceConfig, ToolConfig, SERVICE_KINDS, TOOL_KINDS,
 )
 from tg_base.config.option_reader import read_options
 from tg_base.config.overrides import CliOverrides
@@ -25,6 +25,7 @@ from tg_base.config.wrong_value import advise
 __all__ = [
     "AGENT_PATTERNS", "SERVICES", "SERVICE_KINDS", "TOOL_KINDS", "AgentConfig", "AgentLimits", "ApiKey", "BusConfig",
     "CliOverrides", "Config", "ConfigWatcher", "Findings", "FirstFinding", "GatewayConfig", "Keys",
-    "Prepare", "PromptConfig", "RouteConfig", "ServiceConfig", "TableReader", "TextCompletionConfig", "ToolConfig",
+    "Prepare", "PriceConfig", "PromptConfig", "RouteConfig", "ServiceConfig", "TableReader", "TextCompletionConfig",
+    "ToolConfig",
     "advise", "inspect_config", "read_config", "read_options", "read_services", "read_table", "read_text", "sound_part",
 ]  # fmt: skip

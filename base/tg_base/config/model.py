@@ -29,6 +29,7 @@ MAX_SECONDS = 365 * 86_400
 """Maximum of a duration in seconds, a year: timers fail with infinity, and with numbers near it."""
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
+Dollars = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -61,7 +62,7 @@ class ApiKey(Section, frozen=True):
     groups: tuple[str, ...] | None = None
     """Groups of tools that agent requests may name; None = all. A request without a group names "default"."""
     admin: bool = False
-    """Whether it may read `/metrics` and `/instances`, and load and unload adapters."""
+    """Whether it may read `/metrics` and `/instances`, see all usage, and load and unload adapters."""
     store: bool = True
     """Whether responses may be kept for it."""
     customer: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
@@ -146,6 +147,8 @@ class ServiceConfig(Section, frozen=True):
 
     spec: ClassVar[ServiceSpec[Any, Any] | None] = None
     """The service of this table; None = an unknown one."""
+    awaited: ClassVar[bool] = True
+    """Whether a gateway is ready only when it is there."""
     request: str | None = None
     response: str | None = None
     plain: bool = False
@@ -219,6 +222,17 @@ class ToolConfig(Section, frozen=True):
     """Read by the kind of tool itself, into its own typed options."""
 
 
+class PriceConfig(Section, frozen=True):
+    """What one model costs, in dollars for a million tokens."""
+
+    input: Dollars
+    output: Dollars
+    cached_input: Dollars | None = None
+    """For the part of the prompt that is read from the provider's cache; None = as `input`."""
+    cache_write: Dollars | None = None
+    """For the part that is written into it; None = as `input`."""
+
+
 class Source(msgspec.Struct, frozen=True):
     """The file of a configuration, and the position of each key in it."""
 
@@ -251,6 +265,8 @@ class Config(Section, frozen=True):
     """Further services that flows may bind, by name: their kinds, as "module:Class"."""
     flows: dict[str, dict[str, ServiceConfig]] = {}
     prompts: Followed[PromptsConfig] = PromptsConfig()
+    prices: Followed[dict[str, PriceConfig]] = {}
+    """By the name of a model, here or at its provider; they go before the known prices of providers."""
     traces: TracesConfig = TracesConfig()
     tools: dict[str, ToolConfig] = {}
     source: Annotated[Source | None, SET_BY_READER] = None

@@ -1,0 +1,5 @@
+"""Records of usage on the bus -> hourly sums -> answers: who has used which model, and what it cost."""
+
+from tg_flow.usage.usage_kind import UsageConfig, UsageKind
+
+__all__ = ["UsageConfig", "UsageKind"]

@@ -1,0 +1,97 @@
+"""Records of usage -> their costs: by the prices of the configuration, or else by the known ones of providers."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from importlib.util import find_spec
+from typing import Final
+
+import structlog
+
+from tg_base.config import PriceConfig
+from tg_base.runtime import WorkerPool
+from tg_flow.usage.known_prices import LISTED_AS, find_costs
+from tg_schema.errors import Internal
+from tg_schema.usage_record import UsageRecord
+
+log = structlog.get_logger()
+
+NANO_DOLLARS_PER_TOKEN: Final = 1000
+"""Of a price of one dollar for a million tokens."""
+
+
+class Prices:
+    """What calls cost, in whole nano-dollars; None = unknown.
+
+    Args:
+        configured: by the name of the model, here or at its provider.
+    """
+
+    def __init__(self, configured: Mapping[str, PriceConfig]) -> None:
+        self._configured = configured
+        self._worker = WorkerPool()
+        self._has_list: bool | None = None
+
+    def replace(self, configured: Mapping[str, PriceConfig]) -> None:
+        """Use these from the next record on; what is counted already keeps its cost."""
+        self._configured = configured
+
+    async def find_costs(self, records: Sequence[UsageRecord]) -> list[int | None]:
+        """The cost of each: that which its writer knew, else by the model's price.
+
+        Raises:
+            TgError: the worker process with the list of prices does not answer.
+        """
+        costs = [record.cost for record in records]
+        listed = []
+        for place, record in enumerate(records):
+            price = self._configured.get(record.model) or self._configured.get(record.upstream_model)
+            if record.cost is None and price is not None:
+                costs[place] = multiply(price, record)
+            elif record.cost is None and record.provider in LISTED_AS:
+                listed.append(place)
+        if listed and self._find_list():
+            found = await self._ask_list([records[place] for place in listed])
+            for place, cost in zip(listed, found, strict=True):
+                costs[place] = cost
+        return costs
+
+    async def aclose(self) -> None:
+        """End the worker process."""
+        await self._worker.aclose()
+
+    async def _ask_list(self, records: list[UsageRecord]) -> list[int | None]:
+        try:
+            return await self._worker.call(find_costs, records)
+        except Internal as error:
+            # A defect comes again for the same records, which would hold up all others.
+            log.error("usage.price_list_failed", reason=error.message)
+            return [None] * len(records)
+
+    def _find_list(self) -> bool:
+        if self._has_list is None:
+            self._has_list = find_spec("genai_prices") is not None
+            if not self._has_list:
+                reason = 'only [prices] of the configuration apply; for more: pip install "tokengrid-flow[prices]"'
+                log.warning("usage.no_price_list", reason=reason)
+        return self._has_list
+
+
+def multiply(price: PriceConfig, record: UsageRecord) -> int | None:
+    """The cost of a record by a configured price; None = its usage is unknown, and not free."""
+    if not any((price.input, price.output, price.cached_input, price.cache_write)):
+        return 0
+    total, output = record.usage.in_token, record.usage.out_token
+    if record.operation != "completion":
+        output = output or 0
+    if total is None or output is None:
+        return None
+    cached = min(record.usage.cached_token or 0, total)
+    written = min(record.usage.cache_write_token or 0, total - cached)
+    parts = (
+        (total - cached - written, price.input),
+        (cached, price.input if price.cached_input is None else price.cached_input),
+        (written, price.input if price.cache_write is None else price.cache_write),
+        (output, price.output),
+    )
+    # The decimal digits that the configuration has, not the nearest binary fraction.
+    return round(sum(tokens * Decimal(str(dollars)) for tokens, dollars in parts) * NANO_DOLLARS_PER_TOKEN)

@@ -1,0 +1,69 @@
+"""[flows.NAME.usage] -> the reader of all usage of the bus, and the processor that answers questions about it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import structlog
+from typing_extensions import override
+
+from tg_base.config import Config, ServiceConfig
+from tg_base.runtime import running
+from tg_base.server import Opened, ServeContext, ServiceKind
+from tg_flow.usage.prices import Prices
+from tg_flow.usage.usage_database import UsageDatabase
+from tg_flow.usage.usage_reader import UsageReader
+from tg_flow.usage.usage_service import UsageService
+from tg_flow.usage.usage_topic import UsageTopic
+from tg_schema.errors import BadRequest, Unavailable
+from tg_schema.service_spec import USAGE
+
+log = structlog.get_logger()
+
+
+class UsageConfig(ServiceConfig, frozen=True):
+    """The usage service; one flow binds it, for all flows."""
+
+    spec = USAGE
+    awaited = False
+    database: Path | None = None
+    """The file of the sums; None = they are kept in memory, and begin anew with each start."""
+
+    @override
+    def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:
+        others = [other for other in config.bound(UsageConfig) if other != flow]
+        if others:
+            sentence = f'flow "{others[0]}" has {USAGE.name} too; one flow binds it, for all: remove it here'
+            yield config.fault(sentence, "flows", flow, USAGE.name)
+
+
+class UsageKind(ServiceKind):
+    """Usage. Edits of the prices are followed."""
+
+    table = UsageConfig
+
+    @override
+    async def open(self, context: ServeContext, stack: AsyncExitStack) -> AsyncGenerator[Opened, None]:
+        for flow, bound in context.config.bound(UsageConfig).items():
+            routes = tuple(route for route in self.routes(context.config) if route.flow == flow)
+            if routes:
+                yield Opened(await _open(context, stack, flow, bound.database), routes)
+
+
+async def _open(context: ServeContext, stack: AsyncExitStack, flow: str, file: Path | None) -> UsageService:
+    """Begin to read; the stack ends it."""
+    database = UsageDatabase(file)
+    try:
+        await asyncio.to_thread(database.open)
+    except Unavailable as error:
+        raise context.config.locate(error.at("database"), "flows", flow, USAGE.name) from None
+    stack.push_async_callback(asyncio.to_thread, database.close)
+    if file is None:
+        log.warning("usage.in_memory", reason="no `database` is configured: the sums end with this process")
+    prices = Prices(context.config.prices)
+    stack.push_async_callback(prices.aclose)
+    stack.enter_context(context.follow_part(lambda config: config.prices, prices.replace))
+    topic = await stack.enter_async_context(UsageTopic(context.bus, context.config.topics))
+    await stack.enter_async_context(running(UsageReader(topic, database, prices).run()))
+    return UsageService(database)

@@ -1,0 +1,99 @@
+"""Topic of usage -> reader -> database: each record counts once, however often it comes."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from tg_base.bus import Delivery
+from tg_base.runtime import translate_defects
+from tg_flow.usage.prices import Prices
+from tg_flow.usage.usage_database import UsageDatabase
+from tg_flow.usage.usage_topic import UsageTopic
+from tg_schema import TgError, decode
+from tg_schema.deltas import MAX_COUNT
+from tg_schema.errors import BadRequest, Internal
+from tg_schema.usage_record import UsageRecord
+
+log = structlog.get_logger()
+
+KNOWN_VERSION: Final = 1
+FIRST_PAUSE_SECONDS: Final = 1.0
+"""Before a batch is written again that the database did not take; it doubles with each attempt."""
+MAX_PAUSE_SECONDS: Final = 30.0
+MOST_TOKENS: Final = 10**12
+"""Of one call. More is a defect of its writer, and would spoil the sums."""
+MOST_COST: Final = 10**15
+"""The same in nano-dollars: a million dollars."""
+
+
+class UsageReader:
+    """Counts what comes, for as long as it runs.
+
+    A message is acknowledged after its sums are on disk; if the process dies between the two, the message comes again,
+    and the database knows it. While the database takes nothing, the records stay on the topic.
+    """
+
+    def __init__(self, topic: UsageTopic, database: UsageDatabase, prices: Prices) -> None:
+        self._topic = topic
+        self._database = database
+        self._prices = prices
+        self._told_newer = False
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        while True:
+            batch = await self._topic.take()
+            readable = [(delivery, record) for delivery in batch if (record := await self._read(delivery)) is not None]
+            await self._count([record for _, record in readable])
+            for delivery, _ in readable:
+                delivery.ack()
+
+    async def _read(self, delivery: Delivery) -> UsageRecord | None:
+        """The record; None = there is none, and the message has been put aside."""
+        try:
+            record = decode(UsageRecord, delivery.body)
+            _check(record)
+        except BadRequest as error:
+            await self._topic.discard(delivery, error.message)
+            return None
+        if record.version > KNOWN_VERSION and not self._told_newer:
+            self._told_newer = True
+            reason = "what this reader does not know of them is lost; update it"
+            log.warning("usage.newer_records", version=record.version, known=KNOWN_VERSION, reason=reason)
+        return record
+
+    async def _count(self, records: Sequence[UsageRecord]) -> None:
+        """Return once the database has them."""
+        pause, waiting = FIRST_PAUSE_SECONDS, False
+        while True:
+            try:
+                with translate_defects(Internal, "usage could not be counted", "usage.defect", log):
+                    costs = await self._prices.find_costs(records)
+                    await asyncio.to_thread(self._database.add, list(zip(records, costs, strict=True)))
+            except TgError as error:
+                if not waiting:
+                    log.error("usage.waiting", reason=error.message, records=len(records))
+                waiting = True
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
+                continue
+            if waiting:
+                log.info("usage.recovered")
+            return
+
+
+def _check(record: UsageRecord) -> None:
+    """Raises BadRequest, if a number cannot be meant."""
+    usage = record.usage
+    tokens = (
+        *(usage.in_token, usage.out_token, usage.cached_token),
+        *(usage.reasoning_token, usage.cache_write_token),
+    )
+    if any(not 0 <= (count or 0) <= MOST_TOKENS for count in tokens):
+        raise BadRequest(f"a count of tokens is not between 0 and {MOST_TOKENS}")
+    if not 0 <= (record.cost or 0) <= MOST_COST:
+        raise BadRequest(f"the cost is not between 0 and {MOST_COST} nano-dollars")
+    if not all(0 <= number <= MAX_COUNT for number in (record.attempt, record.call, record.ended_at)):
+        raise BadRequest(f"attempt, call or ended_at is not between 0 and {MAX_COUNT}")

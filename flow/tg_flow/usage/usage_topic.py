@@ -1,0 +1,63 @@
+"""Bus -> reader: the records of all calls of models, in batches that are acknowledged as a whole."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+import structlog
+from typing_extensions import override
+
+from tg_base.bus import Bus, Delivery
+from tg_base.protocol import HeartbeatTiming, Subscriptions, publish_dead_letter
+from tg_base.runtime import Entered
+from tg_schema.topics import Topics
+
+log = structlog.get_logger()
+
+GROUP: Final = "usage"
+"""The group of all readers: the bus keeps for it what comes while no reader is there."""
+MAX_BATCH: Final = 500
+"""Messages of a batch, at most; no more than what is prefetched."""
+GATHER_SECONDS: Final = 0.1
+"""How long a batch waits for more messages."""
+RETURN_SECONDS: Final = 60.0
+"""After which a message comes again that could be neither read nor kept as a dead letter."""
+
+
+class UsageTopic(Entered):
+    """Enter it to subscribe.
+
+    Raises:
+        BusError: on entering, the bus did not answer in time or refused.
+    """
+
+    def __init__(self, bus: Bus, topics: Topics) -> None:
+        super().__init__()
+        self._bus = bus
+        self._topics = topics
+
+    @override
+    async def _start(self, stack: AsyncExitStack) -> None:
+        opened = Subscriptions(self._bus, give_up=HeartbeatTiming().give_up)
+        subscriptions = await stack.enter_async_context(opened)
+        self._deliveries = await stack.enter_async_context(subscriptions.open(self._topics.usage, GROUP))
+
+    async def take(self) -> Sequence[Delivery]:
+        """The next messages: one at least, and those that follow it soon."""
+        batch = [await anext(self._deliveries)]
+        try:
+            async with asyncio.timeout(GATHER_SECONDS):
+                while len(batch) < MAX_BATCH:
+                    batch.append(await anext(self._deliveries))
+        except TimeoutError:
+            pass
+        return batch
+
+    async def discard(self, delivery: Delivery, reason: str) -> None:
+        """Keep an unreadable message as a dead letter, so that it holds up no other."""
+        log.warning("usage.unreadable", reason=reason)
+        if await publish_dead_letter(self._bus, self._topics, self._topics.usage, delivery.body, reason):
+            delivery.ack()
+        else:
+            delivery.nack(RETURN_SECONDS)

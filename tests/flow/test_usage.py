@@ -1,0 +1,326 @@
+"""The reader of usage: each record counts once, whatever happens to the reader, the file, and the records."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.until import TICK_SECONDS
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import Client, Requestor
+from tg_base.config import ConfigWatcher
+from tg_base.server import ServeContext
+from tg_flow.usage import UsageConfig, UsageKind
+from tg_flow.usage.usage_database import UsageDatabase
+from tg_flow.usage.usage_topic import UsageTopic
+from tg_schema import TgError, Usage, encode
+from tg_schema.errors import BadRequest
+from tg_schema.topics import Topics
+from tg_schema.usage_record import Payer, UsageRecord
+from tg_schema.usage_report import UsageRequest, UsageResponse, UsageRow
+
+TOPICS = Topics()
+ENDED = 1_793_538_000_000 + 59 * 60_000
+"""2026-11-01T13:59Z, in milliseconds."""
+IN_2026 = UsageRequest(since="2026-01-01", until="2027-01-01")
+FIFTEEN = Usage(10, 5)
+ALICE, BOB = Payer("alice", "c1", ("red", "blue")), Payer("bob")
+
+
+def record(stream: str, tokens: Usage = FIFTEEN, **more: Any) -> UsageRecord:
+    fields = {"model": "m", "payer": ALICE, "ended_at": ENDED, "usage": tokens, **more}
+    return UsageRecord(stream, 1, **fields)
+
+
+class Reader:
+    """A reader that runs, and its client."""
+
+    def __init__(self, bus: MemoryBus, client: Client[UsageRequest, UsageResponse]) -> None:
+        self._bus = bus
+        self._client = client
+
+    async def write(self, *records: UsageRecord) -> None:
+        for each in records:
+            await self._bus.publish(TOPICS.usage, encode(each), {})
+
+    async def ask(self, *by: str, key: str | None = None) -> list[UsageRow]:
+        asked = msgspec.structs.replace(IN_2026, by=by, key=key)
+        return list((await self._client.call(asked)).rows)
+
+    async def until(self, calls: int) -> UsageRow:
+        """The sum of all, once it has so many calls."""
+        async with asyncio.timeout(30):
+            while True:
+                rows = await self.ask()
+                if rows and rows[0].calls >= calls:
+                    return rows[0]
+                await asyncio.sleep(TICK_SECONDS)
+
+
+def config_file(folder: Path, database: str = "", rest: str = "") -> Path:
+    file = folder / "tg.toml"
+    file.write_text(f"[flows.default]\nusage = {{ {database} }}\n{rest}")
+    return file
+
+
+@asynccontextmanager
+async def reading(file: Path, bus: MemoryBus) -> AsyncIterator[Reader]:
+    watcher = ConfigWatcher(file, services=(UsageConfig,), poll=0.01)
+    async with (
+        watcher,
+        UsageKind().serve(ServeContext.of(watcher, bus)),
+        Requestor(bus, watcher.config.topics) as requestor,
+    ):
+        yield Reader(bus, Client(requestor, watcher.config.routes("usage")[0]))
+
+
+@pytest.fixture
+async def bus() -> AsyncIterator[MemoryBus]:
+    bus = MemoryBus()
+    yield bus
+    await bus.aclose()
+
+
+async def test_sums_by_every_field(bus: MemoryBus, tmp_path: Path) -> None:
+    async with reading(config_file(tmp_path), bus) as reader:
+        late: dict[str, Any] = {"ended_at": ENDED + 60_000, "payer": BOB, "flow": "f", "door": "openai"}
+        await reader.write(
+            record("1", Usage(10, 5, 4, 2, 1), cost=7, provider="p", upstream_model="u"),
+            record("2", Usage(1, 2), estimated=True, cost=8),
+            record("3", Usage(None, None), outcome="failed", **late),
+            record("4", **late),
+        )
+        whole = await reader.until(4)
+        tokens: dict[str, Any] = {
+            "in_token": 21,
+            "out_token": 12,
+            "cached_token": 4,
+            "reasoning_token": 2,
+            "cache_write_token": 1,
+        }
+        assert whole == UsageRow(calls=4, **tokens, estimated_token=3, uncounted_calls=1, cost=15, unpriced_calls=2)
+        assert [(row.hour, row.calls) for row in await reader.ask("hour")] == [
+            ("2026-11-01T13:00Z", 2),
+            ("2026-11-01T14:00Z", 2),
+        ]
+        assert [row.day for row in await reader.ask("day")] == ["2026-11-01"]
+        assert [row.month for row in await reader.ask("month")] == ["2026-11"]
+        named = [
+            (row.key, row.customer, row.tags, row.flow, row.door, row.outcome)
+            for row in await reader.ask("key", "customer", "tags", "flow", "door", "outcome")
+        ]
+        assert named == [
+            ("alice", "c1", "red,blue", None, None, "complete"),
+            ("bob", None, None, "f", "openai", "complete"),
+            ("bob", None, None, "f", "openai", "failed"),
+        ]
+        assert {
+            (row.model, row.provider, row.upstream_model)
+            for row in await reader.ask("model", "provider", "upstream_model")
+        } == {("m", None, None), ("m", "p", "u")}
+        assert [row.calls for row in await reader.ask("key", key="bob")] == [2]
+
+
+async def test_unknown_is_not_zero(bus: MemoryBus, tmp_path: Path) -> None:
+    async with reading(config_file(tmp_path), bus) as reader:
+        await reader.write(record("1", Usage()))
+        assert await reader.until(1) == UsageRow(calls=1, uncounted_calls=1, unpriced_calls=1)
+        await reader.write(record("2", Usage(0, 0)))
+        row = await reader.until(2)
+        assert (row.in_token, row.out_token, row.cost) == (0, 0, None)
+
+
+async def test_a_record_that_comes_twice_counts_once(bus: MemoryBus, tmp_path: Path) -> None:
+    async with reading(config_file(tmp_path), bus) as reader:
+        again = record("1", call=2)
+        other = msgspec.structs.replace(again, attempt=2)
+        await reader.write(record("1"), again, record("1"), again, other)
+        await reader.write(record("last"))
+        row = await reader.until(4)
+        assert (row.calls, row.in_token) == (4, 40)
+
+
+async def test_a_reader_that_dies_between_commit_and_acknowledgement(bus: MemoryBus, tmp_path: Path) -> None:
+    file = tmp_path / "usage.db"
+    async with UsageTopic(bus, TOPICS) as topic:
+        for stream in ("1", "2"):
+            await bus.publish(TOPICS.usage, encode(record(stream)), {})
+        assert len(await topic.take()) == 2
+        database = UsageDatabase(file)
+        database.open()
+        database.add([(record("1"), None), (record("2"), None)])
+        database.close()
+    await bus.publish(TOPICS.usage, encode(record("3")), {})
+    for _ in range(2):
+        async with reading(config_file(tmp_path, f'database = "{file}"'), bus) as reader:
+            row = await reader.until(3)
+            assert (row.calls, row.in_token) == (3, 30)
+
+
+async def test_what_comes_while_the_reader_is_away_is_counted(bus: MemoryBus, tmp_path: Path) -> None:
+    file = config_file(tmp_path, f'database = "{tmp_path / "usage.db"}"')
+    async with reading(file, bus) as reader:
+        await reader.write(record("1"))
+        await reader.until(1)
+    await bus.publish(TOPICS.usage, encode(record("2")), {})
+    async with reading(file, bus) as reader:
+        assert (await reader.until(2)).in_token == 20
+
+
+async def test_an_unreadable_record_holds_up_no_other(bus: MemoryBus, tmp_path: Path) -> None:
+    bad = [
+        b"nothing",
+        b'{"attempt":1}',
+        encode(record("1", Usage(-1, 2))),
+        encode(record("2", Usage(10**13))),
+        encode(record("3", cost=-1)),
+        encode(record("4", ended_at=-5)),
+        b'{"stream":"\\ud800","attempt":1}',
+    ]
+    letters = TOPICS.dead_letter(TOPICS.usage)
+    async with bus.subscribe(letters, "person") as kept, reading(config_file(tmp_path), bus) as reader:
+        for body in bad:
+            await bus.publish(TOPICS.usage, body, {})
+        await reader.write(record("5"))
+        assert (await reader.until(1)).calls == 1
+        assert [(await anext(kept)).body for _ in bad] == bad
+
+
+async def test_a_newer_record_counts_by_what_is_known_of_it(
+    bus: MemoryBus, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with reading(config_file(tmp_path), bus) as reader:
+        newer = msgspec.to_builtins(record("1")) | {"version": 2, "outcome": "moved", "colour": "red"}
+        await bus.publish(TOPICS.usage, encode(newer), {})
+        await bus.publish(TOPICS.usage, encode(newer | {"stream": "2"}), {})
+        await reader.until(2)
+        assert [row.outcome for row in await reader.ask("outcome")] == ["failed"]
+    assert "".join(capfd.readouterr()).count("usage.newer_records") == 1
+
+
+async def test_while_the_file_takes_nothing_records_wait(
+    bus: MemoryBus, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tg_flow.usage.usage_database.LOCKED_SECONDS", 0.0)
+    monkeypatch.setattr("tg_flow.usage.usage_reader.FIRST_PAUSE_SECONDS", 0.01)
+    file = tmp_path / "usage.db"
+    async with reading(config_file(tmp_path, f'database = "{file}"'), bus) as reader:
+        holder = sqlite3.connect(file, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        await reader.write(record("1"))
+        said = ""
+        async with asyncio.timeout(30):
+            while True:
+                said += "".join(capfd.readouterr())
+                if "usage.waiting" in said:
+                    break
+                await asyncio.sleep(TICK_SECONDS)
+        assert "SQLITE_BUSY" in said
+        assert await reader.ask() == []
+        holder.execute("ROLLBACK")
+        await reader.until(1)
+        holder.close()
+    said += "".join(capfd.readouterr())
+    assert (said.count("usage.waiting"), said.count("usage.recovered")) == (1, 1)
+
+
+async def test_long_names_are_cut(bus: MemoryBus, tmp_path: Path) -> None:
+    async with reading(config_file(tmp_path), bus) as reader:
+        await reader.write(record("1", model="m" * 1_000_000))
+        await reader.until(1)
+        assert [row.model for row in await reader.ask("model")] == ["m" * 256]
+
+
+async def test_many_rows_come_in_several_records_and_too_many_not_at_all(bus: MemoryBus, tmp_path: Path) -> None:
+    file = tmp_path / "usage.db"
+    database = UsageDatabase(file)
+    database.open()
+    records = [record(str(number), payer=Payer(f"k{number:05}")) for number in range(10_001)]
+    database.add([(each, None) for each in records[:500]])
+    async with reading(config_file(tmp_path, f'database = "{file}"'), bus) as reader:
+        assert [row.key for row in await reader.ask("key")] == [each.payer.key for each in records[:500]]
+        database.add([(each, None) for each in records])
+        with pytest.raises(BadRequest, match="more than 10000 rows"):
+            await reader.ask("key")
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (UsageRequest(("colour",)), "usage cannot be summed by 'colour'; `by` may name: hour, day"),
+        (UsageRequest(since="yesterday"), "`since` is no time: write a time in UTC"),
+        (UsageRequest(since="2026-11-02", until="2026-11-01"), "the period is empty"),
+        (UsageRequest(until="2026-13"), "`until` is no time"),
+    ],
+)
+async def test_a_senseless_question(bus: MemoryBus, tmp_path: Path, asked: UsageRequest, words: str) -> None:
+    async with reading(config_file(tmp_path), bus) as reader:
+        with pytest.raises(BadRequest, match=words):
+            await reader._client.call(asked)
+
+
+async def test_an_edited_price_holds_for_the_next_record(bus: MemoryBus, tmp_path: Path) -> None:
+    price = "[prices.m]\ninput = {}\noutput = 2\n"
+    file = config_file(tmp_path, rest=price.format(1))
+    async with reading(file, bus) as reader:
+        await reader.write(record("1"))
+        assert (await reader.until(1)).cost == 10 * 1000 + 5 * 2000
+        config_file(tmp_path, rest=price.format(3))
+        number = 1
+        async with asyncio.timeout(30):
+            while (await reader.until(number)).cost == number * 20_000:
+                number += 1
+                await reader.write(record(str(number)))
+
+
+@pytest.mark.parametrize(
+    ("rest", "words"),
+    [
+        ("[prices.m]\ninput = -1\noutput = 1\n", "line 4: prices.m.input must be a number >= 0"),
+        ("[prices.m]\ninput = nan\noutput = 1\n", "line 4: prices.m.input must be"),
+        ("[prices.m]\ninput = inf\noutput = 1\n", "line 4: prices.m.input must be"),
+        ("[prices.m]\ninput = 1\n", "line 3: prices.m needs the field output"),
+        ("[prices.m]\ninput = 1\noutput = 1\ncached = 1\n", 'line 6: unknown field "cached" in prices.m'),
+        ("[flows.other]\nusage = {}\n", 'flow "other" has usage too; one flow binds it'),
+    ],
+)
+def test_a_mistake_in_the_file(tmp_path: Path, rest: str, words: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        ConfigWatcher(config_file(tmp_path, rest=rest), services=(UsageConfig,))
+    assert words in refused.value.message
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but a text that somebody keeps", None])
+async def test_a_file_that_is_no_database_of_ours(bus: MemoryBus, tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "usage.db"
+    if content is None:
+        newer = sqlite3.connect(file)
+        newer.execute("PRAGMA user_version = 2")
+        newer.close()
+    else:
+        file.write_bytes(content)
+    with pytest.raises(TgError) as refused:
+        async with reading(config_file(tmp_path, f'database = "{file}"'), bus):
+            pass
+    words = "was written by a newer version" if content is None else "cannot be opened: SQLITE_NOTADB"
+    assert words in refused.value.message
+    assert f"{tmp_path / 'tg.toml'}, line 2: " in refused.value.message
+
+
+def test_old_records_are_forgotten_and_their_sums_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = UsageDatabase(None)
+    database.open()
+    monkeypatch.setattr("tg_flow.usage.usage_database.time.time", lambda: 1e9)
+    database.add([(record("1"), 3)])
+    monkeypatch.setattr("tg_flow.usage.usage_database.time.time", lambda: 1e9 + 49 * 3600)
+    database.add([(record("2"), None)])
+    database.add([(record("1"), 4), (record("2"), None)])
+    (row,) = database.find((), 0, 2_000_000_000, None, 9)
+    assert (row.calls, row.cost, row.unpriced_calls) == (3, 7, 1)
+    database.close()
