@@ -54,6 +54,11 @@ def start_models() -> None:
     start("tg_cli.models")
 
 
+def start_usage() -> None:
+    """`tg-usage`."""
+    start("tg_cli.usage")
+
+
 def _leave_when_interrupted() -> "Callable[[], object]":
     """End the process at SIGINT, since nothing has begun that would have to be closed. Returns what undoes this.
 

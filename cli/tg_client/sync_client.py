@@ -19,6 +19,7 @@ from tg_client.transport import OnRetry
 from tg_schema import AgentStep, Message, PromptResponse, Sampling, TextCompletionResponse, Tool
 from tg_schema.served_model import ServedModel
 from tg_schema.text_completion import Reasoning
+from tg_schema.usage_report import UsageResponse
 
 T = TypeVar("T")
 
@@ -245,6 +246,18 @@ class SyncTgClient:
     def models(self, *, timeout: float | None = None) -> tuple[ServedModel, ...]:
         """See `TgClient.models`."""
         return self._loop.run(self._client.models(timeout=timeout))
+
+    def usage(
+        self,
+        by: Sequence[str] = (),
+        *,
+        since: str = "7d",
+        until: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> UsageResponse:
+        """See `TgClient.usage`."""
+        return self._loop.run(self._client.usage(by, since=since, until=until, key=key, timeout=timeout))
 
     @contextmanager
     def socket(self) -> Iterator[SyncSocket]:

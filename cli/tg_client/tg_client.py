@@ -1,6 +1,6 @@
 """Caller -> gateway: the asynchronous client."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
@@ -19,6 +19,7 @@ from tg_client.transport import (
     open_socket,
 )
 from tg_schema.served_model import ServedModel, ServedModels
+from tg_schema.usage_report import UsageRequest, UsageResponse
 
 
 class Socket:
@@ -99,6 +100,26 @@ class TgClient:
         clock = Deadline(self._timeout if timeout is None else timeout, self._idle)
         asked = partial(self._http.get, self._address.models, ServedModels, clock)
         return (await self._retries.repeat(clock, asked)).models
+
+    async def usage(
+        self,
+        by: Sequence[str] = (),
+        *,
+        since: str = "7d",
+        until: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> UsageResponse:
+        """Sums of what was used: of all keys for an administrator, else of one's own.
+
+        The arguments are as in `tg_schema.usage_report.UsageRequest`.
+
+        Raises:
+            TgError: as for every call; NotFound if the gateway's configuration has no service `usage`.
+        """
+        clock = Deadline(self._timeout if timeout is None else timeout, self._idle)
+        url = self._address.usage(UsageRequest(tuple(by), since, until, key))
+        return await self._retries.repeat(clock, partial(self._http.get, url, UsageResponse, clock))
 
     @property
     def _http(self) -> HttpTransport:

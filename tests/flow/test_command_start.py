@@ -32,7 +32,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
 run(click.Command("tg-say", callback=lambda: click.echo("said")))
 """
 COMMANDS = [
-    *("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models"),
+    *("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models", "tg-usage"),
     *("tg-pick", "tg-serve", "tg-serve-model"),
 ]
 

@@ -268,6 +268,7 @@ def test_every_script_is_in_the_test_above() -> None:
         "tg-pick",
         "tg-serve",
         "tg-serve-model",
+        "tg-usage",
     }
 
 

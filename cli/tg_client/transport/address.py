@@ -3,11 +3,12 @@
 import os
 import re
 from typing import Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
 from tg_schema.errors import BadRequest
+from tg_schema.usage_report import UsageRequest
 
 DEFAULT_URL = "http://localhost:8888/"
 URL_VARIABLE = "TOKENGRID_URL"
@@ -65,6 +66,12 @@ class Address(msgspec.Struct, frozen=True):
     def models(self) -> str:
         """The URL of the list of models."""
         return f"{self.base}api/v1/models"
+
+    def usage(self, request: UsageRequest) -> str:
+        """The URL of the sums that a question asks for."""
+        asked = {"by": ",".join(request.by), "since": request.since, "until": request.until, "key": request.key}
+        query = urlencode({name: value for name, value in asked.items() if value}, errors="replace")
+        return f"{self.base}api/v1/usage?{query}"
 
     @property
     def socket_path(self) -> str:

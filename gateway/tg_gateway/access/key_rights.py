@@ -8,6 +8,7 @@ from tg_base.telemetry import REFUSALS
 from tg_schema import AgentRequest, TextCompletionRequest
 from tg_schema.agent import ALL_GROUPS, DEFAULT_GROUP
 from tg_schema.errors import AccessDenied
+from tg_schema.usage_report import UsageRequest
 
 MAX_NAME_CHARACTERS = 64
 """Characters of a group's name that an error repeats."""
@@ -24,6 +25,7 @@ class KeyRights:
     Attributes:
         stores: whether responses may be kept at all.
         storeless: names of the keys whose responses are not kept.
+        admins: names of the keys that may see and change what affects all keys.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
@@ -31,7 +33,7 @@ class KeyRights:
         self._groups = {name: groups for name, groups in limited.items() if ALL_GROUPS not in groups}
         self.stores = config.store
         self.storeless = frozenset(key.name for key in config.keys if not key.store)
-        self._admins = frozenset(key.name for key in config.keys if key.admin)
+        self.admins = frozenset(key.name for key in config.keys if key.admin)
 
     def check_admin(self, key: str | None) -> None:
         """Check that the key may see and change what affects all keys.
@@ -39,7 +41,7 @@ class KeyRights:
         Raises:
             AccessDenied: it may not.
         """
-        if key not in self._admins:
+        if key not in self.admins:
             raise AccessDenied(
                 "this key may not ask for this; a key may that has admin = true in its table [[gateway.keys]] of the "
                 "configuration"
@@ -52,6 +54,11 @@ class KeyRights:
             AccessDenied: the request needs another group of tools (by name, by "*", or by naming none), or an admin's
                 rights.
         """
+        if isinstance(request, UsageRequest):
+            # A key may see what it has used itself.
+            if request.key != key:
+                self.check_admin(key)
+            return
         if isinstance(request, EncodedRequest):
             if "load_adapter" in request.features:
                 self.check_admin(key)

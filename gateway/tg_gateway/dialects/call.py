@@ -28,6 +28,7 @@ class Call:
         route: the service. The dialect sets it as soon as it is known, so that the log and the metrics can name it even
             if the request is refused. A request that becomes an `Ask` need not set it.
         stores: whether answers may be kept for the request's key.
+        sees: the key whose usage alone the client may see; None = that of all keys.
         kept: the answers that are kept for the request's key; only an awaitable that `parse` returns uses it.
     """
 
@@ -40,6 +41,7 @@ class Call:
     body: bytes = b""
     route: Route[Any, Any] | None = None
     stores: bool = True
+    sees: str | None = None
     kept: KeptAnswers = NOTHING_KEPT
 
 

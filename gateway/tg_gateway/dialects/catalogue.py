@@ -119,6 +119,17 @@ class Catalogue:
         services = ", ".join(service for known, service in self._services if known == flow)
         raise NotFound(f"this flow has no service {service[:MAX_NAME_CHARACTERS]!r}; it has: {services}")
 
+    def find_anywhere(self, service: str) -> Route[Any, Any]:
+        """A service that one flow binds for all.
+
+        Raises:
+            NotFound: no flow binds it.
+        """
+        for route in self.routes:
+            if route.spec.name == service:
+                return route
+        raise NotFound(f"no flow has the service {service!r}: bind it in one flow of the gateway's configuration")
+
     def find_model(self, name: str | None, preferred: str = "") -> FoundModel:
         """The route of a model: by its own name, an alias, `base:adapter` with either as base, or an adapter's name.
 

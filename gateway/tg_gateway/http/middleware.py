@@ -255,6 +255,7 @@ class Middleware:
                     self._authenticator.rights.check_admin(entry.key)
             rights = self._authenticator.rights
             door.call.stores = rights.stores and entry.key not in rights.storeless
+            door.call.sees = None if not self._authenticator.required or entry.key in rights.admins else entry.key
 
     async def _send(self, request: web.Request, response: web.StreamResponse, entry: AccessLogEntry) -> None:
         """Write a plain answer here, so that a client which does not read it is cut off in time."""

@@ -9,6 +9,7 @@ from tg_gateway.dialects.native.failures import NativeFailure, NativeRefusal
 from tg_gateway.dialects.native.flow_service import MODELS
 from tg_gateway.dialects.native.page import INDEX, PAGE
 from tg_gateway.dialects.native.request_bodies import PromptBody
+from tg_gateway.dialects.native.usage import UsageQuery
 from tg_schema import (
     AGENT,
     PROMPT,
@@ -21,6 +22,8 @@ from tg_schema import (
 )
 from tg_schema.errors import NotFound
 from tg_schema.served_model import ServedModels
+from tg_schema.service_spec import USAGE
+from tg_schema.usage_report import UsageResponse
 
 _describe = partial(Description, group="Tokengrid", failure=NativeRefusal)
 _ask = partial(_describe, events=EVENTS, raises=ASKING)
@@ -63,6 +66,12 @@ NATIVE_DESCRIPTIONS: Final[Mapping[str, Description]] = {
         examples=_COMPLETIONS,
     ),
     MODELS: _describe(summary="List the models, with their flows and features", answer=ServedModels),
+    USAGE.name: _describe(
+        summary="Sum up what was used, by key, model and the like",
+        query=UsageQuery,
+        answer=UsageResponse,
+        raises=ASKING,
+    ),
     PAGE: _describe(
         summary="Show the page to chat, or a file of it",
         answer=str,

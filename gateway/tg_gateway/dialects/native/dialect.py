@@ -26,9 +26,11 @@ from tg_gateway.dialects.native.failures import encode_refusal
 from tg_gateway.dialects.native.flow_service import MODELS, list_models
 from tg_gateway.dialects.native.page import PAGE, show_page
 from tg_gateway.dialects.native.services import SERVICES, NativeService, service_of
+from tg_gateway.dialects.native.usage import ask_usage
 from tg_schema import TextCompletionRequest, TgError
 from tg_schema.errors import NotFound
 from tg_schema.response import Response
+from tg_schema.service_spec import USAGE
 
 
 class EventWriter(Writer[Any]):
@@ -72,7 +74,9 @@ class Native(Dialect):
 
     @override
     def check_head(self, call: Call) -> None:
-        if call.operation not in {MODELS, PAGE}:
+        if call.operation == USAGE.name:
+            call.route = call.catalogue.find_anywhere(USAGE.name)
+        elif call.operation not in {MODELS, PAGE}:
             _find(call)
 
     @override
@@ -84,6 +88,8 @@ class Native(Dialect):
             return asyncio.to_thread(show_page, call)
         if call.operation == MODELS:
             return Answer(list_models(call.catalogue))
+        if call.operation == USAGE.name:
+            return ask_usage(call)
         # In a worker process, and for the API's description, the head was not checked.
         route = call.route or _find(call)
         service = service_of(route.spec)
@@ -114,6 +120,7 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     *(Mount("POST", f"/api/v1/{service}", NATIVE, service) for service in SERVICES),
     Mount("POST", "/api/v1/flow/{flow}/service/{service}", NATIVE, "service"),
     Mount("GET", "/api/v1/models", NATIVE, MODELS),
+    Mount("GET", "/api/v1/usage", NATIVE, USAGE.name),
     # A browser loads them before anybody can type a key.
     Mount("GET", "/", NATIVE, PAGE, accept="text/html", keyless=True),
     Mount("GET", "/page/{file}", NATIVE, PAGE, keyless=True),

@@ -1,0 +1,217 @@
+"""GET /api/v1/usage and `tg-usage`: who may see what, as a table, CSV and JSON."""
+
+import asyncio
+import csv
+import hashlib
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.flow.command import ran
+from tests.flow.test_usage import BOB, TOPICS, config_file, record
+from tests.until import TICK_SECONDS
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import Requestor
+from tg_base.config import ApiKey, ConfigWatcher, GatewayConfig
+from tg_base.server import ServeContext
+from tg_client import SyncTgClient, TgClient
+from tg_flow.usage import UsageConfig, UsageKind
+from tg_gateway.app import Gateway
+from tg_schema import Usage, encode
+from tg_schema.errors import AccessDenied, NotFound
+from tg_schema.usage_record import Payer
+from tg_schema.usage_report import UsageRow
+from tg_serve.launcher import inspect, launch
+from tg_serve.options import ServeOptions
+
+PERIOD: dict[str, Any] = {"since": "2026-01-01", "until": "2027-01-01"}
+
+
+def key_of(name: str, *, admin: bool = False) -> ApiKey:
+    return ApiKey(name=name, sha256=hashlib.sha256(name.encode()).hexdigest(), admin=admin)
+
+
+KEYED = GatewayConfig(port=0, drain=0.05, keys=(key_of("alice"), key_of("bob"), key_of("root", admin=True)))
+OPEN = GatewayConfig(port=0, drain=0.05)
+
+
+@asynccontextmanager
+async def opened(folder: Path, config: GatewayConfig = OPEN, calls: int = 3) -> AsyncIterator[str]:
+    """The URL of a gateway whose reader has counted."""
+    bus, watcher = MemoryBus(), ConfigWatcher(config_file(folder), services=(UsageConfig,))
+    routes = watcher.config.routes("usage")
+    records = [
+        record("1", Usage(1000, 500, 10), cost=1_234_567),
+        record("2", payer=BOB),
+        record("3", Usage(), payer=Payer(customer='=1+1,"\n\x1b[2J')),
+    ]
+    async with (
+        UsageKind().serve(ServeContext.of(watcher, bus)),
+        Requestor(bus, watcher.config.topics, queues=tuple(route.request for route in routes)) as requestor,
+        Gateway(config, requestor, routes) as gateway,
+    ):
+        for each in records[:calls]:
+            await bus.publish(TOPICS.usage, encode(each), {})
+        async with TgClient(gateway.url, token="root") as client:
+            async with asyncio.timeout(30):
+                while True:
+                    rows = (await client.usage(**PERIOD)).rows
+                    if rows and rows[0].calls == calls:
+                        break
+                    await asyncio.sleep(TICK_SECONDS)
+        yield gateway.url
+    await bus.aclose()
+
+
+async def test_without_keys_everybody_sees_all(tmp_path: Path) -> None:
+    async with opened(tmp_path) as url, aiohttp.ClientSession(url) as http:
+        async with http.get("api/v1/usage", params={"by": "key, model", **PERIOD}) as answer:
+            assert (answer.status, await answer.json()) == (
+                200,
+                {
+                    "rows": [
+                        {"model": "m", "calls": 1, "uncounted_calls": 1, "unpriced_calls": 1},
+                        {"key": "alice", "model": "m", "calls": 1, "in_token": 1000, "out_token": 500,
+                         "cached_token": 10, "cost": 1_234_567},
+                        {"key": "bob", "model": "m", "calls": 1, "in_token": 10, "out_token": 5, "unpriced_calls": 1},
+                    ],
+                    "since": "2026-01-01T00:00Z",
+                    "until": "2027-01-01T00:00Z",
+                    "lasting": False,
+                    "end_of_stream": True,
+                },
+            )  # fmt: skip
+        async with http.get("api/v1/usage", params={"sinse": "1d"}) as answer:
+            assert answer.status == 400
+            assert "there is no parameter 'sinse'; there are: by, since" in (await answer.json())["error"]["message"]
+        async with http.get("api/v1/usage", params={"by": "colour"}) as answer:
+            assert answer.status == 400
+
+
+async def test_a_key_sees_its_own_and_an_administrator_all(tmp_path: Path) -> None:
+    async with opened(tmp_path, KEYED) as url:
+        async with TgClient(url, token="alice", retries=0) as alice:
+            assert [(row.key, row.calls) for row in (await alice.usage(["key"], **PERIOD)).rows] == [("alice", 1)]
+            assert [row.key for row in (await alice.usage(["key"], key="alice", **PERIOD)).rows] == ["alice"]
+            with pytest.raises(AccessDenied, match="admin = true"):
+                await alice.usage(key="bob", **PERIOD)
+        async with TgClient(url, token="root", retries=0) as root:
+            assert [row.key for row in (await root.usage(["key"], **PERIOD)).rows] == [None, "alice", "bob"]
+            assert (await root.usage(key="bob", **PERIOD)).rows == (
+                UsageRow(calls=1, in_token=10, out_token=5, unpriced_calls=1),
+            )
+        async with aiohttp.ClientSession(url) as http, http.get("api/v1/usage") as answer:
+            assert answer.status == 401
+
+
+@pytest.mark.parametrize("key", [None, "bob", ""])
+@pytest.mark.parametrize("door", ["http", "socket"])
+async def test_no_other_door_shows_more(tmp_path: Path, door: str, key: str | None) -> None:
+    asked = {"by": ["key"], **PERIOD, **({} if key is None else {"key": key})}
+    async with opened(tmp_path, KEYED) as url, aiohttp.ClientSession(url) as http:
+        bearer = {"Authorization": "Bearer alice"}
+        if door == "http":
+            async with http.post("api/v1/flow/default/service/usage", json=asked, headers=bearer) as answer:
+                assert answer.status == 403
+            mine = {**asked, "key": "alice"}
+            async with http.post("api/v1/flow/default/service/usage", json=mine, headers=bearer) as answer:
+                assert [row["key"] for row in (await answer.json())["rows"]] == ["alice"]
+        else:
+            async with http.ws_connect("api/v1/socket?token=alice", headers=bearer) as socket:
+                await socket.send_json({"type": "auth", "token": "alice"})
+                await socket.send_json({"id": "1", "service": "usage", "flow": "default", "request": asked})
+                said = await socket.receive_json()
+                while said.get("id") != "1":
+                    said = await socket.receive_json()
+                assert "access-denied" in json.dumps(said)
+
+
+def test_the_blocking_client_has_it(tmp_path: Path) -> None:
+    with SyncTgClient("http://127.0.0.1:9", retries=0) as client, pytest.raises(Exception, match="no gateway answers"):
+        client.usage(["key"])
+
+
+async def test_the_command_prints_a_table(tmp_path: Path) -> None:
+    async with opened(tmp_path) as url:
+        done = await ran(
+            "tg-usage", "--by", "key,customer", "--since", "2026-01-01", "--until", "2027-01-01", "-u", url
+        )
+    assert done.code == 0
+    assert (
+        done.out.splitlines()
+        == [
+            "KEY    CUSTOMER           CALLS  INPUT  CACHED  OUTPUT    COST $",
+            '-      =1+1,"\x1b[2J        1      -       -       -         -',
+            "alice  c1                     1   1000      10     500  0.001235",
+            "bob    -                      1     10       -       5         -",
+        ]
+        or done.out
+    )
+    assert done.err == "these sums began with the start of their reader: its configuration names no database\n"
+
+
+async def test_the_command_prints_csv_and_json(tmp_path: Path) -> None:
+    period = ("--since", "2026-01-01", "--until", "2027-01-01")
+    async with opened(tmp_path) as url:
+        done = await ran("tg-usage", "--by=key,customer", "--csv", *period, TOKENGRID_URL=url)
+        rows = list(csv.DictReader(io.StringIO(done.out)))
+        assert (done.code, [row["key"] for row in rows]) == (0, ["", "alice", "bob"])
+        assert rows[0]["customer"] == '=1+1,"\n\x1b[2J'
+        assert rows[1] == {
+            "key": "alice", "customer": "c1", "calls": "1", "in_token": "1000", "out_token": "500",
+            "cached_token": "10", "reasoning_token": "", "cache_write_token": "", "estimated_token": "0",
+            "uncounted_calls": "0", "cost_usd": "0.001234567", "unpriced_calls": "0",
+        }  # fmt: skip
+        assert rows[0]["cost_usd"] == ""
+        done = await ran("tg-usage", "--by=key", "--json", *period, TOKENGRID_URL=url)
+        assert [json.loads(line).get("cost") for line in done.out.splitlines()] == [None, 1_234_567, None]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--by", "colour"), 1, "tg-usage: usage cannot be summed by 'colour'"),
+        (("--since", "yesterday"), 1, "tg-usage: `since` is no time"),
+        (("--csvv",), 2, "No such option '--csvv'"),
+    ],
+)
+async def test_the_command_refuses_on_stderr(tmp_path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
+    async with opened(tmp_path, calls=1) as url:
+        done = await ran("tg-usage", *arguments, "-u", url)
+    assert (done.code, done.out) == (code, "")
+    assert words in done.err
+
+
+async def test_a_gateway_without_the_service(tmp_path: Path) -> None:
+    file = tmp_path / "tg.toml"
+    file.write_text("[gateway]\nport = 0\n")
+    async with launch(ServeOptions(file=file)) as (_, url), TgClient(str(url), retries=0) as client:
+        with pytest.raises(NotFound, match="no flow has the service 'usage': bind it in one flow"):
+            await client.usage()
+
+
+async def test_tg_serve_runs_it_beside_all_else(tmp_path: Path) -> None:
+    file = config_file(tmp_path, f'database = "{tmp_path / "usage.db"}"', "[gateway]\nport = 0\n")
+    said, findings = await inspect(ServeOptions(file=file))
+    assert findings == []
+    assert "usage (default)" in said
+    async with launch(ServeOptions(file=file)) as (_, url), TgClient(str(url), retries=0) as client:
+        answer = await client.usage(["key"])
+        assert (answer.rows, answer.lasting) == ((), True)
+
+
+async def test_a_gateway_is_ready_while_the_reader_is_away(tmp_path: Path) -> None:
+    """Nobody waits for it. Two processes over a broker, in which the reader's has not been started."""
+    file = config_file(tmp_path, "", "[gateway]\nport = 0\n")
+    order = ServeOptions(file=file, services={})
+    async with launch(order, kinds={}) as (_, url), aiohttp.ClientSession(str(url)) as http:
+        async with http.get("ready") as answer:
+            assert answer.status == 200
+        async with http.get("api/v1/usage") as answer:
+            assert answer.status == 503
