@@ -2,8 +2,8 @@
 
 import msgspec
 
-from tg_gateway.dialects import Ask, Call
-from tg_gateway.dialects.native.services import BodyWriter, service_of
+from tg_gateway.dialects import Ask, Call, CompletionWriter
+from tg_gateway.dialects.native.services import service_of
 from tg_schema.errors import BadRequest
 from tg_schema.service_spec import USAGE
 from tg_schema.usage_report import UsageRequest, UsageResponse
@@ -41,4 +41,4 @@ def ask_usage(call: Call) -> Ask:
     by = tuple(name.strip() for name in asked.by.split(",") if name.strip())
     # A key that names another one is refused like any request that is not its own to ask.
     request = UsageRequest(by, asked.since, asked.until, asked.key or call.sees)
-    return Ask(route, request, BodyWriter(service_of(USAGE), UsageResponse), streaming=False)
+    return Ask(route, request, CompletionWriter(service_of(USAGE).whole, record=UsageResponse), streaming=False)
