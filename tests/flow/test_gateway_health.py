@@ -159,8 +159,17 @@ async def test_metrics(it: Opened) -> None:
         return after[name] - before.get(name, 0)
 
     service = '{service="text-completion"}'
-    assert grown(f"tg_first_token_seconds_count{service}") == 1
-    assert grown(f"tg_chunk_gap_seconds_count{service}") >= 1
+    place = '{flow="default",model="counting",service="text-completion"}'
+    published = (
+        '{flow="default",gen_ai_operation_name="chat",gen_ai_provider_name="tokengrid",gen_ai_request_model="counting"}'
+    )
+    assert grown(f"tg_first_token_seconds_count{place}") == 1
+    assert grown(f"tg_chunk_gap_seconds_count{place}") >= 1
+    assert grown(f"tg_request_seconds_count{place}") == 1
+    assert grown(f"tg_queue_wait_seconds_count{place}") == 1
+    assert grown(f"gen_ai_server_time_to_first_token_seconds_count{published}") == 1
+    assert grown(f"gen_ai_server_request_duration_seconds_count{published}") == 1
+    assert grown('tg_provider_calls_total{model="counting",outcome="ok",status=""}') == 1
     assert grown(f"tg_overhead_seconds_count{service}") >= 2
     assert grown(f"tg_overhead_seconds_sum{service}") < 1
     assert grown('tg_gateway_requests_total{door="sse",outcome="ok",service="text-completion"}') == 1

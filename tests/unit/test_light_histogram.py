@@ -2,8 +2,9 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
+from tg_base.telemetry import Label, Metric
 from tg_base.telemetry.histogram import LightHistogram
 
 BUCKETS = (0.00005, 0.25, 1.0, 60.0)
@@ -17,8 +18,8 @@ def lines(registry: CollectorRegistry) -> list[str]:
 @given(st.lists(st.tuples(st.sampled_from(["text-completion", 'a"b\\\n']), AMOUNTS)))
 def test_the_same_text_as_the_library(observed: list[tuple[str, float]]) -> None:
     light, full = CollectorRegistry(), CollectorRegistry()
-    ours = LightHistogram("tg_x_seconds", "What it is", "service", BUCKETS, light)
-    theirs = Histogram("tg_x_seconds", "What it is", ["service"], buckets=BUCKETS, registry=full)
+    metric = Metric("tg_x_seconds", "histogram", "What it is", (Label("service", "any"),), BUCKETS)
+    ours, theirs = LightHistogram(metric, registry=light), metric.histogram(full)
     for service, amount in observed:
         ours.labels(service).observe(amount)
         theirs.labels(service).observe(amount)

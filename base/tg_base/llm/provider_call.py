@@ -9,6 +9,7 @@ import msgspec
 from tg_base.llm.core import CallMeter
 from tg_base.runtime import MAX_QUICK_BYTES
 from tg_base.server import UsageAccount
+from tg_base.telemetry import count_call
 from tg_schema import TextCompletionRequest, TgError, Usage, decode
 from tg_schema.errors import BadRequest, Internal
 from tg_schema.prompt_size import measure_text
@@ -42,9 +43,11 @@ class ProviderCall(CallMeter, kw_only=True):
     began: float = 0.0
 
     def end(self, error: BaseException | None) -> None:
-        """Record it; `error` ended it, None = it is complete."""
+        """Record and count it; `error` ended it, None = it is complete."""
         if self.account is not None:
-            self.account.put(self._make_record(self.account, error))
+            record = self._make_record(self.account, error)
+            count_call(record)
+            self.account.put(record)
 
     def _make_record(self, account: UsageAccount, error: BaseException | None) -> UsageRecord:
         outcome, kind = _judge(error)

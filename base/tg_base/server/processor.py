@@ -32,7 +32,7 @@ from tg_base.server.responder import PlainResponder, Responder, send_failure
 from tg_base.server.service import Service
 from tg_base.server.slots import Slot, Slots
 from tg_base.server.usage_account import ACCOUNT, UsageAccount
-from tg_base.telemetry import ACTIVE_STREAMS, QUEUE_WAIT_SECONDS, STREAMS, trace
+from tg_base.telemetry import ACTIVE_STREAMS, QUEUE_WAIT_SECONDS, find_stream_counter, trace
 from tg_schema import decode
 from tg_schema.errors import BadRequest, Unavailable
 from tg_schema.topics import Topics
@@ -106,7 +106,10 @@ class Processor:
         self._seconds = self._waited = 0.0
         self._taken = self._direct = 0
         self._active = ACTIVE_STREAMS.labels(service.spec.name)
-        self._queue_wait = QUEUE_WAIT_SECONDS.labels(service.spec.name)
+        model = models[0] if models else ""
+        self._queue_wait = {
+            route.flow: QUEUE_WAIT_SECONDS.labels(service.spec.name, model, route.flow) for route in routes
+        }
 
     @property
     def name(self) -> str:
@@ -318,7 +321,7 @@ class Processor:
         self._running[call.key] = self.host.running[call.key] = work
         self._active.inc()
         try:
-            self._queue_wait.observe(call.delay or 0.0)
+            self._queue_wait[route.flow].observe(call.delay or 0.0)
             try:
                 running = work.run(request, responder)
                 del request
@@ -342,7 +345,7 @@ class Processor:
         if not (expired or key in host.running or key in host.ended or key in host.cancelled):
             return False
         self._count(call)
-        STREAMS.labels(route.spec.name, "dropped").inc()
+        find_stream_counter(route.spec.name, "dropped").inc()
         delivery.ack()
         return True
 

@@ -5,17 +5,20 @@ The client library's histogram takes one or two locks for each observation. This
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
+from typing import NamedTuple
 
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from tg_base.telemetry.metric import Metric
+
 
 class Cells:
-    """The counts of one label value."""
+    """The counts of one series of labels."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -45,39 +48,42 @@ class Cells:
         return buckets
 
 
+class Twin(NamedTuple):
+    """The same figure under another published name.
+
+    Attributes:
+        metric: its row.
+        translate: the values of our labels -> of its labels.
+    """
+
+    metric: Metric
+    translate: Callable[[tuple[str, ...]], tuple[str, ...]]
+
+
 class LightHistogram(Collector):
-    """A histogram with one label.
+    """A histogram.
 
     Args:
-        name: the metric's name.
-        documentation: what it measures.
-        label: the label's name.
-        buckets: upper bounds, inclusive, ascending.
+        metric: its row.
+        twins: under which names it is shown too.
         registry: the registry that exports it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        documentation: str,
-        label: str,
-        buckets: tuple[float, ...],
-        registry: CollectorRegistry = REGISTRY,
-    ) -> None:
-        self._name = name
-        self._documentation = documentation
-        self._label = label
-        self._buckets = buckets
-        self._cells: dict[str, Cells] = {}
+    def __init__(self, metric: Metric, *twins: Twin, registry: CollectorRegistry = REGISTRY) -> None:
+        self._metric = metric
+        self._shown = (Twin(metric, tuple), *twins)
+        self._cells: dict[tuple[str, ...], Cells] = {}
         registry.register(self)
 
-    def labels(self, value: str) -> Cells:
-        """The counts of one label value. Keep them: the look-up is not free."""
-        return self._cells.setdefault(value, Cells(self._buckets))
+    def labels(self, *values: str) -> Cells:
+        """The counts of these labels. Keep them: the look-up is not free."""
+        bound = self._metric.bound(values)
+        return self._cells.get(bound) or self._cells.setdefault(bound, Cells(self._metric.buckets))
 
     @override
     def collect(self) -> Iterable[HistogramMetricFamily]:
-        family = HistogramMetricFamily(self._name, self._documentation, labels=[self._label])
-        for value, cells in self._cells.items():
-            family.add_metric([value], cells.cumulate(), cells.total)
-        yield family
+        for metric, translate in self._shown:
+            family = HistogramMetricFamily(metric.name, metric.text, labels=metric.label_names)
+            for values, cells in self._cells.items():
+                family.add_metric(translate(values), cells.cumulate(), cells.total)
+            yield family

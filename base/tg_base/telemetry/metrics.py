@@ -1,35 +1,96 @@
-"""All metrics and their names; one registry for each process, served at `/metrics`."""
+"""All metrics of the transport and their names; one registry for each process, served at `/metrics`."""
 
-from functools import cache
+from typing import Final
 
-from prometheus_client import Counter, Gauge, Histogram
+from tg_base.telemetry.gen_ai import CLIENT_TOKENS, OPERATIONS, TOKEN_BUCKETS, TOKEN_TYPE, rename
+from tg_base.telemetry.labels import DIRECTION, EVENT, FLOW, KEY, MODEL, OUTCOME, SECONDS, SERVICE
+from tg_base.telemetry.metric import Label
+from tg_base.telemetry.metric_table import MetricTable
+from tg_schema.usage_record import UsageRecord
 
-from tg_base.telemetry.histogram import LightHistogram
+METRICS: Final = MetricTable()
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_FINE = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1)
-
-FIRST_TOKEN_SECONDS = LightHistogram("tg_first_token_seconds", "Request to first content", "service", _SECONDS)
-CHUNK_GAP_SECONDS = LightHistogram("tg_chunk_gap_seconds", "Between two chunks of a stream", "service", _SECONDS)
-QUEUE_WAIT_SECONDS = Histogram(
-    "tg_queue_wait_seconds", "Request published to work begun", ["service"], buckets=_SECONDS
+QUEUE_WAIT_SECONDS = METRICS.histogram(
+    "tg_queue_wait_seconds", "Request published to work begun", SERVICE, MODEL, FLOW, buckets=SECONDS
 )
-OVERHEAD_SECONDS = LightHistogram("tg_overhead_seconds", "A chunk's time in the gateway", "service", _FINE)
-TOKENS = Counter("tg_tokens_total", "Tokens counted by the provider", ["model", "direction"])
-ACTIVE_STREAMS = Gauge("tg_active_streams", "Requests worked on now", ["service"])
-STREAMS = Counter("tg_streams_total", "Requests ended, by how: ok, cancelled or an error type", ["service", "outcome"])
-ATTEMPTS = Counter("tg_attempts_total", "Further attempts at a request whose processor died", ["service"])
-RESENDS = Counter("tg_resends_total", "Gaps in a link that were asked for again", [])
-POISON = Counter("tg_poison_messages_total", "Messages that nobody can read or is to have", ["topic"])
-SPANS = Counter("tg_spans_total", "Spans, by what became of them: exported, failed or dropped", ["outcome"])
-READER_ENDS = Counter("tg_reader_ends_total", "Subscriptions that ended by themselves, to be opened again", [])
-REFUSALS = Counter("tg_refusals_total", "Requests refused unasked, by reason", ["service", "reason"])
-BAND = Counter("tg_band_total", "Requests that waited on the bus, by what became of them", ["service", "event"])
-BAND_MADE = Gauge("tg_band_made", "Requests that waited on the bus and are asked for now", ["service"])
-WARM = Counter("tg_warm_requests_total", "Requests sent past the queue by their cache key", ["service", "event"])
-USAGE_LOST = Counter("tg_usage_lost_total", "Records of usage that the bus did not take and no room was left for", [])
-TASKS = Gauge("tg_tasks", "Tasks on the event loop now")
+find_token_counter = METRICS.finder("tg_tokens_total", "Tokens counted by the provider", MODEL, DIRECTION)
+_USED_TOKENS = METRICS.histogram(
+    CLIENT_TOKENS,
+    "Tokens of a call of a provider, as it counted them",
+    *(TOKEN_TYPE, *rename((SERVICE, MODEL))),
+    buckets=TOKEN_BUCKETS,
+)
+find_provider_counter = METRICS.finder(
+    "tg_provider_calls_total",
+    "Calls of a provider",
+    *(MODEL, OUTCOME, Label("status", "`4xx` or `5xx` of a refusal")),
+)
+find_key_tokens = METRICS.finder("tg_key_tokens_total", "Tokens of a key's calls, estimates included", KEY, DIRECTION)
+USAGE_LOST = METRICS.counter(
+    "tg_usage_lost_total", "Records of usage that the bus did not take and no room was left for"
+)
+ACTIVE_STREAMS = METRICS.gauge("tg_active_streams", "Requests worked on now", SERVICE)
+find_stream_counter = METRICS.finder("tg_streams_total", "Requests ended at a processor", SERVICE, OUTCOME)
+ATTEMPTS = METRICS.counter("tg_attempts_total", "Further attempts at a request whose processor died", SERVICE)
+RESENDS = METRICS.counter("tg_resends_total", "Gaps in a link that were asked for again")
+POISON = METRICS.counter(
+    "tg_poison_messages_total",
+    "Messages that nobody can read or is to have",
+    Label("topic", "a topic that this process reads"),
+)
+SPANS = METRICS.counter("tg_spans_total", "Spans", Label("outcome", "`exported`, `failed`, `dropped`"))
+READER_ENDS = METRICS.counter("tg_reader_ends_total", "Subscriptions that ended by themselves, to be opened again")
+REFUSALS = METRICS.counter("tg_refusals_total", "Requests refused unasked", SERVICE, Label("reason", "why"))
+WARM = METRICS.counter("tg_warm_requests_total", "Requests sent past the queue by their cache key", SERVICE, EVENT)
+TASKS = METRICS.gauge("tg_tasks", "Tasks on the event loop now")
 
-# Looked up once: for each request, the client library would take a lock and 3 us.
-find_stream_counter = cache(STREAMS.labels)
-find_token_counter = cache(TOKENS.labels)
+_MODEL_NAME: Final = Label("model_name", "a model that is open here")
+_ADAPTER_NAME: Final = Label("adapter_name", "an adapter that is in memory or asked for")
+VLLM_RUNNING = METRICS.add("gauge", "vllm:num_requests_running", "Requests in the batch", _MODEL_NAME)
+VLLM_WAITING = METRICS.add("gauge", "vllm:num_requests_waiting", "Requests that wait", _MODEL_NAME)
+# Pickers before 2026 know the second name alone.
+VLLM_CACHE = [
+    METRICS.add("gauge", f"vllm:{name}", "Share of the KV cache in use", _MODEL_NAME)
+    for name in ("kv_cache_usage_perc", "gpu_cache_usage_perc")
+]
+VLLM_CACHE_CONFIG = METRICS.add(
+    "gauge",
+    "vllm:cache_config_info",
+    "The KV cache",
+    *(_MODEL_NAME, Label("block_size", "tokens"), Label("num_gpu_blocks", "blocks")),
+)
+_NAMES: Final = "names of adapters"
+VLLM_LORA_INFO = METRICS.add(
+    "gauge",
+    "vllm:lora_requests_info",
+    "Adapters with requests; a time",
+    *(_MODEL_NAME, Label("max_lora", "adapters")),
+    *(Label("running_lora_adapters", _NAMES), Label("waiting_lora_adapters", _NAMES)),
+)
+VLLM_LORA_LOADED = METRICS.add(
+    "gauge",
+    "vllm:lora_adapter_loaded",
+    "Adapters in memory",
+    *(_MODEL_NAME, _ADAPTER_NAME, Label("level", "`gpu`"), Label("pinned", "`false`")),
+)
+VLLM_LORA_MOST = METRICS.add("gauge", "vllm:max_gpu_lora_adapters", "Adapters in memory at most", _MODEL_NAME)
+VLLM_LORA_NUMBER = METRICS.add("gauge", "vllm:num_gpu_loaded_lora_adapters", "Adapters in memory", _MODEL_NAME)
+ADAPTER_REQUESTS = METRICS.add(
+    "gauge",
+    "tg_adapter_requests",
+    "Requests of an adapter",
+    *(_MODEL_NAME, _ADAPTER_NAME, Label("state", "`running`, `waiting`")),
+)
+
+
+def count_call(record: UsageRecord) -> None:
+    """Count a call of a provider."""
+    outcome = record.error or ("ok" if record.outcome == "complete" else record.outcome)
+    status = f"{record.upstream_status // 100}xx" if record.upstream_status else ""
+    find_provider_counter(record.model, outcome, status).inc()
+    operation, key = OPERATIONS.get(record.operation, record.operation), record.payer.key
+    for direction, kind, count in (("in", "input", record.usage.in_token), ("out", "output", record.usage.out_token)):
+        if count is not None and not record.estimated:
+            _USED_TOKENS.labels(kind, operation, record.provider, record.model).observe(count)
+        if count is not None and key is not None:
+            find_key_tokens(key, direction).inc(count)

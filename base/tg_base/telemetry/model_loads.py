@@ -1,14 +1,26 @@
 """Models in this process -> vLLM's metrics of their load, by which gateways for model servers pick one."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from prometheus_client import REGISTRY
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
+
+from tg_base.telemetry.metrics import (
+    ADAPTER_REQUESTS,
+    VLLM_CACHE,
+    VLLM_CACHE_CONFIG,
+    VLLM_LORA_INFO,
+    VLLM_LORA_LOADED,
+    VLLM_LORA_MOST,
+    VLLM_LORA_NUMBER,
+    VLLM_RUNNING,
+    VLLM_WAITING,
+)
 
 Item = TypeVar("Item")
 
@@ -101,21 +113,17 @@ class ModelLoads(Collector):
         return ModelLoad(newest.model, running, waiting, cached, cache, newest.adapters)
 
     @override
-    def collect(self) -> Iterable[GaugeMetricFamily]:
+    def collect(self) -> Iterable[Metric]:
         loads = self._loads().values()
         if not loads:
             return
-        yield _gauge("vllm:num_requests_running", "Requests in the batch", {load.model: load.running for load in loads})
-        yield _gauge("vllm:num_requests_waiting", "Requests that wait", {load.model: load.waiting for load in loads})
-        # Pickers before 2026 know the second name alone.
-        for name in ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"):
-            yield _gauge(name, "Share of the KV cache in use", {load.model: load.cache_usage for load in loads})
-        sizes = GaugeMetricFamily(
-            "vllm:cache_config_info", "The KV cache", labels=["model_name", "block_size", "num_gpu_blocks"]
+        yield VLLM_RUNNING.family(((load.model,), load.running) for load in loads)
+        yield VLLM_WAITING.family(((load.model,), load.waiting) for load in loads)
+        for name in VLLM_CACHE:
+            yield name.family(((load.model,), load.cache_usage) for load in loads)
+        yield VLLM_CACHE_CONFIG.family(
+            ((load.model, str(BLOCK_TOKENS), str(load.cache // BLOCK_TOKENS)), 1) for load in loads
         )
-        for load in loads:
-            sizes.add_metric([load.model, str(BLOCK_TOKENS), str(load.cache // BLOCK_TOKENS)], 1)
-        yield sizes
         yield from _collect_adapters([(load.model, load.adapters) for load in loads if load.adapters is not None])
 
 
@@ -129,34 +137,20 @@ def _add(those: dict[object, Item], item: Item) -> Callable[[], None]:
     return end
 
 
-def _gauge(name: str, documentation: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, documentation, labels=["model_name"])
-    for model, value in values.items():
-        family.add_metric([model], value)
-    return family
-
-
-def _collect_adapters(loads: Iterable[tuple[str, AdapterLoad]]) -> Iterable[GaugeMetricFamily]:
-    info_labels = ["model_name", "max_lora", "running_lora_adapters", "waiting_lora_adapters"]
-    info = GaugeMetricFamily("vllm:lora_requests_info", "Adapters with requests; a time", labels=info_labels)
-    loaded_labels = ["model_name", "adapter_name", "level", "pinned"]
-    loaded = GaugeMetricFamily("vllm:lora_adapter_loaded", "Adapters in memory", labels=loaded_labels)
-    most = GaugeMetricFamily("vllm:max_gpu_lora_adapters", "Adapters in memory at most", labels=["model_name"])
-    number = GaugeMetricFamily("vllm:num_gpu_loaded_lora_adapters", "Adapters in memory", labels=["model_name"])
-    requests = GaugeMetricFamily(
-        "tg_adapter_requests", "Requests of an adapter", labels=["model_name", "adapter_name", "state"]
+def _collect_adapters(loads: Sequence[tuple[str, AdapterLoad]]) -> Iterator[Metric]:
+    yield VLLM_LORA_INFO.family(
+        ((model, str(load.slots), *map(_list, (load.running, load.waiting))), time.time()) for model, load in loads
     )
-    for model, load in loads:
-        info.add_metric([model, str(load.slots), *map(_list, (load.running, load.waiting))], time.time())
-        most.add_metric([model], load.slots)
-        number.add_metric([model], len(load.resident))
-        for name in load.resident:
-            # The level "gpu" means ready to run: adapters are where the model is, here in the memory of the CPU.
-            loaded.add_metric([model, name, "gpu", "false"], 1)
-        for state, counts in (("running", load.running), ("waiting", load.waiting)):
-            for name, count in counts.items():
-                requests.add_metric([model, name, state], count)
-    return info, loaded, most, number, requests
+    # The level "gpu" means ready to run: adapters are where the model is, here in the memory of the CPU.
+    yield VLLM_LORA_LOADED.family(((model, name, "gpu", "false"), 1) for model, load in loads for name in load.resident)
+    yield VLLM_LORA_MOST.family(((model,), load.slots) for model, load in loads)
+    yield VLLM_LORA_NUMBER.family(((model,), len(load.resident)) for model, load in loads)
+    yield ADAPTER_REQUESTS.family(
+        ((model, name, state), count)
+        for model, load in loads
+        for state, counts in (("running", load.running), ("waiting", load.waiting))
+        for name, count in counts.items()
+    )
 
 
 def _list(counts: Mapping[str, int]) -> str:

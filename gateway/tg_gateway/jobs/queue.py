@@ -19,13 +19,13 @@ from tg_base.bus import Delivery
 from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Subscriptions
 from tg_base.runtime import report, running, translate_defects
-from tg_base.telemetry import BAND_MADE, POISON, trace
+from tg_base.telemetry import POISON, trace
 from tg_gateway.dialects import Ask, Background, Call, Catalogue, Dialect, Waiting
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.queue_limits import ModelQueue, QueueBounds
 from tg_gateway.jobs.runs import AttemptLost, JobRuns
 from tg_gateway.relay import DEFECT_MESSAGE, DRAIN_ERROR_SECONDS
-from tg_gateway.telemetry import AccessLogEntry
+from tg_gateway.telemetry import BAND_MADE, AccessLogEntry
 from tg_schema import TEXT_COMPLETION, TgError, decode, encode
 from tg_schema.errors import BadRequest, Internal, RateLimited
 

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from tg_base.bus import Delivery
 from tg_base.protocol import Route
-from tg_base.telemetry import BAND, REFUSALS
+from tg_base.telemetry import REFUSALS
 from tg_gateway.jobs.logs import JobLogs
+from tg_gateway.telemetry import BAND
 from tg_schema.errors import NotFound, RateLimited
 
 MIN_PAUSE_SECONDS: Final = 0.5

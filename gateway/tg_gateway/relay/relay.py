@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from functools import partial
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,18 +13,27 @@ import structlog
 
 from tg_base.client import BeginPermit, Requestor, ResponseStream
 from tg_base.protocol import Route
-from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS, trace
+from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.access import Payers, RateLimits, Spending
 from tg_gateway.dialects import Ask, Batch, FieldNames, Output, Writer, append_output, split_output
 from tg_gateway.relay.batch_stream import BatchStream, ask_batch
 from tg_gateway.relay.sink import Sink
-from tg_gateway.telemetry import STREAMING, AccessLogEntry
+from tg_gateway.telemetry import (
+    CHUNK_GAP_SECONDS,
+    FIRST_TOKEN_SECONDS,
+    OVERHEAD_SECONDS,
+    REQUEST_SECONDS,
+    STREAMING,
+    AccessLogEntry,
+)
 from tg_schema import TgError
 from tg_schema.errors import Internal, Unavailable
 
 log = structlog.get_logger()
 
 DEFECT_MESSAGE = "the gateway failed; its log says why, under the request's id"
+MAX_PLACES = 4096
+"""Services, by model and flow, whose metrics are found at once."""
 DRAIN_ERROR_SECONDS = 1.0
 """Seconds that running requests get after the drain to send their error to the client."""
 
@@ -33,12 +42,14 @@ Responses = ResponseStream[Any] | BatchStream
 """The source of a relayed answer: one request, or several."""
 
 
-class _ChunkMetrics:
-    """The metrics of one service's chunks."""
+class _AnswerMetrics:
+    """The metrics of the answers of one service, model and flow."""
 
-    def __init__(self, service: str) -> None:
-        self.first_token = FIRST_TOKEN_SECONDS.labels(service)
-        self.gap = CHUNK_GAP_SECONDS.labels(service)
+    def __init__(self, service: str, model: str | None, flow: str) -> None:
+        place = service, model or "", flow
+        self.first_token = FIRST_TOKEN_SECONDS.labels(*place)
+        self.gap = CHUNK_GAP_SECONDS.labels(*place)
+        self.whole = REQUEST_SECONDS.labels(*place)
         self.overhead = OVERHEAD_SECONDS.labels(service)
 
 
@@ -49,7 +60,7 @@ class Exchange:
         relay: counts it, from its creation to its end.
         ask: returns what is entered to ask.
         spending: its key's admitted reservation.
-        metrics: the metrics of its chunks.
+        metrics: the metrics of its answer.
         entry: its line in the log.
         fields: the client's names of the fields that an error may name.
 
@@ -68,7 +79,7 @@ class Exchange:
         relay: "Relay",
         ask: Callable[[], AbstractAsyncContextManager[Responses]],
         spending: Spending,
-        metrics: _ChunkMetrics,
+        metrics: _AnswerMetrics,
         entry: AccessLogEntry,
         *,
         fields: FieldNames | None,
@@ -146,6 +157,8 @@ class Exchange:
             async for record in self.responses:
                 parts += split_output(writer.write(record))
                 self.entry.records += 1
+                if record.last:
+                    self.metrics.whole.observe(time.monotonic() - self.entry.started)
                 if self.usage is not None:
                     self.usage.add(record)
         except TgError as error:
@@ -220,6 +233,8 @@ class _Pump:
                 data, last = self._writer.write(record), record.last
                 self._sink.send(append_output(data, self._writer.end()) if last else data, last=last)
                 self._note_sent()
+                if last:
+                    self._metrics.whole.observe(time.monotonic() - self._entry.started)
                 if self._usage is not None:
                     self._usage.add(record)
                 if self._sink.full:
@@ -279,7 +294,7 @@ class Relay:
         self._callers = callers
         self._timeout = timeout
         self._limits = limits
-        self._metrics: dict[str, _ChunkMetrics] = {}
+        self._find_metrics = lru_cache(MAX_PLACES)(_AnswerMetrics)
         self.admission = requestor.admission
         self.running: set[Exchange] = set()
         self.reading = 0
@@ -310,7 +325,7 @@ class Relay:
         if self.draining:
             REFUSALS.labels(name, "draining").inc()
             raise _leaving()
-        metrics = self._metrics.get(name) or self._metrics.setdefault(name, _ChunkMetrics(name))
+        metrics = self._find_metrics(name, route.model, route.flow)
         batch = request if isinstance(request, Batch) else Batch((request,))
         user: str | None = getattr(batch.requests[0], "user", None)
         if self._callers or user:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from tg_base.telemetry import Attribute, Span, end_span, span_names
-from tg_gateway.telemetry.metrics import find_request_counter
+from tg_gateway.telemetry.metrics import find_key_requests, find_request_counter
 from tg_schema.errors import BadRequest, Cancelled, Internal
 
 log = structlog.get_logger()
@@ -59,6 +59,8 @@ class AccessLogEntry:
         if self.span is not None and self.span.began:
             self._end_span(self.span)
         find_request_counter(self.door, self.service or "none", self.outcome).inc()
+        if self.key is not None:
+            find_key_requests(self.key, self.outcome).inc()
         say = log.debug if self._is_dull else log.info
         say(
             "gateway.request",

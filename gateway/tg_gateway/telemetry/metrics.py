@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from functools import cache
 from typing import Final, Generic, TypeVar
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
+
+from tg_base.telemetry import Label, MetricTable, gen_ai, labels
 
 T = TypeVar("T")
 
@@ -40,16 +41,48 @@ class FreshAnswer(Generic[T]):
             return self._answer
 
 
-REQUESTS = Counter("tg_gateway_requests_total", "Requests ended, by door and outcome", ["door", "service", "outcome"])
-# Looked up once: to find a counter, the client library takes a lock, which costs more than counting.
-find_request_counter = cache(REQUESTS.labels)
-SOCKETS = Gauge("tg_gateway_sockets", "WebSockets open now")
-STREAMING = Gauge("tg_gateway_streams", "Requests relayed now")
-UNAUTHENTICATED_REFUSED = Counter(
-    "tg_gateway_unauthenticated_refused_total", "Connections cut off, over their address's limit", []
+METRICS: Final = MetricTable()
+_PLACE: Final = (labels.SERVICE, labels.MODEL, labels.FLOW)
+_FINE: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1)
+_LONG: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
+
+FIRST_TOKEN_SECONDS = METRICS.histogram(
+    "tg_first_token_seconds",
+    "Request to first content",
+    *_PLACE,
+    buckets=labels.SECONDS,
+    published=gen_ai.SERVER_FIRST,
 )
-MALFORMED = Counter("tg_gateway_malformed_total", "Connections whose bytes were no request, or that broke in one", [])
-AUTH_FAILURES = Counter("tg_gateway_auth_failures_total", "Requests with a wrong token, or none", [])
+CHUNK_GAP_SECONDS = METRICS.histogram(
+    "tg_chunk_gap_seconds", "Between two chunks of a stream", *_PLACE, buckets=labels.SECONDS
+)
+REQUEST_SECONDS = METRICS.histogram(
+    "tg_request_seconds",
+    "Request to the end of its answer, if that is whole",
+    *_PLACE,
+    buckets=_LONG,
+    published=gen_ai.SERVER_DURATION,
+)
+OVERHEAD_SECONDS = METRICS.histogram(
+    "tg_overhead_seconds", "A chunk's time in the gateway", labels.SERVICE, buckets=_FINE
+)
+find_request_counter = METRICS.finder(
+    "tg_gateway_requests_total",
+    "Requests ended",
+    *(Label("door", "`http`, `sse`, `socket`, `background`"), labels.SERVICE, labels.OUTCOME),
+)
+find_key_requests = METRICS.finder("tg_key_requests_total", "Requests of a key ended", labels.KEY, labels.OUTCOME)
+BAND = METRICS.counter("tg_band_total", "Requests that waited on the bus", labels.SERVICE, labels.EVENT)
+BAND_MADE = METRICS.gauge("tg_band_made", "Requests that waited on the bus and are asked for now", labels.SERVICE)
+SOCKETS = METRICS.gauge("tg_gateway_sockets", "WebSockets open now")
+STREAMING = METRICS.gauge("tg_gateway_streams", "Requests relayed now")
+UNAUTHENTICATED_REFUSED = METRICS.counter(
+    "tg_gateway_unauthenticated_refused_total", "Connections cut off, over their address's limit"
+)
+MALFORMED = METRICS.counter(
+    "tg_gateway_malformed_total", "Connections whose bytes were no request, or that broke in one"
+)
+AUTH_FAILURES = METRICS.counter("tg_gateway_auth_failures_total", "Requests with a wrong token, or none")
 
 MAX_QUICK_SAMPLES: Final = 200
 """Samples that are written on the event loop before it serves others, in about a millisecond. 1,000 models have 4,000

@@ -1,5 +1,6 @@
 """The model servers, what they serve and how busy they are: files, discovery and scrapes."""
 
+from tg_picker.pools import metrics
 from tg_picker.pools.catalogue import Catalogue, Destination, Pool, Slo, UseCase
 from tg_picker.pools.dispatcher import Dispatcher
 from tg_picker.pools.dns_name import DnsName
@@ -19,6 +20,6 @@ from tg_picker.pools.prompt import (
 __all__ = [
     "LOAD_FORMAT", "MAX_PREFIX_CHARACTERS", "Catalogue", "Destination", "Dispatcher", "DnsName",
     "Host", "Pool", "PoolTable", "PoolView", "Prompt", "PromptFields", "Slo", "UseCase", "check_tables",
-    "find_goal", "is_ip", "join_address", "make_view", "merge_reports", "read_load_header", "read_page", "read_places",
-    "read_prompt", "refuse_both", "split_address",
+    "find_goal", "is_ip", "join_address", "make_view", "merge_reports", "metrics", "read_load_header",
+    "read_page", "read_places", "read_prompt", "refuse_both", "split_address",
 ]  # fmt: skip

@@ -3,14 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from prometheus_client import Counter
-
 from tg_picker.core import KvBlocks, ServerState, salt_tokens
 from tg_picker.pools.kv_events import AllCleared, BlocksRemoved, BlocksStored, KvEvent, read_kv_events
+from tg_picker.pools.metrics import KV_EVENTS
 
-KV_EVENTS: Final = Counter(
-    "tg_pool_kv_events_total", "Events of model servers' KV caches, and messages that were missed", ["result"]
-)
 _APPLIED, _LOST, _REPEATED, _UNREAD, _UNPLACED = (
     KV_EVENTS.labels(result) for result in ("applied", "lost", "repeated", "unread", "unplaced")
 )

@@ -4,12 +4,13 @@ The names and labels are those of llm-d-router (`llm_d_epp_*`, as of ebab6879) a
 Extension (`inference_*`), where ours mean the same.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
-NEW: Final = "llm_d_epp_"
+from tg_picker.pools import metrics
+
 OLDER: Final[Mapping[str, str]] = {
     "request": "inference_objective_request",
     "request_error": "inference_objective_request_error",
@@ -40,11 +41,8 @@ OLDER: Final[Mapping[str, str]] = {
     "flow_control_queue_bytes": "inference_extension_flow_control_queue_bytes",
     "flow_control_request_queue_duration_seconds": ("inference_extension_flow_control_request_queue_duration_seconds"),
 }
-"""The older name of each, by what follows NEW in the new one."""
+"""The older name of each, by what follows `llm_d_epp_` in the new one."""
 OLDER_LABELS: Final[Mapping[str, str]] = {"endpoint_name": "pod_name", "model_server_endpoint": "model_server_pod"}
-
-Row = tuple[Sequence[str], float]
-"""The values of a series' labels, and its number."""
 
 
 def add_older(families: Iterable[Metric]) -> Iterator[Metric]:
@@ -52,7 +50,7 @@ def add_older(families: Iterable[Metric]) -> Iterator[Metric]:
     for family in families:
         family.samples = [each for each in family.samples if not each.name.endswith("_created")]
         yield family
-        older = OLDER.get(family.name.removeprefix(NEW))
+        older = OLDER.get(family.name.removeprefix(metrics.NEW))
         if older is not None:
             yield _rename(family, older)
 
@@ -63,19 +61,3 @@ def _rename(family: Metric, name: str) -> Metric:
         labels = {OLDER_LABELS.get(label, label): value for label, value in each.labels.items()}
         renamed.samples.append(each._replace(name=name + each.name.removeprefix(family.name), labels=labels))
     return renamed
-
-
-def make_counter(name: str, text: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    """A counter; its name is given without the suffix `_total`."""
-    return _fill(CounterMetricFamily(name, text, labels=labels), rows)
-
-
-def make_gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    """A gauge."""
-    return _fill(GaugeMetricFamily(name, text, labels=labels), rows)
-
-
-def _fill(family: CounterMetricFamily | GaugeMetricFamily, rows: Iterable[Row]) -> Metric:
-    for values, amount in rows:
-        family.add_metric(values, amount)
-    return family

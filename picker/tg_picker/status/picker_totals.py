@@ -1,36 +1,16 @@
 """Records of requests -> metrics: what all pickers of this process counted since it began."""
 
 from collections import Counter as Counts
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
+from tg_base.telemetry import BoundedLabel
 from tg_picker.core import CHARACTERS_PER_TOKEN, Endpoint
-from tg_picker.pools import Destination, Slo
-from tg_picker.status.bounded_label import BoundedLabel
-from tg_picker.status.metric_families import NEW
+from tg_picker.pools import Destination, Slo, metrics
 from tg_picker.status.request_record import ANSWERED, RequestRecord
 
-# Fewer buckets than the published ones have: each is a line for each model, under two names, whenever somebody asks.
-_LATENCIES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 300.0)
-_PACES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-_TOKENS = (16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0)
-PICK_SECONDS: Final = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
-HIT_RATIOS: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-HIT_BYTES: Final = (0.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0)
-REQUEST_BYTES: Final = tuple(float(64 * 4**power) for power in range(11))
-QUEUE_SECONDS: Final = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-DISTRIBUTIONS: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
-    "request_ttft_seconds": ("From the request to its first token", _LATENCIES),
-    "request_streaming_tpot_seconds": ("From a token to the next, on average of an answer", _PACES),
-    "request_duration_seconds": ("From the request to its answer's end", _LATENCIES),
-    "request_ntpot_seconds": ("Duration by tokens of the answer", _PACES),
-    "request_input_tokens": ("Tokens of the prompt, as the server counted them", _TOKENS),
-    "request_output_tokens": ("Tokens of the answer, as the server counted them", _TOKENS),
-    "request_cached_tokens": ("Tokens of the prompt that came from the server's cache", _TOKENS),
-}
-"""Distributions of answered requests, by model."""
 ERROR_CODES: Final[Mapping[int, str]] = {
     400: "BadRequest",
     404: "NotFound",
@@ -87,43 +67,26 @@ class PickerTotals:
     def __init__(self, is_configured: Callable[[str], bool]) -> None:
         self._models = BoundedLabel(is_configured)
         self._adapters = BoundedLabel(is_configured)
-        self._servers = BoundedLabel(lambda _: False)
+        self._servers = BoundedLabel()
         self._begun: list[RequestRecord] = []
         self._ended: list[RequestRecord] = []
         self.registry = CollectorRegistry()
         self.routes: dict[tuple[str, str], RouteCount] = {}
         self.answers: Counts[str] = Counts()
-        model = ("model_name", "target_model_name")
-        self._requests = self._counter("request", "Requests that came", *model, "priority")
-        self._errors = self._counter("request_error", "Requests that failed", *model, "error_code")
-        self._missed = self._counter("request_slo_violation", "Answers that missed an objective", *model, "type")
-        text = "Requests whose model was renamed"
-        self._renamed = self._counter("model_rewrite_decisions", text, "model_name", "target_model")
-        text = "Requests that were placed and have not ended"
-        self._running = Gauge(f"{NEW}request_running", text, ("model_name",), registry=self.registry)
-        self._answered = {
-            name: self._histogram(name, text, bounds, *model) for name, (text, bounds) in DISTRIBUTIONS.items()
-        }
-        self._sizes = self._histogram("request_size_bytes", "Bytes of a request's body", REQUEST_BYTES)
-        self._pick_seconds = self._histogram("scheduler_e2e_duration_seconds", "Time of a pick", PICK_SECONDS)
-        text = "Share of a prompt that a server had"
-        self._hit_ratios = self._histogram("prefix_indexer_hit_ratio", text, HIT_RATIOS)
-        self._hit_bytes = self._histogram("prefix_indexer_hit_bytes", "Bytes of it, at 4 a token", HIT_BYTES)
-        name, text = "flow_control_request_queue_duration_seconds", "Time from the request to the decision about it"
-        self._waits = self._histogram(name, text, QUEUE_SECONDS, "priority", "outcome", "inference_pool")
-        name, text = "flow_control_requests", "Requests that were decided about"
-        self._decided = self._counter(name, text, "outcome", "priority")
-        # Without the model: servers times models would be too many, and clients name the models.
-        labels = ("status", "endpoint_name", "port")
-        self._picks = self._counter("scheduler_attempts", "Attempts to pick a server", *labels)
-        name, text = "tg_pool_adapter_picks", "Picks for an adapter, by whether its server had it loaded"
-        self._adapter_picks = Counter(name, text, ("pool", "adapter", "result"), registry=self.registry)
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(NEW + name, text, labels, registry=self.registry)
-
-    def _histogram(self, name: str, text: str, bounds: Sequence[float], *labels: str) -> Histogram:
-        return Histogram(NEW + name, text, labels, buckets=bounds, registry=self.registry)
+        self._requests = metrics.REQUESTS.counter(self.registry)
+        self._errors = metrics.ERRORS.counter(self.registry)
+        self._missed = metrics.MISSED.counter(self.registry)
+        self._renamed = metrics.RENAMED.counter(self.registry)
+        self._running = metrics.RUNNING.gauge(self.registry)
+        self._answered = {name: each.histogram(self.registry) for name, each in metrics.DISTRIBUTIONS.items()}
+        self._sizes = metrics.SIZES.histogram(self.registry)
+        self._pick_seconds = metrics.PICK_SECONDS.histogram(self.registry)
+        self._hit_ratios = metrics.HIT_RATIOS.histogram(self.registry)
+        self._hit_bytes = metrics.HIT_BYTES.histogram(self.registry)
+        self._waits = metrics.WAITS.histogram(self.registry)
+        self._decided = metrics.DECIDED.counter(self.registry)
+        self._picks = metrics.PICKS.counter(self.registry)
+        self._adapter_picks = metrics.ADAPTER_PICKS.counter(self.registry)
 
     def begin(self, record: RequestRecord) -> None:
         """Count a decision, and of a pick later the end."""

@@ -11,7 +11,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from tg_picker.status.metric_families import NEW, add_older, make_counter, make_gauge
+from tg_picker.pools import metrics
+from tg_picker.status.metric_families import add_older
 from tg_picker.status.picker_totals import PickerTotals
 from tg_picker.status.pool_board import PoolBoard, read_recent
 from tg_picker.status.pool_gauges import find_pools, pool_gauges, queue_gauges, server_gauges
@@ -40,7 +41,7 @@ class BoardCollector(Collector):
         boards = self._boards()
         # The commit that an installed package was made of is not known.
         builds = [(("", _BUILD), 1.0)] if boards else []
-        yield make_gauge(f"{NEW}info", "The picker's build", ("commit", "build_ref"), builds)
+        yield metrics.INFO.family(builds)
         pools = find_pools(boards)
         yield from pool_gauges(pools)
         yield from server_gauges(pools)
@@ -48,19 +49,15 @@ class BoardCollector(Collector):
 
     def _routes(self) -> Iterator[Metric]:
         routes = self._totals.routes.items()
-        labels = ("route", "objective")
         cases = (case for board in self._boards() for case in board.pools.view.catalogue.cases.values())
         names = dict.fromkeys((*(case.route for case in cases), *self._totals.answers))
         answered = [((name, ""), self._totals.answers[name]) for name in names]
         answered += [(key, count.requests) for key, count in routes]
-        text = "Answers of a route; with an objective, those that could be judged by it"
-        yield make_counter("tg_route_requests", text, labels, answered)
-        kept = [(key, count.kept) for key, count in routes]
-        yield make_counter("tg_route_requests_within_objective", "Those of them that kept it", labels, kept)
-        shares = [(key, count.slo.share) for key, count in routes]
-        recent = [(key, attained.share) for key, attained in read_recent(self._boards()).items()]
-        yield make_gauge("tg_route_attainment_ratio", "The share that kept it in the last minute", labels, recent)
-        yield make_gauge("tg_route_objective_share", "The share that is promised to keep it", labels, shares)
+        yield metrics.ANSWERS.family(answered)
+        yield metrics.KEPT.family((key, count.kept) for key, count in routes)
+        recent = read_recent(self._boards()).items()
+        yield metrics.ATTAINED.family((key, attained.share) for key, attained in recent)
+        yield metrics.PROMISED.family((key, count.slo.share) for key, count in routes)
 
 
 class PoolBoards:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from tg_base.telemetry import make_printable
 from tg_picker.core import Endpoint, ServerState, saturation
-from tg_picker.status.bounded_label import make_printable
 from tg_picker.status.instances_status import (
     AdapterStatus,
     DecisionStatus,

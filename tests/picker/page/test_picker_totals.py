@@ -7,11 +7,12 @@ from prometheus_client import CollectorRegistry
 
 from tests.picker.core.cases import endpoint, request
 from tests.picker.page.shown_pool import ShownPool
+from tg_base.telemetry import MAX_LABEL_VALUES
 from tg_picker.core import InstanceUsage, Pick, Scheduler
 from tg_picker.pools import Catalogue, Destination, Pool, PoolView, UseCase
+from tg_picker.pools.metrics import DISTRIBUTIONS
 from tg_picker.status import PoolBoard, PoolBoards, RequestFacts, RequestRecord
-from tg_picker.status.bounded_label import MAX_LABEL_VALUES
-from tg_picker.status.picker_totals import DISTRIBUTIONS, MAX_NOTED
+from tg_picker.status.picker_totals import MAX_NOTED
 
 SERVERS = tuple(map(endpoint, "ab"))
 ANSWERED = InstanceUsage.reported(100, 64, 11)

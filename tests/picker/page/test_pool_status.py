@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.picker.core.cases import endpoint, request, told
 from tests.picker.page.shown_pool import ShownPool
+from tg_base.telemetry.bounded_label import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUES, OTHER
 from tg_picker.core import (
     AdapterReport,
     Attained,
@@ -28,7 +29,6 @@ from tg_picker.core import (
 from tg_picker.core.policies.scheduler import STALE_SECONDS
 from tg_picker.pools import Catalogue, Destination, Pool, PoolView, Slo, UseCase
 from tg_picker.status import PoolBoard, PoolBoards, QueueStatus, RequestFacts, RequestRecord, explain, read_status
-from tg_picker.status.bounded_label import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUES, OTHER
 from tg_picker.status.picker_totals import PickerTotals
 from tg_picker.status.pool_board import MAX_DECISIONS
 

@@ -30,8 +30,8 @@ from tg_picker.core import (
 from tg_picker.core.state import kv_blocks
 from tg_picker.extproc.model_request import read_model_request
 from tg_picker.pools import kv_subscriber as module
-from tg_picker.pools.kv_stream import KV_EVENTS
 from tg_picker.pools.kv_subscriber import KvEventOptions, KvSubscriber
+from tg_picker.pools.metrics import KV_EVENTS
 
 
 @pytest.fixture(autouse=True)

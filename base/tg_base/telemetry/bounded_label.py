@@ -1,11 +1,12 @@
-"""Names made up by clients -> labels of metrics: bounded in number, and valid on a page of metrics."""
+"""Names made up by others -> labels of metrics: bounded in number, and valid on a page of metrics."""
 
 from collections.abc import Callable
+from typing import Final
 
-MAX_LABEL_VALUES = 1_000
+MAX_LABEL_VALUES: Final = 1_000
 """Names that get a label of their own; Prometheus keeps a series for each one for ever."""
-MAX_LABEL_CHARACTERS = 100
-OTHER = "other"
+MAX_LABEL_CHARACTERS: Final = 100
+OTHER: Final = "other"
 """The label of all further names."""
 
 
@@ -16,7 +17,7 @@ class BoundedLabel:
         is_configured: whether an operator named it.
     """
 
-    def __init__(self, is_configured: Callable[[str], bool]) -> None:
+    def __init__(self, is_configured: Callable[[str], bool] = lambda _: False) -> None:
         self._is_configured = is_configured
         self._known: dict[str, str] = {"": ""}
         self._foreign = 0

@@ -1,0 +1,88 @@
+"""One row of a table of metrics -> the metric, its documentation, and the names that dashboards may use."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import Metric as Family
+
+Kind = Literal["counter", "gauge", "histogram"]
+UNITS: Final = ("seconds", "bytes", "tokens", "ratio")
+
+
+class Label(NamedTuple):
+    """A label of one or several metrics.
+
+    Attributes:
+        name: its name.
+        values: what they are.
+        most: the most values that one process shows, where others than the operator choose them; None = few.
+        bound: makes the label of any name, where the metric itself does that.
+    """
+
+    name: str
+    values: str
+    most: int | None = None
+    bound: Callable[[str], str] = str
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A row.
+
+    Attributes:
+        name: as on the page; a counter's ends with `_total`.
+        kind: what Prometheus takes it for.
+        text: what it measures.
+        labels: by which it is divided.
+        buckets: upper bounds of a histogram, inclusive, ascending.
+    """
+
+    name: str
+    kind: Kind
+    text: str
+    labels: tuple[Label, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of its labels."""
+        return tuple(label.name for label in self.labels)
+
+    @property
+    def unit(self) -> str:
+        """By its name, as Prometheus has it; "" = it counts things."""
+        last = self.name.removesuffix("_total").rpartition("_")[2]
+        return last if last in UNITS else ""
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """The names of its series on the page."""
+        ends = ("_bucket", "_sum", "_count") if self.kind == "histogram" else ("",)
+        return tuple(self.name + end for end in ends)
+
+    def bound(self, values: tuple[str, ...]) -> tuple[str, ...]:
+        """The values of its labels, with few enough of each."""
+        return tuple(label.bound(value) for label, value in zip(self.labels, values, strict=True))
+
+    def counter(self, registry: CollectorRegistry = REGISTRY) -> Counter:
+        """The counter."""
+        return Counter(self.name, self.text, self.label_names, registry=registry)
+
+    def gauge(self, registry: CollectorRegistry = REGISTRY) -> Gauge:
+        """The gauge."""
+        return Gauge(self.name, self.text, self.label_names, registry=registry)
+
+    def histogram(self, registry: CollectorRegistry = REGISTRY) -> Histogram:
+        """The client library's histogram; `LightHistogram` is cheaper."""
+        return Histogram(self.name, self.text, self.label_names, buckets=self.buckets, registry=registry)
+
+    def family(self, rows: Iterable[tuple[Sequence[str], float]]) -> Family:
+        """The counter or gauge as it is now: the values of each series' labels, and its number."""
+        make = CounterMetricFamily if self.kind == "counter" else GaugeMetricFamily
+        family = make(self.name, self.text, labels=self.label_names)
+        for values, number in rows:
+            family.add_metric(values, number)
+        return family
