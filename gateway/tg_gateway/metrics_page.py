@@ -49,8 +49,8 @@ async def metrics_page(
 ) -> AsyncIterator[int]:
     """Serve this process's metrics at `http://host:port/metrics` on its event loop, while the block runs.
 
-    Beside them are the pages of installed packages, `/health`, which is 200 while it runs, and `/ready`. Yields the
-    port, which may have been given as 0 = any free one.
+    Beside them are the pages of installed packages, `/health` and `/live`, which are 200 while it runs, and `/ready`.
+    Yields the port, which may have been given as 0 = any free one.
 
     Args:
         host: where it listens.
@@ -72,6 +72,7 @@ async def metrics_page(
         "/metrics": MetricsPage(FRESH_SECONDS).show,
         **{page.path: page().show for page in find_pages()},
         "/health": answer_health,
+        "/live": answer_health,
         "/ready": answer_ready,
     }
     application = web.Application(middlewares=[_admitting(host, find_hosts)])

@@ -83,7 +83,7 @@ async def test_no_label_ends_the_page_for_prometheus(port: int) -> None:
     assert page.replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/instances", "/health", "/ready", "/nothing"])
+@pytest.mark.parametrize("path", ["/metrics", "/instances", "/health", "/live", "/ready", "/nothing"])
 @pytest.mark.parametrize(
     ("headers", "admitted"),
     [
