@@ -29,7 +29,7 @@ RENEW := other-python
 endif
 endif
 
-.PHONY: other-python help demo agent-demo serve test test-quick test-house test-clients-all test-connected check figures map bench soak planted-faults wheels install lock clean
+.PHONY: other-python help demo agent-demo serve test test-quick test-house test-clients-all test-connected check figures map deploy bench soak planted-faults wheels install lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ figures: $(VENV)/ready ## Print the figures that the code is held to: sizes, cir
 
 map: $(VENV)/ready ## Write MAP.md: where a subject is decided, and the first line of every module
 	@$(BIN)/python -m scripts.map
+
+deploy: $(VENV)/ready ## Write deploy/ anew from the tables of metrics: dashboards, rules, and the list of metrics
+	@$(BIN)/python -m scripts.monitoring
 
 bench: $(VENV)/ready ## Measure the commands' first byte, and the pipeline against the bare broker and a bare proxy
 	@scripts/require java

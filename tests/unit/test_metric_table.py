@@ -7,8 +7,8 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from prometheus_client import REGISTRY
 
-from tests.unit.source_imports import FILES, tree_of
-from tg_base.telemetry import MAX_LABEL_VALUES, BoundedLabel, Metric, labels
+from tests.unit.source_imports import FILES, ROOT, tree_of
+from tg_base.telemetry import MAX_LABEL_VALUES, BoundedLabel, Label, Metric, MetricTable, labels
 from tg_base.telemetry import metrics as base
 from tg_base.telemetry.bounded_label import MAX_LABEL_CHARACTERS, OTHER
 from tg_gateway.telemetry import metrics as gateway
@@ -65,8 +65,14 @@ def test_the_page_shows_what_the_rows_say() -> None:
     )
 
 
+def test_the_pages_name_every_metric_of_pools() -> None:
+    page = (ROOT / "picker/docs/instances.md").read_text("utf-8")
+    names = [row.name.removeprefix(picker.NEW) for row in picker.METRICS.rows]
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
 @pytest.mark.parametrize("label", [labels.MODEL, labels.FLOW, labels.KEY])
-def test_a_label_of_names_by_others_has_few_values_of_few_characters(label: labels.Label) -> None:
+def test_a_label_of_names_by_others_has_few_values_of_few_characters(label: Label) -> None:
     # Of its own: other tests count their models too.
     assert label.bound.__qualname__ == BoundedLabel.bound.__qualname__
     metric = Metric("tg_x_total", "counter", "X", (label._replace(bound=BoundedLabel().bound),))
@@ -78,8 +84,8 @@ def test_a_label_of_names_by_others_has_few_values_of_few_characters(label: labe
 
 
 def test_all_further_keys_are_one() -> None:
-    made = gateway.MetricTable()
-    find = made.finder("tg_y_total", "Y", labels.Label("key", "a key", 1, lambda name: name if name == "a" else OTHER))
+    made = MetricTable()
+    find = made.finder("tg_y_total", "Y", Label("key", "a key", 1, lambda name: name if name == "a" else OTHER))
     try:
         assert find("b") is find("c")
         assert find("a") is not find("b")
