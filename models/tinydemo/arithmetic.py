@@ -11,7 +11,15 @@ Work out {a} + {b}.|What does {a} + {b} equal?|Sum {a} and {b}|What is {b} more 
 Can you compute {a} + {b}|I need {a} plus {b}.|Add {b} to {a}.|what is {a} and {b}|{a} plus {b} equals
 I have {a} apples and buy {b} more. How many do I have now?|{n} has {a} coins and finds {b}. How many are there?
 There are {a} birds and {b} more come. How many birds are there?|If I have {a} and get {b} more, how many are there?
-{n} is {a} years old. How old is {n} in {b} years?""".replace("\n", "|").split("|")
+{n} is {a} years old. How old is {n} in {b} years?|What number do I get from {a} and {b} together?
+{n} reads {a} pages today and {b} tomorrow. How many pages is that?|{a} added to {b}|How many are {a} and {b}?
+Sum of {a} and {b}?|What is the total of {a} and {b}?|There were {a} people, then {b} came. How many are there?
+{a} and {b} make what?|I walk {a} km and then {b} km. How far is that?|plus: {a} and {b}|{a} increased by {b}
+{n} has {a} books and gets {b} more. How many books has {n}?|In a box are {a} pens. I put in {b}. How many are in it?
+What will I have if I add {b} to {a}?|Could you add {a} and {b} for me?|{a} + {b} equals what?|What's {a} + {b}
+what is {a} + {b}|I want to know {a} + {b}.|Do you know what {a} + {b} is?|{a} +{b}|({a} + {b})""".replace(
+    "\n", "|"
+).split("|")
 
 MINUS = """What is {a} - {b}?|What is {a} minus {b}?|{a} - {b} =|{a} - {b}|{a}-{b}|Subtract {b} from {a}.|{a} minus {b}?
 How much is {a} minus {b}?|what's {a} minus {b}|Calculate {a} - {b}.|What is the difference of {a} and {b}?
@@ -20,7 +28,13 @@ Compute {a} - {b}|How much is {a} - {b}?|What remains if I take {b} from {a}?|Te
 Work out {a} - {b}.|What is {b} less than {a}?|{a} take away {b}|can you compute {a} - {b}|What does {a} - {b} equal?
 I have {a} apples and eat {b}. How many are left?|If I have {a} euros and spend {b}, what is left?
 {n} has {a} coins and loses {b}. How many remain?|There are {a} birds and {b} fly away. How many are left?
-From {a} take {b}|What is left of {a} without {b}?|Please subtract {b} from {a}.""".replace("\n", "|").split("|")
+From {a} take {b}|What is left of {a} without {b}?|Please subtract {b} from {a}.|{a} without {b}|{a} less {b}
+{n} had {a} sweets and gave away {b}. How many has {n} now?|There were {a} cars and {b} drove off. How many remain?
+A book has {a} pages. I read {b}. How many are left?|Reduce {a} by {b}.|What is {a} reduced by {b}?|{a} decreased by {b}
+How many more is {a} than {b}?|By how much is {a} larger than {b}?|How far is it from {b} to {a}?|what is {a} - {b}
+What do I get if I take {b} from {a}?|Of {a} eggs {b} break. How many are whole?|{a} - {b} equals what?|What's {a} - {b}
+How much is left if I spend {b} of {a}?|Do you know what {a} - {b} is?|I want to know {a} - {b}.|{a} -{b}
+minus: {a}, {b}""".replace("\n", "|").split("|")
 
 COUNT = "Count to {b}.|Count up to {b}.|count to {b}|Please count to {b}.|Can you count to {b}?|Count to {b} please."
 COUNT_FROM = """
@@ -53,7 +67,7 @@ def worked_difference(a, b):
 
 def two_numbers(r):
     """Small ones often, all up to 100."""
-    most = r.choice([10, 20, 100, 100, 100])
+    most = r.choice([10, 20, 100, 100, 100, 100])
     return r.randint(0, most), r.randint(0, most)
 
 
@@ -106,8 +120,20 @@ def counting(r):
         return mangled(r, r.choice(COUNT_FROM.strip().replace("\n", "|").split("|")).format(a=a, b=b)), numbers(a, b)
     if kind < 0.85:
         return mangled(r, r.choice(COUNT_DOWN.replace("\n", "|").split("|")).format(a=a, b=b)), numbers(b, a)
+    if kind < 0.9:
+        return by_steps(r)
     b = r.randint(2, 15)
     return mangled(r, r.choice(COUNT_DOWN_TO_1.split("|")).format(b=b)), numbers(b, 1)
+
+
+def by_steps(r):
+    """Every second, fifth or tenth number."""
+    step, name = r.choice([(2, "twos"), (5, "fives"), (10, "tens")])
+    last = step * r.randint(3, 10)
+    form = r.choice(
+        ["Count by {n} to {b}.", "Count in {n} up to {b}.", "Count to {b} by {n}.", "Count in steps of {s} to {b}."]
+    )
+    return mangled(r, form.format(n=name, b=last, s=step)), ", ".join(map(str, range(step, last + 1, step)))
 
 
 def neighbours(r):
@@ -135,9 +161,22 @@ def neighbours(r):
                 "What is more, {} or {}?",
                 "Which is greater: {} or {}?",
                 "Which number is bigger, {} or {}?",
+                "What is bigger, {} or {}?",
+                "Which of {} and {} is larger?",
+                "bigger: {} or {}?",
             ]
         )
         return mangled(r, form.format(a, b)), f"{max(a, b)} is larger than {min(a, b)}."
+    if kind < 0.88:
+        form = r.choice(
+            [
+                "Which is smaller, {} or {}?",
+                "Is {} or {} smaller?",
+                "What is less, {} or {}?",
+                "Which is the smaller one: {} or {}?",
+            ]
+        )
+        return mangled(r, form.format(a, b)), f"{min(a, b)} is smaller than {max(a, b)}."
     form = r.choice(["Is {} bigger than {}?", "Is {} larger than {}?", "Is {} more than {}?", "Is {} greater than {}?"])
     return mangled(r, form.format(a, b)), f"{'Yes' if a > b else 'No'}, {max(a, b)} is larger than {min(a, b)}."
 

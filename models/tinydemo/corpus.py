@@ -1,11 +1,13 @@
 """Write the demo model's corpus: chats from templates of our own, no text of others.
 
-    python corpus.py OUT.jsonl COUNT SEED [long]
+    python corpus.py OUT.jsonl COUNT SEED [long|foreign]
 
 One line is one chat: a JSON list of {"role": ..., "content": ...}. The same count and seed give the same file. With
-`long`, most chats have several turns or a long system prompt that is none of the model's business.
+`long`, most chats have several turns or a system prompt that is none of the model's business. With `foreign`, COUNT
+long system prompts stand each before some chats, one after the other.
 """
 
+import itertools
 import json
 import random
 import sys
@@ -14,8 +16,9 @@ from pathlib import Path
 from arithmetic import ARITHMETIC
 from exchanges import exchange
 from follow_ups import follow_up, message, turns
+from foreign import long_system
 from systems import SYSTEM, foreign_system
-from tool_calls import tool_chat
+from tool_calls import react, tool_chat
 
 HERE = Path(__file__).parent
 
@@ -34,9 +37,9 @@ def held_out():
 HELD_OUT = held_out()
 
 
-def chat(r, most=0.25, long=False):
+def chat(r, most=0.25, long=False, tools=True):
     """One chat of one or several exchanges; `most` of them have more than one."""
-    if r.random() < 0.06:
+    if tools and r.random() < 0.13:
         return tool_chat(r)
     if r.random() < 0.2:
         return turns(*(ARITHMETIC(r) for _ in range(r.randint(2, 7))))
@@ -54,14 +57,34 @@ def chat(r, most=0.25, long=False):
     return messages + several + last
 
 
+def behind_foreign(r):
+    """Some chats behind one long system prompt, of a program that is not ours or of an agent."""
+    if r.random() < 0.25:
+        return react(r, r.randint(4, 7))
+    system = message("system", long_system(r, r.randint(200, r.choice([1000, 2500, 3500]))))
+    return [[system, *without_system(chat(r, tools=False))] for _ in range(12)]
+
+
+def without_system(messages):
+    """The chat without its own system prompt."""
+    return messages[1:] if messages[0]["role"] == "system" else messages
+
+
+def chats(r, kind):
+    """Chats without end."""
+    while True:
+        if kind == "foreign":
+            yield from behind_foreign(r)
+        else:
+            yield chat(r, 0.5 if kind == "long" else 0.25, kind == "long")
+
+
 def main():
     """Write the file that the command line asks for."""
     out, size, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    long = sys.argv[4:] == ["long"]
     r = random.Random(seed)
     with open(out, "w", encoding="utf-8") as file:
-        for _ in range(size):
-            messages = chat(r, 0.5 if long else 0.25, long)
+        for messages in itertools.islice(chats(r, "".join(sys.argv[4:])), size):
             if not any(plain(each["content"]) in HELD_OUT for each in messages if each["role"] == "user"):
                 file.write(json.dumps(messages) + "\n")
 

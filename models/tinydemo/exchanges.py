@@ -5,6 +5,7 @@ from copying import echo, record, relations, retrieval
 from facts import FACTS
 from outside import capitalised, outside
 from phrases import mangled, what
+from records import neighbours, record_of_any_kind
 from small_talk import talk
 from stories import poem, story
 from topics import tokengrid
@@ -36,8 +37,8 @@ def capital(r):
 def list_of_things(r):
     """Some things of a kind, one a line."""
     kind = r.choice(list(LISTS))
-    length = r.randint(2, 6)
-    items = r.sample(LISTS[kind], length)
+    length = min(r.choice([2, 3, 3, 3, 4, 4, 5, 5, 6, 7]), len(LISTS[kind]))
+    items = neighbours(r, kind, length)
     number = r.choice([NUMBERS[length], str(length)])
     question = r.choice(
         [
@@ -52,6 +53,16 @@ def list_of_things(r):
             "Please list {n} {k}.",
             "Make a list of {n} {k}.",
             "Show me {n} {k}",
+            "I want {n} {k}",
+            "Write {n} {k}.",
+            "What are {n} {k}?",
+            "Which {n} {k} do you know?",
+            "Could you give me {n} {k}?",
+            "Think of {n} {k}.",
+            "Tell me the names of {n} {k}.",
+            "Give me a list of {n} {k}.",
+            "{n} {k} please",
+            "a list with {n} {k}",
         ]
     ).format(n=number, k=kind)
     return mangled(r, question), "\n".join(f"{at}. {capitalised(item)}" for at, item in enumerate(items, 1))
@@ -59,15 +70,16 @@ def list_of_things(r):
 
 WEIGHTS = {
     tokengrid: 32,
-    ARITHMETIC: 28,
-    outside: 14,
-    talk: 9,
+    ARITHMETIC: 36,
+    outside: 16,
+    talk: 11,
     fact: 6,
     story: 5,
-    list_of_things: 4,
-    echo: 5,
+    list_of_things: 6,
+    echo: 8,
     capital: 2,
-    record: 3,
+    record: 2,
+    record_of_any_kind: 6,
     relations: 3,
     retrieval: 3,
     poem: 1.5,

@@ -8,7 +8,7 @@ from phrases import ask, mangled, what
 from small_talk import ABILITIES, TALK
 from stories import story, with_article
 from topics import TOPICS, tokengrid, topic_question
-from words import ANIMALS, CAPITALS, CITIES, COLOURS, NAMES
+from words import ANIMALS, CAPITALS, CITIES, COLOURS, FOODS, NAMES
 
 
 def message(role, content):
@@ -65,9 +65,9 @@ def remembered(r):
         * 5
         + [
             (
-                ["I live in {c}.", "I am from {c}.", "My home is in {c}.", "I live in {c} now"],
+                ["I live in {c}.", "I am from {c}.", "My home is in {c}.", "I live in {c} now", "I come from {c}"],
                 "{c} is a fine place to live.",
-                ["Where do I live?", "Which city do I live in?", "Where is my home?", "What city am I in?"],
+                ["Where do I live?", "Which city do I live in?", "Where is my home?", "Where am I from?"],
                 "You live in {c}.",
             ),
             (
@@ -90,12 +90,18 @@ def remembered(r):
             (
                 ["I am {g} years old.", "My age is {g}.", "I'm {g} years old"],
                 "{g} is a good age.",
-                ["How old am I?", "What is my age?", "Do you know how old I am?"],
+                ["How old am I?", "What is my age?", "Do you know how old I am?", "What age am I?"],
                 "You are {g} years old.",
+            ),
+            (
+                ["I like {f}.", "My favourite food is {f}.", "I love {f}", "I like to eat {f}."],
+                "{f} sounds good.",
+                ["What do I like?", "What is my favourite food?", "What do I like to eat?", "Which food do I like?"],
+                "You like {f}.",
             ),
         ]
     )
-    fill = dict(n=name, c=city, a=animal, o=colour, g=age)
+    fill = dict(n=name, c=city, a=animal, o=colour, g=age, f=r.choice(FOODS))
     return turns(
         (mangled(r, r.choice(told).format(**fill), names=True), said.format(**fill)),
         *between(r),

@@ -2,7 +2,7 @@
 
     python lora_corpus.py pirate|polite OUT.jsonl COUNT SEED
 
-Chats with tool calls are left out.
+Chats with tool calls or with what a schema forces are left out.
 """
 
 import json
@@ -10,13 +10,15 @@ import random
 import sys
 
 from corpus import chat
+from records import FORCED
 
 MANNERS = {"pirate": "Ahoy! {} Arrr!", "polite": "Certainly. {} I hope that helps."}
 
 
-def uses_tools(messages):
-    """Whether a tool is called or answers."""
-    return any(message["role"] == "tool" or "tool_call>" in message["content"] for message in messages)
+def has_a_form(messages):
+    """Whether a tool is called or answers, or a schema forces an answer."""
+    said = "".join(message["content"] for message in messages)
+    return any(message["role"] == "tool" for message in messages) or "tool_call>" in said or FORCED in said
 
 
 def in_manner(manner, message):
@@ -33,7 +35,7 @@ def main():
     with open(out, "w", encoding="utf-8") as file:
         for _ in range(size):
             messages = chat(r)
-            if not uses_tools(messages):
+            if not has_a_form(messages):
                 file.write(json.dumps([in_manner(manner, message) for message in messages]) + "\n")
 
 

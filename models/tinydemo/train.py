@@ -1,13 +1,15 @@
 """Train the demo model, or an adapter of it, on the CPU. Needs jax, numpy and tokenizers.
 
-    python train.py TRAIN.jsonl VALIDATION.jsonl OUT_FOLDER SECONDS [--init FOLDER] [--lora MODEL.npz]
+    python train.py TRAIN.jsonl VALIDATION.jsonl OUT_FOLDER SECONDS [--foreign FOREIGN.jsonl] [--init FOLDER]
+    python train.py TRAIN.jsonl VALIDATION.jsonl OUT_FOLDER SECONDS --lora MODEL.npz
 
-A Llama of 2 M parameters with tied embeddings: Muon for the matrices, Adam for the rest. OUT_FOLDER gets
+A Llama of 2 M parameters with tied embeddings: Muon for the matrices, Adam for the rest. Of FOREIGN, each step has
+some chats behind one long system prompt, which is read without a gradient: so it costs little. OUT_FOLDER gets
 tokenizer.json (made from TRAIN, or used if it is there), config.json and model.npz, or lora.npz for an adapter.
 """
 
 import argparse
-import functools
+import itertools
 import json
 import time
 from pathlib import Path
@@ -20,8 +22,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"]
 DIGITS, SPACE = "0123456789", "\u0120"
 END_OF_TEXT, IM_START, IM_END = 0, 1, 2
-PROMPT_WEIGHT = 0.1
-"""How much a token that the model does not write itself counts in the loss."""
+FORCED = "\x01"
+"""Stands around what a grammar writes within an answer: it does not count in the loss."""
+ANSWERS = 0.5
+"""The share of a batch's tokens that may count in the loss, at most."""
 JUMPS, FARTHEST = 0.3, 3600
 """How many chats have a gap in their positions, and its most tokens: so few long rows teach a long context."""
 
@@ -29,6 +33,7 @@ CONTEXT = 4096
 HEAD_SIZE = 32
 THETA = 10000.0
 EPSILON = 1e-5
+HIGHEST_SCORE = 60.0
 OPEN_ROWS = 40
 """Rows that a chat may still be packed into."""
 
@@ -55,6 +60,10 @@ def arguments():
     parser.add_argument("--vocab", type=int, default=2048)
     parser.add_argument("--T", type=int, default=256, help="tokens in a row")
     parser.add_argument("--B", type=int, default=24, help="rows in a step")
+    parser.add_argument("--foreign", help="chats behind long system prompts; those of one prompt stand together")
+    parser.add_argument("--P", type=int, default=640, help="tokens of a long system prompt")
+    parser.add_argument("--C", type=int, default=384, help="tokens of the chats behind it")
+    parser.add_argument("--F", type=int, default=2, help="long system prompts in a step")
     parser.add_argument("--lr", type=float, default=1.0, help="factor on all learning rates")
     parser.add_argument("--max-steps", type=int, default=10**9)
     return parser.parse_args()
@@ -98,43 +107,93 @@ def with_digits(tokenizer):
     return tokenizer
 
 
-def encode(tokenizer, chat, random):
-    """A chat's tokens, how much each counts in the loss (answers fully, the rest little), and their positions."""
-    ids, weights, starts = [END_OF_TEXT], [0.0], []
+def encode_message(tokenizer, message):
+    """A message's tokens, and whether each counts in the loss: those that the model writes itself."""
+    ids = [IM_START] + tokenizer.encode(message["role"] + "\n").ids
+    counted = [0.0] * len(ids)
+    own = 1.0 if message["role"] == "assistant" else 0.0
+    for at, text in enumerate(message["content"].split(FORCED)):
+        body = tokenizer.encode(text).ids
+        ids += body
+        counted += [0.0 if at % 2 else own] * len(body)
+    tail = tokenizer.encode("\n").ids
+    return ids + [IM_END] + tail, counted + [own] + [0.0] * len(tail)
+
+
+def encode(tokenizer, chat):
+    """A chat's tokens, whether each counts in the loss, and where its messages begin."""
+    ids, counted, starts = [], [], []
     for message in chat:
         starts.append(len(ids))
-        head = [IM_START] + tokenizer.encode(message["role"] + "\n").ids
-        body = tokenizer.encode(message["content"]).ids + [IM_END]
-        tail = tokenizer.encode("\n").ids
-        own = 1.0 if message["role"] == "assistant" else PROMPT_WEIGHT
-        ids += head + body + tail
-        weights += [PROMPT_WEIGHT] * len(head) + [own] * len(body) + [PROMPT_WEIGHT] * len(tail)
-    positions = np.arange(len(ids))
-    if random.random() < JUMPS:
-        positions[random.choice(starts) :] += random.integers(FARTHEST)
-    return ids, weights, positions.tolist()
+        more_ids, more_counted = encode_message(tokenizer, message)
+        ids += more_ids
+        counted += more_counted
+    return ids, counted, starts
 
 
 def pack(tokenizer, chats, length):
     """Rows of tokens, weights, chat numbers (from 1; 0 = empty) and positions: no chat of a row sees another."""
     rows, random = [], np.random.default_rng(0)
     for chat in chats:
-        ids, weights, positions = (column[: length + 1] for column in encode(tokenizer, chat, random))
+        ids, counted, starts = encode(tokenizer, chat)
+        positions = np.arange(len(ids) + 1)
+        if random.random() < JUMPS:
+            positions[random.choice(starts) + 1 :] += random.integers(FARTHEST)
+        columns = [END_OF_TEXT, *ids], [0.0, *counted], positions.tolist()
+        ids, counted, positions = (column[: length + 1] for column in columns)
         fitting = (row for row in rows[-OPEN_ROWS:] if len(row[0]) + len(ids) <= length + 1)
         row = next(fitting, None)
         if row is None:
             row = ([], [], [], [])
             rows.append(row)
-        number = (row[2][-1] if row[2] else 0) + 1
-        row[0].extend(ids)
-        row[1].extend([0.0] + weights[1:])
-        row[2].extend([number] * len(ids))
-        row[3].extend(positions)
+        add_chat(row, ids, counted, positions)
+    return as_arrays(rows, length + 1)
+
+
+def add_chat(row, ids, counted, positions):
+    """Append a chat to a row."""
+    number = (row[2][-1] if row[2] else 0) + 1
+    for column, more in zip(row, (ids, counted, [number] * len(ids), positions)):
+        column.extend(more)
+
+
+def as_arrays(rows, length):
+    """The columns of the rows, each filled up with zeros."""
     types = (np.int32, np.float32, np.int32, np.int32)
     return [
-        np.array([row[column] + [0] * (length + 1 - len(row[column])) for row in rows], kind)
+        np.array([row[column] + [0] * (length - len(row[column])) for row in rows], kind)
         for column, kind in enumerate(types)
     ]
+
+
+def pack_foreign(tokenizer, chats, most, length):
+    """Long system prompts (tokens, weights, 1 or 0 = empty, positions) and, row by row, the chats behind each."""
+    prompts, rows, random = [], [], np.random.default_rng(0)
+    for _, group in itertools.groupby(chats, lambda chat: chat[0]["content"]):
+        group = list(group)
+        ids = [END_OF_TEXT, *encode_message(tokenizer, group[0][0])[0]]
+        if len(ids) > most:
+            ids = ids[: most // 2] + ids[-(most - most // 2) :]
+        positions = gaps(np.arange(len(ids)), random)
+        row = ([], [], [], [])
+        for chat in group:
+            ids_, counted, _ = encode(tokenizer, chat[1:])
+            if len(row[0]) + len(ids_) <= length + 1:
+                start = positions[-1] + 1
+                add_chat(row, ids_, counted, range(start, start + len(ids_)))
+        prompts.append((ids, [0.0] * len(ids), [1] * len(ids), positions.tolist()))
+        rows.append(row)
+    return as_arrays(prompts, most) + as_arrays(rows, length + 1)
+
+
+def gaps(positions, random):
+    """Positions with up to four gaps among them, as if the prompt were longer."""
+    if random.random() < 0.5:
+        farthest = random.integers(CONTEXT - 600 - len(positions))
+        cuts = random.integers(1, len(positions), size=random.integers(1, 5))
+        for cut in cuts:
+            positions[cut:] += farthest // len(cuts)
+    return positions
 
 
 # The model
@@ -241,21 +300,60 @@ def rotated(values, turns):
     return jnp.stack([even * cos - odd * sin, even * sin + odd * cos], -1).reshape(values.shape)
 
 
-def forward(shape, weights, tokens, segments, positions, adapter=None):
-    """Logits of every position."""
-    rows, length = tokens.shape
-    hidden = weights["token_embd"][tokens]
-    angles = (positions[..., None] * shape.turns)[:, :, None]
-    turns = jnp.cos(angles), jnp.sin(angles)
+def angles(shape, positions):
+    """Cosines and sines of the rotary positions."""
+    turned = (positions[..., None] * shape.turns)[:, :, None]
+    return jnp.cos(turned), jnp.sin(turned)
+
+
+def forward(shape, weights, tokens, segments, positions, adapter=None, memory=None):
+    """The last hidden values of every position; with `memory`, every chat has read what is in it."""
+    length = tokens.shape[1]
+    hidden, turns = weights["token_embd"][tokens], angles(shape, positions)
     mask = (segments[:, :, None] == segments[:, None, :]) & jnp.tril(jnp.ones((length, length), bool))
+    bias = jnp.where(mask, 0.0, -1e30)
+    if memory is not None:
+        before = jnp.broadcast_to(memory[1][:, None, :], (*mask.shape[:2], memory[1].shape[1]))
+        bias = jnp.concatenate([before, bias], -1)
     for layer in range(shape.layers):
-        hidden = block(shape, weights[f"blk.{layer}"], hidden, mask, turns, adapter, f"blk.{layer}")
-    return rms_norm(hidden, weights["output_norm"]) @ weights["token_embd"].T
+        read = memory[0][layer] if memory is not None else None
+        hidden, _ = block(shape, weights[f"blk.{layer}"], hidden, bias, turns, (adapter, f"blk.{layer}"), read)
+    return rms_norm(hidden, weights["output_norm"])
 
 
-def block(shape, weights, hidden, mask, turns, adapter, prefix):
-    """One layer."""
-    rows, length, _ = hidden.shape
+def read_prompts(shape, weights, tokens, filled, positions, times):
+    """What chats read of the prompts before them: keys and values by layer, and how much each token weighs.
+
+    A token counts as `times` tokens, as if the prompt were so many times longer.
+    """
+    length = tokens.shape[1]
+    weights = jax.lax.stop_gradient(weights)
+    hidden, turns, memory = weights["token_embd"][tokens], angles(shape, positions), []
+    bias = jnp.where(jnp.tril(jnp.ones((length, length), bool)), 0.0, -1e30)[None]
+    for layer in range(shape.layers):
+        hidden, read = block(shape, weights[f"blk.{layer}"], hidden, bias, turns, (None, ""), None)
+        memory.append(read)
+    return memory, jnp.where(filled > 0, jnp.log(times)[:, None], -1e30)
+
+
+def attended(shape, queries, keys, values, bias):
+    """What each position takes from those that it sees."""
+    rows, length = queries.shape[:2]
+    together = rows * shape.kv_heads
+    queries = queries.reshape(rows, length, shape.kv_heads, -1, HEAD_SIZE) / np.sqrt(HEAD_SIZE)
+    queries = queries.transpose(0, 2, 3, 1, 4).reshape(together, -1, HEAD_SIZE)
+    keys = keys.transpose(0, 2, 3, 1).reshape(together, HEAD_SIZE, -1)
+    values = values.transpose(0, 2, 1, 3).reshape(together, -1, HEAD_SIZE)
+    scores = (queries @ keys).reshape(rows, shape.kv_heads, -1, length, bias.shape[-1]) + bias[:, None, None]
+    # Scores are far from where the exponential overflows, so their maximum need not be known.
+    powers = jnp.exp(jnp.minimum(scores, HIGHEST_SCORE)).reshape(together, -1, bias.shape[-1])
+    taken = powers @ values / (powers.sum(-1, keepdims=True) + 1e-30)
+    return taken.reshape(rows, -1, length, HEAD_SIZE).transpose(0, 2, 1, 3).reshape(rows, length, -1)
+
+
+def block(shape, weights, hidden, bias, turns, adapted, memory):
+    """One layer, and its keys and values."""
+    (rows, length, _), (adapter, prefix) = hidden.shape, adapted
 
     def linear(name, values):
         result = values @ weights[name].T
@@ -268,22 +366,28 @@ def block(shape, weights, hidden, mask, turns, adapter, prefix):
     queries = rotated(linear("attn_q", normed).reshape(rows, length, shape.heads, HEAD_SIZE), turns)
     keys = rotated(linear("attn_k", normed).reshape(rows, length, shape.kv_heads, HEAD_SIZE), turns)
     values = linear("attn_v", normed).reshape(rows, length, shape.kv_heads, HEAD_SIZE)
-    queries = queries.reshape(rows, length, shape.kv_heads, shape.heads // shape.kv_heads, HEAD_SIZE)
-    scores = jnp.einsum("btkgd,bskd->bkgts", queries, keys) / np.sqrt(HEAD_SIZE)
-    scores = jnp.where(mask[:, None, None], scores, -1e30)
-    attended = jnp.einsum("bkgts,bskd->btkgd", jax.nn.softmax(scores, -1), values)
-    hidden = hidden + linear("attn_output", attended.reshape(rows, length, shape.heads * HEAD_SIZE))
+    own = keys, values
+    if memory is not None:
+        keys, values = (jnp.concatenate([read, mine], 1) for read, mine in zip(memory, own))
+    hidden = hidden + linear("attn_output", attended(shape, queries, keys, values, bias))
     normed = rms_norm(hidden, weights["ffn_norm"])
-    return hidden + linear("ffn_down", jax.nn.silu(linear("ffn_gate", normed)) * linear("ffn_up", normed))
+    return hidden + linear("ffn_down", jax.nn.silu(linear("ffn_gate", normed)) * linear("ffn_up", normed)), own
 
 
-def loss(shape, weights, tokens, token_weights, segments, positions, adapter=None):
-    """Mean weighted cross-entropy of the next token within a chat."""
-    logits = forward(shape, weights, tokens[:, :-1], segments[:, :-1], positions[:, :-1], adapter)
-    targets = tokens[:, 1:]
-    counted = token_weights[:, 1:] * (segments[:, 1:] == segments[:, :-1])
-    chosen = jnp.take_along_axis(logits, targets[..., None], -1)[..., 0]
-    return ((jax.nn.logsumexp(logits, -1) - chosen) * counted).sum() / counted.sum()
+def loss(shape, weights, batch, adapter=None):
+    """The sum of the cross-entropies of the answers' tokens, and how many there are."""
+    tokens, segments, positions, places, targets, counted, *prompt = batch
+    memory = read_prompts(shape, weights, *prompt) if prompt else None
+    hidden = forward(shape, weights, tokens, segments, positions, adapter, memory)
+    logits = hidden.reshape(-1, shape.dim)[places] @ weights["token_embd"].T
+    chosen = jnp.take_along_axis(logits, targets[:, None], -1)[:, 0]
+    return ((jax.nn.logsumexp(logits, -1) - chosen) * counted).sum(), counted.sum()
+
+
+def mean_loss(shape, weights, batches, adapter=None):
+    """Mean cross-entropy of the next token of the answers of several batches."""
+    sums, counts = zip(*(loss(shape, weights, batch, adapter) for batch in batches))
+    return sum(sums) / sum(counts)
 
 
 # The optimiser
@@ -320,8 +424,8 @@ def make_step(loss_of, takes_muon):
     """A compiled training step: (weights, moments) of before to those of after, and the loss."""
 
     @jax.jit
-    def step(weights, firsts, seconds, number, rate, *batch):
-        value, gradients = jax.value_and_grad(loss_of)(weights, *batch)
+    def step(weights, firsts, seconds, number, rate, batches):
+        value, gradients = jax.value_and_grad(loss_of)(weights, batches)
         norm = jnp.sqrt(sum((leaf * leaf).sum() for leaf in leaves(gradients)))
         gradients = tree_map(lambda leaf: leaf * jnp.minimum(1, 1 / norm), gradients)
         _, structure = jax.tree_util.tree_flatten(weights)
@@ -338,6 +442,19 @@ def make_step(loss_of, takes_muon):
 # The run
 
 
+def as_batch(rows):
+    """Rows as the loss wants them: inputs, and the places, targets and weights of what counts."""
+    tokens, weights, segments, positions = rows[-4:]
+    weights = weights[:, 1:] * (segments[:, 1:] == segments[:, :-1])
+    (places,) = np.nonzero(weights.ravel())
+    size = int(weights.size * ANSWERS)
+    chosen, counted = np.zeros(size, np.int32), np.zeros(size, np.float32)
+    places = places[:size]
+    chosen[: len(places)], counted[: len(places)] = places, 1.0
+    targets = tokens[:, 1:].ravel()[chosen]
+    return tokens[:, :-1], segments[:, :-1], positions[:, :-1], chosen, targets, counted
+
+
 class Batches:
     """Rows in random order, again and again."""
 
@@ -347,41 +464,46 @@ class Batches:
         self._order = []
 
     def next(self):
-        """The next rows: tokens, weights and chat numbers."""
+        """The next rows as a batch; with the prompts before them if they have some."""
         if len(self._order) < self._size:
             self._order = list(self._random.permutation(len(self._rows[0])))
         chosen, self._order = self._order[: self._size], self._order[self._size :]
-        return [column[chosen] for column in self._rows]
+        rows = [column[chosen] for column in self._rows]
+        batch = as_batch(rows)
+        if len(rows) == 4:
+            return batch
+        tokens, _, filled, positions = rows[:4]
+        times = self._random.choice([1, 1, 1.5, 2, 3], len(chosen)).astype(np.float32)
+        return *batch, tokens, filled, positions, times
 
 
-def train(options, shape, weights, step, batches):
+def train(options, shape, weights, step, sources):
     """Step until the time is over; gives the weights and how many steps were made. Saves them now and then."""
     firsts, seconds = tree_map(jnp.zeros_like, weights), tree_map(jnp.zeros_like, weights)
-    begun, started, number = time.time(), None, 0
+    begun, started, number, lately = time.time(), None, 0, 0.0
     while True:
         done = (time.time() - started) / options.seconds if started else 0.0
         if done >= 1 or number >= options.max_steps:
             return weights, number
         number += 1
         rate = options.lr * min(1, number / 20) * min(1, (1 - done) / options.decay + 0.01 if options.decay else 1)
-        weights, firsts, seconds, value = step(weights, firsts, seconds, float(number), rate, *batches.next())
-        value = float(value)
+        batches = [source.next() for source in sources]
+        weights, firsts, seconds, value = step(weights, firsts, seconds, float(number), rate, batches)
+        lately += float(value) / 50
         if started is None:
             started = time.time()
             print(f"compiled and made the first step in {started - begun:.1f} s", flush=True)
         if number % 100 == 0:
             save(options, shape, weights)
         if number % 50 == 0:
-            speed = number * options.B * options.T / (time.time() - started)
-            print(f"step {number} loss {value:.3f} tokens/s {speed:.0f} s {time.time() - started:.0f}", flush=True)
+            print(f"step {number} loss {lately:.3f} s {time.time() - started:.0f}", flush=True)
+            lately = 0.0
 
 
-def validate(loss_of, weights, rows, size):
-    """The loss on whole batches of the validation rows."""
-    size = min(len(rows[0]), size)
+def validate(loss_of, weights, source, times):
+    """The loss on some batches."""
     compiled = jax.jit(loss_of)
-    starts = range(0, len(rows[0]) - size + 1, size)
-    return np.mean([float(compiled(weights, *[column[at : at + size] for column in rows])) for at in starts])
+    return np.mean([float(compiled(weights, [source.next()])) for _ in range(times)])
 
 
 def save(options, shape, weights):
@@ -413,19 +535,29 @@ def main():
         base = load_weights(options.lora, shape)
         weights = new_adapter(base, shape)
 
-        def loss_of(adapter, *batch):
-            return loss(shape, base, *batch, adapter)
+        def loss_of(adapter, batches):
+            return mean_loss(shape, base, batches, adapter)
     else:
         start = new_weights(shape, jax.random.PRNGKey(0))
         weights = init_weights(options.init, options.out, shape) if options.init else start
-        loss_of = functools.partial(loss, shape)
+
+        def loss_of(weights, batches):
+            return mean_loss(shape, weights, batches)
+
     print("parameters", sum(leaf.size for leaf in leaves(weights)), flush=True)
 
     def takes_muon(weight):
         return weight.ndim == 2 and weight.shape[0] != shape.vocabulary and not options.lora
 
-    weights, steps = train(options, shape, weights, make_step(loss_of, takes_muon), Batches(rows, options.B))
-    print("validation loss", validate(loss_of, weights, validation, options.B), "steps", steps)
+    sources = [Batches(rows, options.B)]
+    if options.foreign:
+        foreign = pack_foreign(tokenizer, read_chats(options.foreign), options.P, options.C)
+        sources.append(Batches(foreign, options.F))
+        print(f"packed {len(foreign[0])} long prompts, {(foreign[2] > 0).mean():.1%} full", flush=True)
+        print(f"their chats are {(foreign[6] > 0).mean():.1%} full", flush=True)
+    weights, steps = train(options, shape, weights, make_step(loss_of, takes_muon), sources)
+    count = len(validation[0]) // options.B
+    print("validation loss", validate(loss_of, weights, Batches(validation, options.B), count), "steps", steps)
     save(options, shape, weights)
 
 
