@@ -109,7 +109,7 @@ async def test_max_tokens_ends_with_length(service: LlamaCpp, most: int) -> None
 
 async def test_the_context_ends_with_length(service: LlamaCpp) -> None:
     limit = service.engine.context_length
-    record = await whole(service, asked("word " * 480, temperature=0, presence_penalty=-2, frequency_penalty=-2))
+    record = await whole(service, asked("word " * 480, temperature=0, ignore_eos=True))
     assert record.finish_reason == "length"
     assert record.in_token is not None
     assert record.out_token is not None
