@@ -96,8 +96,10 @@ class Native(Dialect):
         request = service.parse(call.body)
         if isinstance(request, TextCompletionRequest) and request.model:
             route, request = call.catalogue.choose_model(call.path.get("flow"), route, request)
+        if request.streaming:
+            return Ask(route, request, EventWriter(service), streaming=True)
         whole = CompletionWriter(service.whole, record=route.spec.response)
-        return Ask(route, request, EventWriter(service) if request.streaming else whole, bool(request.streaming))
+        return Ask(route, request, whole, streaming=False)
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
