@@ -26,7 +26,7 @@ class Payer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UsageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call of a model. `(stream, attempt, call)` identifies it: a record may arrive twice, and counts once.
+    """One call of a model. It may arrive twice, and counts once: stream, attempt, call and `began_at` identify it.
 
     Attributes:
         stream: the id of the request's stream.

@@ -165,7 +165,8 @@ async def launch(
         kinds = _load_kinds(order) if kinds is None else kinds
         host = await stack.enter_async_context(Host(bus, config.topics)) if kinds else None
         readiness.host = host
-        for kind in kinds.values():
+        # A service that nothing waits for, such as that which counts usage, begins first and ends last.
+        for kind in sorted(kinds.values(), key=lambda kind: kind.table.awaited):
             # The file as it is now: it may have been edited while the previous service was started.
             context = ServeContext(_configure(order, config_file.config), bus, follow, host=host)
             await stack.enter_async_context(kind.serve(context))

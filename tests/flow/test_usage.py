@@ -139,10 +139,12 @@ async def test_a_record_that_comes_twice_counts_once(bus: MemoryBus, tmp_path: P
     async with reading(config_file(tmp_path), bus) as reader:
         again = record("1", call=2)
         other = msgspec.structs.replace(again, attempt=2)
-        await reader.write(record("1"), again, record("1"), again, other)
+        # A peer that numbers its requests has begun to count anew.
+        reused = msgspec.structs.replace(record("1"), began_at=record("1").began_at + 1)
+        await reader.write(record("1"), again, record("1"), again, other, reused)
         await reader.write(record("last"))
-        row = await reader.until(4)
-        assert (row.calls, row.in_token) == (4, 40)
+        row = await reader.until(5)
+        assert (row.calls, row.in_token) == (5, 50)
 
 
 async def test_a_reader_that_dies_between_commit_and_acknowledgement(bus: MemoryBus, tmp_path: Path) -> None:
@@ -323,4 +325,15 @@ def test_old_records_are_forgotten_and_their_sums_stay(tmp_path: Path, monkeypat
     database.add([(record("1"), 4), (record("2"), None)])
     (row,) = database.find((), 0, 2_000_000_000, None, 9)
     assert (row.calls, row.cost, row.unpriced_calls) == (3, 7, 1)
+    database.close()
+
+
+def test_sums_are_kept_for_400_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = UsageDatabase(None)
+    database.open()
+    for days, kept in ((0, 1), (399, 2), (402, 2)):
+        monkeypatch.setattr("tg_flow.usage.usage_database.time.time", lambda days=days: 1e9 + days * 86_400)
+        database.add([(msgspec.structs.replace(record(f"{days}"), ended_at=0), 3)])
+        (row,) = database.find((), 0, 2_000_000_000, None, 9)
+        assert row.calls == kept
     database.close()

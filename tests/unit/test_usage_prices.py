@@ -1,5 +1,6 @@
 """What a call costs: by the configuration, by the list of the library, or unknown, which is not 0."""
 
+import os
 from importlib.machinery import ModuleSpec
 
 import pytest
@@ -93,6 +94,20 @@ async def test_each_record_gets_its_own() -> None:
         assert found == [5, 150_000, None, 3_000, 1_000]
         prices.replace({})
         assert await prices.find_costs([here, there]) == [150, None]
+    finally:
+        await prices.aclose()
+
+
+def end_the_process(_: object) -> None:
+    os._exit(1)
+
+
+async def test_a_worker_that_dies_leaves_a_cost_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "find_costs", end_the_process)
+    prices = Prices({"m": PRICE})
+    listed = UsageRecord("s", 2, provider="openai", usage=Usage(1, 0))
+    try:
+        assert await prices.find_costs([record(Usage(1, 0), "openai"), listed]) == [3_000, None]
     finally:
         await prices.aclose()
 

@@ -49,6 +49,23 @@ async def test_what_the_bus_refuses_is_published_again() -> None:
 
 
 @in_virtual_time
+async def test_the_end_of_a_process_does_not_wait_for_the_pause_after_a_refusal() -> None:
+    memory, before = MemoryBus(), lost()
+    bus = RefusingBus(memory, TOPIC)
+    writer = UsageWriter(bus, TOPIC)
+    with capture_logs() as lines:
+        async with running(writer.run()):
+            put(writer, 10)
+            await asyncio.sleep(4)
+            bus.refused.clear()
+            await writer.flush(0.1)
+            assert await read(memory, 10) == {f"s-{number}" for number in range(10)}
+    assert lost() == before
+    assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["usage.not_published"]
+    await memory.aclose()
+
+
+@in_virtual_time
 async def test_beyond_the_bound_records_are_dropped_and_counted_and_logged_once() -> None:
     memory, before = MemoryBus(), lost()
     writer = UsageWriter(RefusingBus(memory, TOPIC), TOPIC, most=10)

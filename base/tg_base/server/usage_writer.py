@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -40,7 +41,8 @@ class UsageWriter:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._full = False
+        self._full = self._refused = False
+        self._hurry = asyncio.Event()
 
     def put(self, record: UsageRecord) -> None:
         """Take a record, without waiting."""
@@ -57,9 +59,11 @@ class UsageWriter:
         while True:
             await self._wake.wait()
             if await self._publish(list(islice(self._waiting, MAX_BATCH_RECORDS))):
-                pause = FIRST_PAUSE_SECONDS
+                pause, self._refused = FIRST_PAUSE_SECONDS, False
             else:
-                await asyncio.sleep(pause)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), pause)
+                self._hurry.clear()
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
             if not self._waiting:
                 self._full = False
@@ -67,7 +71,11 @@ class UsageWriter:
                 self._idle.set()
 
     async def flush(self, seconds: float) -> None:
-        """Wait until the bus has everything, at most this long. What is left then is lost."""
+        """Wait until the bus has everything, at most this long. What is left then is lost.
+
+        What waits after a refusal is tried once more at once.
+        """
+        self._hurry.set()
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -87,7 +95,9 @@ class UsageWriter:
         try:
             await self._bus.publish(self._topic, body, {})
         except TgError as error:
-            log.debug("usage.not_published", reason=error.message)
+            if not self._refused:
+                self._refused = True
+                log.warning("usage.not_published", topic=self._topic, reason=error.message)
             return False
         return True
 

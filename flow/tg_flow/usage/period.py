@@ -7,6 +7,8 @@ from typing import Final
 from tg_schema.errors import BadRequest
 
 HOUR_SECONDS: Final = 3600
+LAST_SECOND: Final = 4_102_444_800
+"""The year 2100: a call that ended later has no clock, and counts when it is read."""
 _AGO = re.compile(r"([0-9]{1,6})([hdw])")
 _UNITS: Final = {"h": HOUR_SECONDS, "d": 24 * HOUR_SECONDS, "w": 7 * 24 * HOUR_SECONDS}
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
@@ -20,6 +22,7 @@ def find_period(since: str, until: str | None, now: float) -> tuple[int, int]:
     """
     begins = _read("since", since, now) // HOUR_SECONDS * HOUR_SECONDS
     ends = -(-(_read("until", until, now) if until else int(now) + 1) // HOUR_SECONDS) * HOUR_SECONDS
+    ends = min(ends, LAST_SECOND)
     if begins >= ends:
         raise BadRequest("the period is empty: `since` must be before `until`, and before now").at("since")
     return begins, ends

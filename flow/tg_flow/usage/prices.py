@@ -10,7 +10,7 @@ import structlog
 from tg_base.config import PriceConfig
 from tg_base.runtime import WorkerPool
 from tg_flow.usage.known_prices import LISTED_AS, find_costs
-from tg_schema.errors import Internal
+from tg_schema import TgError
 from tg_schema.usage_record import UsageRecord
 
 log = structlog.get_logger()
@@ -36,11 +36,7 @@ class Prices:
         self._configured = configured
 
     async def find_costs(self, records: Sequence[UsageRecord]) -> list[int | None]:
-        """The cost of each: that which its writer knew, else by the model's price.
-
-        Raises:
-            TgError: the worker process with the list of prices does not answer.
-        """
+        """The cost of each: that which its writer knew, else by the model's price; None if the list does not answer."""
         costs = [record.cost for record in records]
         listed = []
         for place, record in enumerate(records):
@@ -62,8 +58,8 @@ class Prices:
     async def _ask_list(self, records: list[UsageRecord]) -> list[int | None]:
         try:
             return await self._worker.call(find_costs, records)
-        except Internal as error:
-            # A defect comes again for the same records, which would hold up all others.
+        except TgError as error:
+            # It may come again for the same records, which would hold up all others.
             log.error("usage.price_list_failed", reason=error.message)
             return [None] * len(records)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tg_flow.usage.period import HOUR_SECONDS
+from tg_flow.usage.period import HOUR_SECONDS, LAST_SECOND
 from tg_schema.errors import Unavailable
 from tg_schema.usage_record import UsageRecord
 from tg_schema.usage_report import UsageRow
@@ -17,10 +17,10 @@ VERSION: Final = 1
 """Of the tables."""
 KNOWN_SECONDS: Final = 48 * 3600
 """How long a record is remembered, so that a copy of it does not count."""
+KEPT_SECONDS: Final = 400 * 24 * 3600
+"""How long sums are kept: a client may make a row of each call, by a new `user`."""
 LOCKED_SECONDS: Final = 5.0
 """How long another process may hold the file."""
-LAST_SECOND: Final = 4_102_444_800
-"""The year 2100: a call that ended later has no clock, and counts when it is read."""
 MAX_NAME_CHARACTERS: Final = 256
 """Of a name that others choose, such as a customer's."""
 
@@ -96,11 +96,13 @@ class UsageDatabase:
         with self._reporting("written"), self._one_at_a_time, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             for record, cost in records:
-                known = (record.stream, record.attempt, record.call, now)
+                # A peer that numbers its requests may use a number again.
+                known = (f"{record.stream}@{record.began_at}", record.attempt, record.call, now)
                 if self._connection.execute(_KNOW, known).rowcount:
                     self._connection.execute(_ADD, _row_of(record, cost, now))
             if now - self._pruned_at > HOUR_SECONDS:
                 self._connection.execute("DELETE FROM known WHERE since < ?", (now - KNOWN_SECONDS,))
+                self._connection.execute("DELETE FROM hourly WHERE hour < ?", (now - KEPT_SECONDS,))
                 self._pruned_at = now
 
     def find(self, by: tuple[str, ...], since: int, until: int, key: str | None, most: int) -> list[UsageRow]:
@@ -154,7 +156,8 @@ def _row_of(record: UsageRecord, cost: int | None, now: int) -> tuple[Any, ...]:
         *(payer.key, payer.customer, ",".join(payer.tags), record.door, record.flow),
         *(record.model, record.provider, record.upstream_model, record.outcome),
     )
-    counted = usage.in_token is not None and usage.out_token is not None
+    answers = record.operation == "completion"
+    counted = usage.in_token is not None and (usage.out_token is not None or not answers)
     estimated = (usage.in_token or 0) + (usage.out_token or 0) if record.estimated else 0
     tokens = (
         *(usage.in_token, usage.out_token, usage.cached_token),

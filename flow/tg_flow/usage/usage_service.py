@@ -22,6 +22,8 @@ ROWS_PER_RECORD: Final = 200
 class UsageService(Service[UsageRequest, UsageResponse]):
     """Answers from the sums; what is on the topic still is not in them."""
 
+    capacity = 2
+    """Questions at a time: each holds a thread of the process, and one reads the database."""
     spec: ServiceSpec = USAGE  # type: ignore[type-arg,misc]
 
     def __init__(self, database: UsageDatabase) -> None:
