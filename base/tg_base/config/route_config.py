@@ -29,8 +29,8 @@ class RouteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """The errors after which the next model is asked, if nothing of an answer has come."""
     tries: Annotated[int, msgspec.Meta(ge=1, le=10)] = 3
     """How many of the models are asked for one request."""
-    seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 60.0
-    """After this time no other model is asked."""
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 150.0
+    """After this time no other model is asked. By default, two silent models may use up their `clocks.first_token`."""
     shadow: str | None = None
     """A model that gets a copy of requests; its answer is dropped."""
     shadow_percent: Annotated[float, msgspec.Meta(gt=0, le=100)] = 100.0

@@ -27,7 +27,7 @@ class RoutePlan:
     weights: tuple[float, ...] = ()
     errors: frozenset[str] = frozenset()
     tries: int = 3
-    seconds: float = 60.0
+    seconds: float = 150.0
     shadow: Route[Any, Any] | None = None
     share: float = 0.0
 
