@@ -50,6 +50,10 @@ class RouteWorld:
             while (record := await anext(records, None)) is not None:
                 texts.append(record.response or "")
 
+    def queue(self, model: str) -> str:
+        """The request topic of a model."""
+        return next(each.request for each in self.config.routes(TEXT_COMPLETION.name) if each.flow == model)
+
     def counts(self) -> dict[str, int]:
         """How often each model was asked."""
         return {name: len(llm.requests) for name, llm in self.models.items() if llm.requests}

@@ -5,6 +5,7 @@ import asyncio
 from tests.flow.route_world import opened
 from tests.virtual_time import in_virtual_time
 from tg_base.config import RouteConfig
+from tg_base.telemetry import trace
 
 A_THEN_B = RouteConfig(models=("a", "b"))
 THREE = RouteConfig(models=("a", "b", "c"))
@@ -16,3 +17,16 @@ async def test_two_silent_models_are_given_up_with_default_clocks() -> None:
         it.models["a"].silent = it.models["b"].silent = True
         assert (await it.ask()).model == "c"
         assert 120 <= asyncio.get_running_loop().time() < 150
+
+
+@in_virtual_time
+async def test_nobody_is_charged_for_a_shadow() -> None:
+    async with opened(r=RouteConfig(models=("a",), shadow="b")) as it:
+        asking, copying = (it.bus.subscribe(it.queue(model), "watch") for model in ("a", "b"))
+        async with asking as asked, copying as copied:
+            trace.name_caller("c", '{"key":"k"}')
+            await it.ask()
+            answered, shadowed = (await anext(asked)).properties, (await anext(copied)).properties
+        assert (answered["payer"], answered["caller"], "door" in answered) == ('{"key":"k"}', "c", False)
+        assert ("payer" in shadowed, shadowed["caller"], shadowed["door"]) == (False, "c", "shadow")
+        assert shadowed["request"] == answered["request"]

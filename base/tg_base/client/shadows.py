@@ -7,7 +7,10 @@ from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from tg_base.client.response_stream import AskedStream, ResponseStream
+from tg_base.telemetry import trace
 from tg_schema import TgError
 
 MAX_SHADOWS: Final = 64
@@ -52,7 +55,9 @@ class Shadows:
 
 
 async def _drop(asking: AbstractAsyncContextManager[ResponseStream[Any]]) -> None:
-    """Read an answer that nobody sees. Its processor logs what fails."""
+    """Read an answer that nobody sees, and for which nobody is charged. Its processor logs what fails."""
+    if (span := trace.current()) is not None:
+        trace.enter(msgspec.structs.replace(span, payer=None, door="shadow"))
     with suppress(TgError):
         async with asking as answer:
             async for _ in answer:
