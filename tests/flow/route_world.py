@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.fakes.unconfirming_bus import UnconfirmingBus
 from tests.fakes.unreliable_llm import UnreliableLlm
-from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import Config, RouteConfig, ServiceConfig, TextCompletionConfig
 from tg_base.server import Processor
@@ -31,7 +31,7 @@ class RouteWorld:
     requestor: Requestor
     models: dict[str, UnreliableLlm]
     processors: dict[str, AsyncExitStack]
-    bus: MemoryBus
+    bus: UnconfirmingBus
 
     def client(self, route: str = "r", *, bounded: bool = False) -> Client[Any, Any]:
         return Client(self.requestor, self.requestor.plans[route].entry, bounded=bounded)
@@ -65,7 +65,7 @@ class RouteWorld:
 @asynccontextmanager
 async def opened(*, absent: str = "", capacity: int = 256, **routes: RouteConfig) -> AsyncIterator[RouteWorld]:
     """Everything in one process; models in `absent` have no processor."""
-    config, bus = configure(routes), MemoryBus()
+    config, bus = configure(routes), UnconfirmingBus()
     models = {name: UnreliableLlm(name) for name in MODELS}
     queues = {route.flow: route for route in config.routes(TEXT_COMPLETION.name)}
     async with AsyncExitStack() as stack:

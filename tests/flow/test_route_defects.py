@@ -2,10 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from tests.flow.route_world import opened
 from tests.virtual_time import in_virtual_time
 from tg_base.config import RouteConfig
+from tg_base.llm.guard import Clocks
 from tg_base.telemetry import trace
+from tg_schema import TextCompletionRequest
 
 A_THEN_B = RouteConfig(models=("a", "b"))
 THREE = RouteConfig(models=("a", "b", "c"))
@@ -30,3 +34,16 @@ async def test_nobody_is_charged_for_a_shadow() -> None:
         assert (answered["payer"], answered["caller"], "door" in answered) == ('{"key":"k"}', "c", False)
         assert ("payer" in shadowed, shadowed["caller"], shadowed["door"]) == (False, "c", "shadow")
         assert shadowed["request"] == answered["request"]
+
+
+@pytest.mark.parametrize("answering", ["b", "c"])
+@in_virtual_time
+async def test_a_late_error_of_a_publish_does_not_end_an_answer(answering: str) -> None:
+    async with opened(r=THREE) as it:
+        it.bus.unconfirmed.add(it.queue("b"))
+        for model in "ab" if answering == "c" else "a":
+            it.models[model].silent, it.models[model].clocks = True, Clocks(first_token=0.1)
+        it.models[answering].pace = 1.0
+        texts: list[str] = []
+        await it.read(TextCompletionRequest(prompt="10", streaming=True), texts)
+        assert "".join(texts).split() == [*map(str, range(10))]

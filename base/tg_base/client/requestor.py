@@ -507,11 +507,13 @@ class Requestor:
         task.add_done_callback(self._asking.discard)
 
     async def _ask_again(self, stream: AskedStream) -> None:
+        attempt = stream.attempt
         try:
             await self._ask(stream, self.admission.find(stream.route.request))
         except TgError as error:
-            if not self._fall_back(stream, error):
-                stream.fail(error)
+            # The error may come late: when a processor answers all the same, or when a later attempt decides.
+            if stream.attempt == attempt and stream.processor is None:
+                self._lose(stream, error)
 
 
 class _EnteredStream(AbstractAsyncContextManager[AskedStream]):
