@@ -10,7 +10,7 @@ from tests.fakes.unreliable_llm import UnreliableLlm
 from tg_base.client import Client, Requestor
 from tg_base.config import Config, RouteConfig, ServiceConfig, TextCompletionConfig
 from tg_base.server import Processor
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
+from tg_schema import COMMON_FEATURES, TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
 
 MODELS = ("a", "b", "c")
 
@@ -72,6 +72,7 @@ async def opened(*, absent: str = "", capacity: int = 256, **routes: RouteConfig
         processors = {name: await stack.enter_async_context(AsyncExitStack()) for name in MODELS if name not in absent}
         for name, own in processors.items():
             models[name].capacity = capacity
+            models[name].features = COMMON_FEATURES | {"adapter", "load_adapter"}
             served = Processor(bus, config.topics, models[name], (queues[name],), models=(name,), grace=0.05)
             await own.enter_async_context(served)
         requestor = Requestor(bus, config.topics, queues=(queues["a"].request,), plans=config.plans)

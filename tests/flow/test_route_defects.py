@@ -6,10 +6,12 @@ import pytest
 
 from tests.flow.route_world import opened
 from tests.virtual_time import in_virtual_time
+from tg_base.client import BeginPermit
 from tg_base.config import RouteConfig
 from tg_base.llm.guard import Clocks
 from tg_base.telemetry import trace
 from tg_schema import TextCompletionRequest
+from tg_schema.errors import BadRequest
 
 A_THEN_B = RouteConfig(models=("a", "b"))
 THREE = RouteConfig(models=("a", "b", "c"))
@@ -47,3 +49,20 @@ async def test_a_late_error_of_a_publish_does_not_end_an_answer(answering: str) 
         texts: list[str] = []
         await it.read(TextCompletionRequest(prompt="10", streaming=True), texts)
         assert "".join(texts).split() == [*map(str, range(10))]
+
+
+@in_virtual_time
+async def test_a_shadow_gets_nothing_that_may_not_begin_or_edits_a_model() -> None:
+    edit = TextCompletionRequest(operation="load-adapter", adapter="x", adapter_path="/x", streaming=False)
+    async with opened(r=RouteConfig(models=("a",), shadow="b")) as it, it.bus.subscribe(it.queue("b"), "w") as copied:
+        with pytest.raises(BadRequest, match="load_adapter"):
+            await it.client().call(edit)
+        route, request = it.requestor.plans["r"].entry, TextCompletionRequest(prompt="1")
+        async with it.requestor.stream(route, request, timeout=9, permit=BeginPermit(_refuse)):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(5):
+                    await anext(copied)
+
+
+async def _refuse() -> bool:
+    return False

@@ -238,7 +238,7 @@ class Requestor:
         finally:
             if stream is None:
                 run.leave()
-        self._shadows.copy(stream, request)
+        self._shadows.copy(stream, request, needed)
         return stream
 
     async def _open(self, route: Route[Any, Any], request: object, terms: Terms, *, bounded: bool) -> AskedStream:

@@ -12,6 +12,7 @@ import msgspec
 from tg_base.client.response_stream import AskedStream, ResponseStream
 from tg_base.telemetry import trace
 from tg_schema import TgError
+from tg_schema.features import Feature
 
 MAX_SHADOWS: Final = 64
 """Copies that one process runs; beyond it requests are not copied."""
@@ -31,8 +32,16 @@ class Shadows:
         self._draw = random.random
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    def copy(self, stream: AskedStream, request: object) -> None:
-        """Copy a request that has been sent, as often as its route says."""
+    def copy(self, stream: AskedStream, request: object, needed: frozenset[Feature]) -> None:
+        """Copy a request that has been sent, as often as its route says; not one that may not begin, or edits a model.
+
+        Args:
+            stream: its answer.
+            request: its record, as it is or encoded.
+            needed: the features that it needs.
+        """
+        if stream.permit is not None or "load_adapter" in needed:
+            return
         plan = stream.run.plan if stream.run is not None else None
         if plan is None or plan.shadow is None or len(self._running) >= MAX_SHADOWS or self._draw() >= plan.share:
             return
