@@ -6,12 +6,12 @@ import pytest
 
 from tests.flow.route_world import opened
 from tests.virtual_time import in_virtual_time
-from tg_base.client import BeginPermit
+from tg_base.client import BeginPermit, Client, Requestor
 from tg_base.config import RouteConfig
 from tg_base.llm.guard import Clocks
 from tg_base.telemetry import trace
 from tg_schema import TextCompletionRequest
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, Unavailable
 
 A_THEN_B = RouteConfig(models=("a", "b"))
 THREE = RouteConfig(models=("a", "b", "c"))
@@ -62,6 +62,27 @@ async def test_a_shadow_gets_nothing_that_may_not_begin_or_edits_a_model() -> No
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(5):
                     await anext(copied)
+
+
+@pytest.mark.parametrize("absent", ["", "a"])
+@in_virtual_time
+async def test_the_first_request_of_a_process_falls_back_too(absent: str) -> None:
+    request = TextCompletionRequest(prompt="0")
+    async with (
+        opened(absent=absent, r=A_THEN_B) as it,
+        Requestor(it.bus, it.config.topics, plans=it.config.plans) as fresh,
+    ):
+        it.models["a"].error = Unavailable("dead")
+        assert (await Client(fresh, fresh.plans["r"].entry).call(request)).model == "b"
+
+
+@in_virtual_time
+async def test_no_model_is_asked_twice_by_the_first_request_of_a_process() -> None:
+    async with opened(r=A_THEN_B) as it, Requestor(it.bus, it.config.topics, plans=it.config.plans) as fresh:
+        it.models["a"].error = it.models["b"].error = Unavailable("dead")
+        with pytest.raises(Unavailable, match="dead"):
+            await Client(fresh, fresh.plans["r"].entry).call(TextCompletionRequest(prompt="0"))
+        assert it.counts() == {"a": 1, "b": 1}
 
 
 async def _refuse() -> bool:

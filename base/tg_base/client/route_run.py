@@ -52,9 +52,9 @@ class RouteRun:
         self._admission = admission
         self._until = asyncio.get_running_loop().time() + plan.seconds
         self._tried, self._trying = 1, False
-        order = plan.arrange(random.random)
-        self._rest = deque(each for each in order if is_able(each, needed, admission))
-        self.route: Route[Any, Any] = self._take() or self._take_coolest() or order[0]
+        # All of them: a process that has just started has not heard of every processor yet.
+        self._rest = deque(plan.arrange(random.random))
+        self.route: Route[Any, Any] = self._take() or self._take_coolest() or self._rest.popleft()
 
     def go_on(self, error: TgError) -> bool:
         """Whether another model may answer in place of this error; it is `route` from now on."""
@@ -91,7 +91,8 @@ class RouteRun:
         return None
 
     def _take_coolest(self) -> Route[Any, Any] | None:
-        coolest = min(self._rest, key=lambda each: self._health.wait(each.request), default=None)
+        able = [each for each in self._rest if is_able(each, self._needed, self._admission)]
+        coolest = min(able, key=lambda each: self._health.wait(each.request), default=None)
         if coolest is not None:
             self._rest.remove(coolest)
         return coolest
