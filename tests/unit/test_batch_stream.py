@@ -17,9 +17,11 @@ Record = TextCompletionResponse
 Stream = ResponseStream[Any]
 
 
-def open_streams(count: int, *, answers: int = 1, streaming: bool = True) -> tuple[BatchStream, list[Stream]]:
+def open_streams(
+    count: int, *, answers: int = 1, streaming: bool = True, uniform: bool = False
+) -> tuple[BatchStream, list[Stream]]:
     request = TextCompletionRequest(prompt="p", streaming=streaming)
-    batch = BatchStream(Batch((request,) * count, answers))
+    batch = BatchStream(Batch((request,) * count, answers, uniform=uniform))
     streams: list[Stream] = [ResponseStream(f"s{number}", Record, 60.0) for number in range(count)]
     for number, stream in enumerate(streams):
         batch.add(number, stream)
@@ -94,6 +96,20 @@ async def test_a_slow_reader_holds_as_much_of_all_streams_as_of_one(*, streaming
             batch.poll()
     else:
         assert sum(len(record.response or "") for record in drain(batch)) == MAX_BUFFERED_BYTES
+
+
+@pytest.mark.parametrize("uniform", [True, False])
+async def test_two_models_do_not_answer_what_one_must(*, uniform: bool) -> None:
+    batch, streams = open_streams(3, uniform=uniform)
+    for stream, model in zip(streams, "aab", strict=True):
+        stream.model = model
+        put(stream, Record(response=model, end_of_stream=True))
+    assert [batch.poll().response for _ in range(2)] == ["a", "a"]
+    if uniform:
+        with pytest.raises(Unavailable, match="two models of the route"):
+            batch.poll()
+    else:
+        assert batch.poll().response == "b"
 
 
 async def test_an_answer_that_nobody_asked_for_is_not_anothers() -> None:

@@ -57,11 +57,13 @@ class Batch:
         requests: at least one.
         answers: how many answers each of them has.
         independent: whether the other requests go on when one fails.
+        uniform: whether one model must answer all, since the parts of the answer are compared or used together.
     """
 
     requests: tuple[Any, ...]
     answers: int = 1
     independent: bool = False
+    uniform: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tg_base.runtime import running, translate_defects
 from tg_gateway.dialects import Batch, FailedRequest, FieldNames
 from tg_schema import TgError
 from tg_schema.codec import encode_request
-from tg_schema.errors import Internal, ProtocolError, RateLimited, SlowConsumer, TooLarge
+from tg_schema.errors import Internal, ProtocolError, RateLimited, SlowConsumer, TooLarge, Unavailable
 
 log = structlog.get_logger()
 
@@ -52,6 +52,7 @@ class BatchStream(AsyncIterator[Any]):
         self._answers = batch.answers
         self._fields = fields
         self.independent = batch.independent
+        self._uniform = batch.uniform
         self._streaming = getattr(batch.requests[0], "streaming", True)
         self._left = len(batch.requests)
         self._streams: dict[int, tuple[ResponseStream[Any], asyncio.Event]] = {}
@@ -117,6 +118,8 @@ class BatchStream(AsyncIterator[Any]):
                 if record is not None and record.index >= self._answers:
                     # It would appear in the place of another request's answer.
                     raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
+                if record is not None and self._uniform and self.model not in {None, stream.model}:
+                    raise Unavailable("two models of the route answered parts of this list; ask again")
             except TgError as error:
                 if not self.independent:
                     raise

@@ -106,7 +106,7 @@ class EmbeddingsApi(OpenAiShaped):
                 found = find_asked_model(call, body.model, required=False)
                 asked, writer = _read_rerank(body, found)
         writer.headers = show_ignored(DIALECT, list_unknown(call.body, type(body)))
-        return Ask(found.route, Batch(asked.requests), writer, streaming=False)
+        return Ask(found.route, Batch(asked.requests, uniform=True), writer, streaming=False)
 
 
 _Asked = tuple[VectorRequests, VectorWriter]

@@ -108,9 +108,8 @@ def _parse_embed(call: Call) -> Ask | Answer:
     if body.input in {"", ()}:
         return Answer(EmbedWriter(NOTHING, body.model or "", watch, ignored).body(), headers=ignored)
     asked = read_embed("input", body.input, found, truncate=body.truncate, dimensions=body.dimensions)
-    return Ask(
-        found.route, Batch(asked.requests), EmbedWriter(asked, body.model or "", watch, ignored), streaming=False
-    )
+    writer = EmbedWriter(asked, body.model or "", watch, ignored)
+    return Ask(found.route, Batch(asked.requests, uniform=True), writer, streaming=False)
 
 
 def _parse_embed_one(call: Call) -> Ask | Answer:

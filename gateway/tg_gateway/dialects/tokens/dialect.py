@@ -197,7 +197,8 @@ class TokensApi(OpenAiShaped):
         found = find_asked_model(call, body.model, required=False)
         headers = show_ignored(DIALECT, list_unknown(call.body, TokenizeBody, *([ChatBody] if body.messages else [])))
         writer = CompletionWriter(partial(_encode_ids, with_texts=bool(body.return_token_strs)), headers)
-        return Ask(found.route, Batch(read_tokenize(body, call.body, found)), writer, streaming=False)
+        batch = Batch(read_tokenize(body, call.body, found), uniform=True)
+        return Ask(found.route, batch, writer, streaming=False)
 
     def _parse_detokenize(self, call: Call) -> Ask:
         body = decode_body(DetokenizeBody, call.body)
