@@ -11,7 +11,7 @@ from tg_base.config import RouteConfig
 from tg_base.llm.guard import Clocks
 from tg_base.telemetry import trace
 from tg_schema import TextCompletionRequest
-from tg_schema.errors import BadRequest, Unavailable
+from tg_schema.errors import BadRequest, RateLimited, Unavailable
 
 A_THEN_B = RouteConfig(models=("a", "b"))
 THREE = RouteConfig(models=("a", "b", "c"))
@@ -83,6 +83,26 @@ async def test_no_model_is_asked_twice_by_the_first_request_of_a_process() -> No
         with pytest.raises(Unavailable, match="dead"):
             await Client(fresh, fresh.plans["r"].entry).call(TextCompletionRequest(prompt="0"))
         assert it.counts() == {"a": 1, "b": 1}
+
+
+@in_virtual_time
+async def test_a_failure_from_before_a_pause_does_not_count_as_the_trial() -> None:
+    async with opened(r=A_THEN_B) as it:
+        a, now = it.models["a"], asyncio.get_running_loop().time
+        a.silent, a.clocks = True, Clocks(first_token=40.0)
+        early = asyncio.create_task(it.ask())
+        await a.started.wait()
+        a.silent, a.error = False, RateLimited("later", retry_after=35)
+        await it.ask("0")
+        a.forget()
+        await asyncio.sleep(36)
+        a.silent = True
+        trial = asyncio.create_task(it.ask())
+        await a.started.wait()
+        assert (await early).model == "b"
+        assert now() < 41
+        assert it.states()["a"] == "trying"
+        trial.cancel()
 
 
 async def _refuse() -> bool:

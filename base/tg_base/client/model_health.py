@@ -66,19 +66,20 @@ class ModelHealth:
         """The type of the error for which it cools down or is being tried; "" = it is asked like any other."""
         return self._states[queue].reason
 
-    def note(self, queue: str, error: TgError | None) -> None:
-        """How an answer of it began: with a record, or as this error."""
+    def note(self, queue: str, error: TgError | None, *, trial: bool) -> None:
+        """How an answer of it began: with a record, or as this error; `trial` is whether `begin` let it try the model.
+
+        While the model cools down, only a trial counts: the others were asked before, or for want of a better one.
+        """
         state = self._states[queue]
-        failed, now = error is not None and error.type in FAILURES, _now()
-        tried, state.probing = state.until is not None and now >= state.until, False
-        if state.until is not None and not tried:
-            # It was asked before it began to cool down.
+        if state.until is not None and not trial:
             return
+        failed, now, state.probing = error is not None and error.type in FAILURES, _now(), False
         if not failed:
             state.until, state.seconds, state.reason = None, COOLING_SECONDS, ""
         state.outcomes.append((now, failed))
-        if error is not None and failed and (tried or error.retry_after is not None or self._is_bad(state)):
-            state.reason, state.seconds = error.type, state.seconds * 2 if tried else state.seconds
+        if error is not None and failed and (trial or error.retry_after is not None or self._is_bad(state)):
+            state.reason, state.seconds = error.type, state.seconds * 2 if trial else state.seconds
             seconds = state.seconds if error.retry_after is None else error.retry_after
             state.until = now + min(seconds, MAX_COOLING_SECONDS)
             state.outcomes.clear()

@@ -71,8 +71,8 @@ class RouteRun:
 
     def note(self, error: TgError | None) -> None:
         """The answer of the model begins: with content, or as this error."""
-        self._trying = False
-        self._health.note(self.route.request, error)
+        trial, self._trying = self._trying, False
+        self._health.note(self.route.request, error, trial=trial)
 
     def leave(self) -> None:
         """The request is over, or goes elsewhere before its model has answered."""
