@@ -7,6 +7,8 @@ import pytest
 from tests.flow.route_world import opened
 from tests.virtual_time import in_virtual_time
 from tg_base.client import BeginPermit, Client, Requestor
+from tg_base.client.requestor import MAX_ATTEMPTS
+from tg_base.client.response_stream import AskedStream
 from tg_base.config import RouteConfig
 from tg_base.llm.guard import Clocks
 from tg_base.telemetry import trace
@@ -103,6 +105,16 @@ async def test_a_failure_from_before_a_pause_does_not_count_as_the_trial() -> No
         assert now() < 41
         assert it.states()["a"] == "trying"
         trial.cancel()
+
+
+@in_virtual_time
+async def test_processors_that_one_model_lost_do_not_count_against_the_next() -> None:
+    async with opened(r=A_THEN_B) as it, it.client().stream(TextCompletionRequest(prompt="1")) as answer:
+        assert isinstance(answer, AskedStream)
+        answer.deaths = MAX_ATTEMPTS - 1
+        await it.processors["a"].aclose()
+        assert [record.model async for record in answer if record.model] == ["b"]
+        assert answer.deaths == 0
 
 
 async def _refuse() -> bool:

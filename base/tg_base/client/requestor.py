@@ -354,7 +354,7 @@ class Requestor:
         run = stream.run
         if run is None or stream.begun or stream.failed or not self._find_next(run, error):
             return False
-        failed, stream.route, stream.model = stream.route, run.route, run.route.model
+        failed, stream.route, stream.model, stream.deaths = stream.route, run.route, run.route.model, 0
         names = {"route": run.plan.name, "failed": failed.model, "following": run.route.model}
         log.warning("route.fallback", **stream.span.fields, **names, error=error.type)
         self.admission.unanswered[failed.request] -= 1

@@ -296,7 +296,7 @@ class AskedStream(ResponseStream[Any]):
         body: the encoded request, kept for further attempts: until the first record.
         attempt: number of the current one, from 1.
         asked_at: when the current attempt began, by the requestor's clock.
-        deaths: processors that have lost it.
+        deaths: processors of the model that is asked that have lost it.
         silenced: processors that fell silent while they had it.
         processor: the processor that answers the current attempt; None = none so far.
         link: number of the link that carries its answer.
