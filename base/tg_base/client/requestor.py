@@ -173,6 +173,12 @@ class Requestor:
         plan = self.plans.get(route.plan or "")
         return any(self.presence.serving(each.request) for each in ((route,) if plan is None else plan.queues))
 
+    def find_live(self, route: Route[Any, Any]) -> Route[Any, Any]:
+        """The route; if it has a plan, the first of its models that has a live processor, if there is one."""
+        plan = self.plans.get(route.plan or "")
+        queues = () if plan is None else plan.queues
+        return next((each for each in queues if self.presence.serving(each.request)), route)
+
     def explain(self, name: str) -> tuple[RoutedModel, ...]:
         """The models of a route in their order, and why each is asked or not; empty if there is no such route."""
         plan = self.plans.get(name)

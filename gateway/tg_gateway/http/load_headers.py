@@ -26,7 +26,7 @@ class LoadHeaders:
 
         Args:
             form: the request's `LOAD_REQUEST_HEADER`: `text` or `json`.
-            route: the service that answers.
+            route: the service that answers; of a route's models, the first that has a processor is described.
         """
         wanted = form.strip().upper()
         if wanted not in {"TEXT", "JSON"}:
@@ -38,7 +38,8 @@ class LoadHeaders:
         return {LOAD_RESPONSE_HEADER: f"TEXT {text}"}
 
     def _measure(self, route: Route[Any, Any]) -> dict[str, float]:
-        serving = self._requestor.presence.serving(route.request)
+        queue = self._requestor.find_live(route).request
+        serving = self._requestor.presence.serving(queue)
         models = dict.fromkeys(model for presence in serving for model in presence.models)
         here = [load for load in map(MODEL_LOADS.look, models) if load is not None]
         if here:
@@ -50,5 +51,5 @@ class LoadHeaders:
                 "num_requests_running": sum(load.running for load in here),
             }
         running = sum(presence.in_flight for presence in serving)
-        waiting = max(0, self._requestor.admission.unanswered[route.request] - running)
+        waiting = max(0, self._requestor.admission.unanswered[queue] - running)
         return {"num_requests_waiting": waiting, "num_requests_running": running}

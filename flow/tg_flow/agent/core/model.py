@@ -51,11 +51,14 @@ class AgentModel:
         return TextCalling(self.prompts, can_stop="stop" in announced, hold=self.hold)
 
     async def _find_features(self) -> frozenset[str]:
-        """The features that all of the model's processors announce; empty if none has announced itself."""
+        """The features that all of the model's processors announce; empty if none has announced itself.
+
+        Of a route's models, the first that has a processor counts.
+        """
         # A plain peer announces nothing, so waiting for it would be in vain.
         if self.llm.route.plain:
             return frozenset()
-        presence, queue = self._requestor.presence, self.llm.route.request
+        presence, queue = self._requestor.presence, self._requestor.find_live(self.llm.route).request
         if not presence.is_unserved(queue):
             await presence.until_served((queue,), FEATURES_TIMEOUT_SECONDS)
-        return self._requestor.admission.find(queue).features
+        return self._requestor.admission.find(self._requestor.find_live(self.llm.route).request).features
