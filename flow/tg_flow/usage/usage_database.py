@@ -4,7 +4,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,11 +75,10 @@ class UsageDatabase:
             self._connection = sqlite3.connect(
                 self._place, timeout=LOCKED_SECONDS, isolation_level=None, check_same_thread=False
             )
-            try:
+            with ExitStack() as undo:
+                undo.callback(self._connection.close)
                 self._prepare()
-            except BaseException:
-                self._connection.close()
-                raise
+                undo.pop_all()
 
     def close(self) -> None:
         """Close it, after what is being written."""
