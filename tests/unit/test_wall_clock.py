@@ -5,10 +5,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("schema", "base", "flow", "gateway", "cli", "serve", "bedrock", "vertexai", "picker", "llama", "doors")
-WALL = re.compile(r"\btime\.time(?:_ns)?\(|\bdatetime\.(?:now|utcnow|today)\(|\blocaltime\(|\bgmtime\(")
+WALL = re.compile(
+    r"\btime\.time(?:_ns)?\(|\bfrom time import (?:.*, )?time\b|"
+    r"\bdatetime\.(?:now|utcnow|today)\(|\blocaltime\(|\bgmtime\("
+)
 READERS = {
     "base/tg_base/bus/pulsar/consumer.py",  # how old a message is: the broker's stamp is a wall clock's
     "base/tg_base/llm/core/errors.py",  # Retry-After as a date
+    "base/tg_base/llm/guard.py",  # when the first content of a call came, of its record of usage
+    "base/tg_base/llm/provider_call.py",  # when a call ended, of its record of usage
+    "base/tg_base/llm/service.py",  # when a call began, of its record of usage
+    "base/tg_base/server/processor.py",  # when a request was published, of its records of usage
+    "base/tg_base/telemetry/ended_span.py",  # when a span ended
+    "base/tg_base/telemetry/trace.py",  # when a span began
+    "flow/tg_flow/usage/usage_database.py",  # the hour of a call without a clock, and what is old
+    "flow/tg_flow/usage/usage_service.py",  # "the last seven days"
     "base/tg_base/telemetry/model_loads.py",  # the value of vLLM's `lora_requests_info`
     "llama/tg_llama/chat/template_sandbox.py",  # templates that tell the model today's date
     "gateway/tg_gateway/dialects/embeddings/score_writers.py",  # the field `created`
