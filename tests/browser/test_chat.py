@@ -278,8 +278,8 @@ async def test_a_long_answer_is_added_to(tmp_path: Path) -> None:
     steps = (LlmChunk("# Title\n\n"), *words, *end)
     async with opened_page(tmp_path, steps) as (tab, _, _):
         await ask(tab, "Long, please.")
-        # Only what another block follows is finished.
-        await tab.until("document.querySelector('.answer h1') && document.querySelector('.answer p')")
+        # Only what another block follows is finished, and the first frame may have had both: wait for a later one.
+        await tab.until("document.querySelector('.answer .text')?.textContent.length > 20_000")
         await tab.evaluate("document.querySelector('.answer h1').dataset.mine = 1")
         await tab.until(ANSWERED)
         assert await tab.evaluate("document.querySelector('.answer h1').dataset.mine") == "1"
