@@ -18,8 +18,9 @@ from tg_base.config import GatewayConfig
 STREAMS = 8
 """Of each kind: what is kept of fewer is the latest one's, as a server keeps the latest request of a connection."""
 
-BOUNDED = frozenset({"_Withdrawn"})
-"""What a requestor remembers of the latest clients that left before a processor had accepted: `MAX_WITHDRAWN`."""
+BOUNDED = frozenset({"_Withdrawn", "_Message"})
+"""What a requestor remembers of the latest clients that left before a processor had accepted: `MAX_WITHDRAWN`. And
+records of usage: memory:// keeps the newest thousand of a topic that nobody reads."""
 
 NOTHING_KEPT = GatewayConfig(port=0, drain=0.05, store=False)
 """What a response leaves that is kept is meant to stay."""
