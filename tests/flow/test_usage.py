@@ -10,13 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.until import TICK_SECONDS
+from tests.until import TICK_SECONDS, until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
+from tg_base.runtime import running
 from tg_base.server import ServeContext
 from tg_flow.usage import UsageConfig, UsageKind
+from tg_flow.usage.prices import Prices
 from tg_flow.usage.usage_database import UsageDatabase
+from tg_flow.usage.usage_reader import UsageReader
 from tg_flow.usage.usage_topic import UsageTopic
 from tg_schema import TgError, Usage, encode
 from tg_schema.errors import BadRequest
@@ -206,27 +209,27 @@ async def test_a_newer_record_counts_by_what_is_known_of_it(
 
 
 async def test_while_the_file_takes_nothing_records_wait(
-    bus: MemoryBus, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    bus: MemoryBus, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tg_flow.usage.usage_database.LOCKED_SECONDS", 0.0)
-    monkeypatch.setattr("tg_flow.usage.usage_reader.FIRST_PAUSE_SECONDS", 0.01)
-    file = tmp_path / "usage.db"
-    async with reading(config_file(tmp_path, f'database = "{file}"'), bus) as reader:
-        holder = sqlite3.connect(file, isolation_level=None)
+    database = UsageDatabase(tmp_path / "usage.db", locked_seconds=0.0)
+    database.open()
+    async with UsageTopic(bus, TOPICS) as topic:
+        reader = UsageReader(topic, database, Prices({}, None), first_pause=TICK_SECONDS)
+        holder = sqlite3.connect(tmp_path / "usage.db", isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
-        await reader.write(record("1"))
-        said = ""
-        async with asyncio.timeout(30):
-            while True:
-                said += "".join(capfd.readouterr())
-                if "usage.waiting" in said:
-                    break
-                await asyncio.sleep(TICK_SECONDS)
-        assert "SQLITE_BUSY" in said
-        assert await reader.ask() == []
-        holder.execute("ROLLBACK")
-        await reader.until(1)
-        holder.close()
+        await bus.publish(TOPICS.usage, encode(record("1")), {})
+        async with running(reader.run()):
+            said = ""
+            async with asyncio.timeout(30):
+                while "usage.waiting" not in said:
+                    said += "".join(capfd.readouterr())
+                    await asyncio.sleep(TICK_SECONDS)
+            assert "SQLITE_BUSY" in said
+            assert database.find((), 0, 2**40, None, 1) == []
+            holder.execute("ROLLBACK")
+            await until(lambda: database.find((), 0, 2**40, None, 1))
+            holder.close()
+    database.close()
     said += "".join(capfd.readouterr())
     assert (said.count("usage.waiting"), said.count("usage.recovered")) == (1, 1)
 
@@ -315,12 +318,12 @@ async def test_a_file_that_is_no_database_of_ours(bus: MemoryBus, tmp_path: Path
     assert f"{tmp_path / 'tg.toml'}, line 2: " in refused.value.message
 
 
-def test_old_records_are_forgotten_and_their_sums_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = UsageDatabase(None)
+def test_old_records_are_forgotten_and_their_sums_stay() -> None:
+    now = 1e9
+    database = UsageDatabase(None, clock=lambda: now)
     database.open()
-    monkeypatch.setattr("tg_flow.usage.usage_database.time.time", lambda: 1e9)
     database.add([(record("1"), 3)])
-    monkeypatch.setattr("tg_flow.usage.usage_database.time.time", lambda: 1e9 + 49 * 3600)
+    now += 49 * 3600
     database.add([(record("2"), None)])
     database.add([(record("1"), 4), (record("2"), None)])
     (row,) = database.find((), 0, 2_000_000_000, None, 9)
@@ -328,11 +331,12 @@ def test_old_records_are_forgotten_and_their_sums_stay(tmp_path: Path, monkeypat
     database.close()
 
 
-def test_sums_are_kept_for_400_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = UsageDatabase(None)
+def test_sums_are_kept_for_400_days() -> None:
+    now = 1e9
+    database = UsageDatabase(None, clock=lambda: now)
     database.open()
     for days, kept in ((0, 1), (399, 2), (402, 2)):
-        monkeypatch.setattr("tg_flow.usage.usage_database.time.time", lambda days=days: 1e9 + days * 86_400)
+        now = 1e9 + days * 86_400
         database.add([(msgspec.structs.replace(record(f"{days}"), ended_at=0), 3)])
         (row,) = database.find((), 0, 2_000_000_000, None, 9)
         assert row.calls == kept

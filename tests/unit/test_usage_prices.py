@@ -1,13 +1,12 @@
 """What a call costs: by the configuration, by the list of the library, or unknown, which is not 0."""
 
 import os
-from importlib.machinery import ModuleSpec
+from typing import NoReturn
 
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 
 from tg_base.config import PriceConfig
-from tg_flow.usage import prices as rooms
 from tg_flow.usage.known_prices import LISTED_AS, find_costs
 from tg_flow.usage.prices import Prices, multiply
 from tg_schema import Usage
@@ -82,7 +81,7 @@ def test_every_name_of_a_provider_is_listed(provider: str) -> None:
 
 
 async def test_each_record_gets_its_own() -> None:
-    prices = Prices({"m": PRICE, "up": PriceConfig(input=1, output=1)})
+    prices = Prices({"m": PRICE, "up": PriceConfig(input=1, output=1)}, find_costs)
     one = Usage(1, 0)
     try:
         written = UsageRecord("s", 1, model="m", usage=one, cost=5)
@@ -98,13 +97,12 @@ async def test_each_record_gets_its_own() -> None:
         await prices.aclose()
 
 
-def end_the_process(_: object) -> None:
+def end_the_process(_: object) -> NoReturn:
     os._exit(1)
 
 
-async def test_a_worker_that_dies_leaves_a_cost_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "find_costs", end_the_process)
-    prices = Prices({"m": PRICE})
+async def test_a_worker_that_dies_leaves_a_cost_unknown() -> None:
+    prices = Prices({"m": PRICE}, end_the_process)
     listed = UsageRecord("s", 2, provider="openai", usage=Usage(1, 0))
     try:
         assert await prices.find_costs([record(Usage(1, 0), "openai"), listed]) == [3_000, None]
@@ -112,14 +110,8 @@ async def test_a_worker_that_dies_leaves_a_cost_unknown(monkeypatch: pytest.Monk
         await prices.aclose()
 
 
-async def test_without_the_list_the_configuration_applies(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def find_nothing(_: str) -> ModuleSpec | None:
-        return None
-
-    monkeypatch.setattr(rooms, "find_spec", find_nothing)
-    prices = Prices({"m": PRICE})
+async def test_without_the_list_the_configuration_applies(capfd: pytest.CaptureFixture[str]) -> None:
+    prices = Prices({"m": PRICE}, None)
     asked = [record(Usage(1, 0), "openai"), UsageRecord("s", 2, provider="openai", usage=Usage(1, 0))]
     for _ in range(2):
         assert await prices.find_costs(asked) == [3_000, None]

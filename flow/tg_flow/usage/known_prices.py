@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import Final
 
 from tg_schema.usage_record import UsageRecord
@@ -20,6 +21,11 @@ LISTED_AS: Final[Mapping[str, str]] = {
 """Our names of providers -> the list's. The list's own search would take any server with a compatible API for OpenAI,
 and charge OpenAI's prices for a local model."""
 NANO_DOLLARS: Final = 10**9
+
+
+def is_installed() -> bool:
+    """Whether the library is there; it is not imported."""
+    return find_spec("genai_prices") is not None
 
 
 def find_costs(records: Sequence[UsageRecord]) -> list[int | None]:

@@ -1,20 +1,20 @@
 """Records of usage -> their costs: by the prices of the configuration, or else by the known ones of providers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from importlib.util import find_spec
 from typing import Final
 
 import structlog
 
 from tg_base.config import PriceConfig
 from tg_base.runtime import WorkerPool
-from tg_flow.usage.known_prices import LISTED_AS, find_costs
+from tg_flow.usage.known_prices import LISTED_AS
 from tg_schema import TgError
 from tg_schema.usage_record import UsageRecord
 
 log = structlog.get_logger()
 
+PriceList = Callable[[Sequence[UsageRecord]], list[int | None]]
 NANO_DOLLARS_PER_TOKEN: Final = 1000
 """Of a price of one dollar for a million tokens."""
 
@@ -24,12 +24,14 @@ class Prices:
 
     Args:
         configured: by the name of the model, here or at its provider.
+        price_list: `find_costs` of a list of providers' prices, called in a worker process; None = it is not installed.
     """
 
-    def __init__(self, configured: Mapping[str, PriceConfig]) -> None:
+    def __init__(self, configured: Mapping[str, PriceConfig], price_list: PriceList | None) -> None:
         self._configured = configured
+        self._price_list = price_list
         self._worker = WorkerPool()
-        self._has_list: bool | None = None
+        self._told_absence = False
 
     def replace(self, configured: Mapping[str, PriceConfig]) -> None:
         """Use these from the next record on; what is counted already keeps its cost."""
@@ -45,7 +47,7 @@ class Prices:
                 costs[place] = multiply(price, record)
             elif record.cost is None and record.provider in LISTED_AS:
                 listed.append(place)
-        if listed and self._find_list():
+        if listed:
             found = await self._ask_list([records[place] for place in listed])
             for place, cost in zip(listed, found, strict=True):
                 costs[place] = cost
@@ -56,20 +58,21 @@ class Prices:
         await self._worker.aclose()
 
     async def _ask_list(self, records: list[UsageRecord]) -> list[int | None]:
+        if self._price_list is None:
+            self._tell_absence()
+            return [None] * len(records)
         try:
-            return await self._worker.call(find_costs, records)
+            return await self._worker.call(self._price_list, records)
         except TgError as error:
             # It may come again for the same records, which would hold up all others.
             log.error("usage.price_list_failed", reason=error.message)
             return [None] * len(records)
 
-    def _find_list(self) -> bool:
-        if self._has_list is None:
-            self._has_list = find_spec("genai_prices") is not None
-            if not self._has_list:
-                reason = 'only [prices] of the configuration apply; for more: pip install "tokengrid-flow[prices]"'
-                log.warning("usage.no_price_list", reason=reason)
-        return self._has_list
+    def _tell_absence(self) -> None:
+        if not self._told_absence:
+            self._told_absence = True
+            reason = 'only [prices] of the configuration apply; for more: pip install "tokengrid-flow[prices]"'
+            log.warning("usage.no_price_list", reason=reason)
 
 
 def multiply(price: PriceConfig, record: UsageRecord) -> int | None:

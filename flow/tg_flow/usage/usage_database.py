@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,6 @@ KNOWN_SECONDS: Final = 48 * 3600
 KEPT_SECONDS: Final = 400 * 24 * 3600
 """How long sums are kept: a client may make a row of each call, by a new `user`."""
 LOCKED_SECONDS: Final = 5.0
-"""How long another process may hold the file."""
 MAX_NAME_CHARACTERS: Final = 256
 """Of a name that others choose, such as a customer's."""
 
@@ -32,7 +31,8 @@ _SUMS: Final = (
 _KEYS: Final = ", ".join(f'"{name}"' for name in ("hour", *_NAMES))
 _TABLES: Final = f"""
 CREATE TABLE IF NOT EXISTS known (
-    stream TEXT, attempt INTEGER, call INTEGER, since INTEGER, PRIMARY KEY (stream, attempt, call)
+    stream TEXT, attempt INTEGER, call INTEGER, began INTEGER, since INTEGER,
+    PRIMARY KEY (stream, attempt, call, began)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS known_since ON known (since);
 CREATE TABLE IF NOT EXISTS hourly (
@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS hourly (
 ) WITHOUT ROWID;
 PRAGMA user_version = {VERSION};
 """
-_KNOW: Final = "INSERT OR IGNORE INTO known VALUES (?, ?, ?, ?)"
+_KNOW: Final = "INSERT OR IGNORE INTO known VALUES (?, ?, ?, ?, ?)"
 # A sum of tokens is null until one is known: `a + b` is null if either is.
 _ADD: Final = (
     f"INSERT INTO hourly VALUES ({', '.join('?' * (1 + len(_NAMES) + len(_SUMS)))}) ON CONFLICT DO UPDATE SET "  # noqa: S608
@@ -54,14 +54,24 @@ class UsageDatabase:
 
     Args:
         file: where they are; None = in memory.
+        clock: the time in seconds since the epoch.
+        locked_seconds: how long another process may hold the file.
 
     Attributes:
         lasting: whether the sums outlive the process.
     """
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(
+        self,
+        file: Path | None,
+        *,
+        clock: Callable[[], float] = time.time,
+        locked_seconds: float = LOCKED_SECONDS,
+    ) -> None:
         self.lasting = file is not None
         self._place = str(file or ":memory:")
+        self._clock = clock
+        self._locked_seconds = locked_seconds
         self._one_at_a_time = threading.Lock()
         self._pruned_at = 0
 
@@ -73,7 +83,7 @@ class UsageDatabase:
         """
         with self._reporting("opened"):
             self._connection = sqlite3.connect(
-                self._place, timeout=LOCKED_SECONDS, isolation_level=None, check_same_thread=False
+                self._place, timeout=self._locked_seconds, isolation_level=None, check_same_thread=False
             )
             with ExitStack() as undo:
                 undo.callback(self._connection.close)
@@ -91,12 +101,12 @@ class UsageDatabase:
         Raises:
             Unavailable: the file took nothing.
         """
-        now = int(time.time())
+        now = int(self._clock())
         with self._reporting("written"), self._one_at_a_time, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             for record, cost in records:
-                # A peer that numbers its requests may use a number again.
-                known = (f"{record.stream}@{record.began_at}", record.attempt, record.call, now)
+                # The beginning too: a peer that numbers its requests may use a number again.
+                known = (record.stream, record.attempt, record.call, record.began_at, now)
                 if self._connection.execute(_KNOW, known).rowcount:
                     self._connection.execute(_ADD, _row_of(record, cost, now))
             if now - self._pruned_at > HOUR_SECONDS:

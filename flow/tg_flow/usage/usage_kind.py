@@ -11,6 +11,7 @@ from typing_extensions import override
 from tg_base.config import Config, ServiceConfig
 from tg_base.runtime import running
 from tg_base.server import Opened, ServeContext, ServiceKind
+from tg_flow.usage.known_prices import find_costs, is_installed
 from tg_flow.usage.prices import Prices
 from tg_flow.usage.usage_database import UsageDatabase
 from tg_flow.usage.usage_reader import UsageReader
@@ -61,7 +62,7 @@ async def _open(context: ServeContext, stack: AsyncExitStack, flow: str, file: P
     stack.push_async_callback(asyncio.to_thread, database.close)
     if file is None:
         log.warning("usage.in_memory", reason="no `database` is configured: the sums end with this process")
-    prices = Prices(context.config.prices)
+    prices = Prices(context.config.prices, find_costs if is_installed() else None)
     stack.push_async_callback(prices.aclose)
     stack.enter_context(context.follow_part(lambda config: config.prices, prices.replace))
     topic = await stack.enter_async_context(UsageTopic(context.bus, context.config.topics))

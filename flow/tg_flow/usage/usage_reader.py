@@ -20,7 +20,6 @@ log = structlog.get_logger()
 
 KNOWN_VERSION: Final = 1
 FIRST_PAUSE_SECONDS: Final = 1.0
-"""Before a batch is written again that the database did not take; it doubles with each attempt."""
 MAX_PAUSE_SECONDS: Final = 30.0
 MOST_TOKENS: Final = 10**12
 """Of one call. More is a defect of its writer, and would spoil the sums."""
@@ -33,12 +32,21 @@ class UsageReader:
 
     A message is acknowledged after its sums are on disk; if the process dies between the two, the message comes again,
     and the database knows it. While the database takes nothing, the records stay on the topic.
+
+    Args:
+        topic: where the records come from.
+        database: has the sums.
+        prices: of the models.
+        first_pause: seconds before a batch is written again that the database did not take; doubled each time.
     """
 
-    def __init__(self, topic: UsageTopic, database: UsageDatabase, prices: Prices) -> None:
+    def __init__(
+        self, topic: UsageTopic, database: UsageDatabase, prices: Prices, *, first_pause: float = FIRST_PAUSE_SECONDS
+    ) -> None:
         self._topic = topic
         self._database = database
         self._prices = prices
+        self._first_pause = first_pause
         self._told_newer = False
 
     async def run(self) -> None:
@@ -66,7 +74,7 @@ class UsageReader:
 
     async def _count(self, records: Sequence[UsageRecord]) -> None:
         """Return once the database has them."""
-        pause, waiting = FIRST_PAUSE_SECONDS, False
+        pause, waiting = self._first_pause, False
         while True:
             try:
                 with translate_defects(Internal, "usage could not be counted", "usage.defect", log):
