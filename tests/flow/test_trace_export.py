@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,11 @@ from tests.fakes.otlp_collector import OtlpCollector
 from tests.flow.open_gateway import open_gateway
 from tests.flow.test_traces import DOOR, post
 from tests.until import until
-from tg_base.telemetry import EndedSpan, Span, export_spans, record_spans, span_export, trace
+from tg_base.telemetry import EndedSpan, Span, export_spans, record_spans, trace
 from tg_base.telemetry.otlp import BATCH_SPANS, MAX_WAITING_SPANS, OtlpExport
+
+CLOSE_SECONDS = 0.2
+"""A collector that hangs takes nothing at the end either."""
 
 
 @pytest.fixture
@@ -27,10 +31,13 @@ def logs() -> Iterator[list[Any]]:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spans are sent, and given up, sooner than after seconds."""
+    """The SDK sends spans, and gives them up, sooner than after seconds."""
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.3")
-    monkeypatch.setattr(span_export, "CLOSE_SECONDS", 0.2)
+
+
+def exported_to(collector: OtlpCollector) -> AbstractAsyncContextManager[None]:
+    return export_spans(collector.url, 1.0, close_seconds=CLOSE_SECONDS)
 
 
 def counted(outcome: str) -> float:
@@ -48,7 +55,11 @@ def events(logs: list[Any]) -> list[str]:
 async def test_a_collector_that_hangs_holds_up_neither_requests_nor_the_end(at_once: None, logs: list[Any]) -> None:
     failed = counted("failed")
     async with OtlpCollector.running(hangs=True) as collector:
-        async with asyncio.timeout(60), export_spans(collector.url, 1.0), open_gateway() as opened:
+        async with (
+            asyncio.timeout(60),
+            exported_to(collector),
+            open_gateway() as opened,
+        ):
             await post(opened.http)
             await collector.asked.wait()
             await post(opened.http)
@@ -78,7 +89,11 @@ async def test_a_collector_that_nobody_trusts_gets_nothing_and_one_line_says_so(
     at_once: None, logs: list[Any], tmp_path: Path
 ) -> None:
     failed, (tls, _) = counted("failed"), loopback_tls(tmp_path)
-    async with OtlpCollector.running(tls) as collector, export_spans(collector.url, 1.0), open_gateway() as opened:
+    async with (
+        OtlpCollector.running(tls) as collector,
+        exported_to(collector),
+        open_gateway() as opened,
+    ):
         for sent in (4, 8):
             await post(opened.http)
             await until(partial(has_failed, failed + sent))
@@ -89,7 +104,7 @@ async def test_a_collector_that_nobody_trusts_gets_nothing_and_one_line_says_so(
 async def test_a_collector_that_comes_back_gets_what_follows(at_once: None, logs: list[Any]) -> None:
     failed, exported = counted("failed"), counted("exported")
     async with OtlpCollector.running(hangs=True) as collector:
-        async with export_spans(collector.url, 1.0), open_gateway() as opened:
+        async with exported_to(collector), open_gateway() as opened:
             await post(opened.http)
             await until(lambda: counted("failed") >= failed + 4)
             collector.open.set()

@@ -12,20 +12,22 @@ from tg_base.telemetry.ended_span import record_spans
 from tg_schema.errors import Unavailable
 
 CLOSE_SECONDS = 3.0
-"""Seconds at the end of the process in which the spans that wait are sent; the others are lost."""
 PATH = "/v1/traces"
 _VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _ABSENT = 'traces need a package that is not installed; run: pip install "tokengrid-serve[traces]"'
 
 
 @asynccontextmanager
-async def export_spans(endpoint: str | None, share: float) -> AsyncIterator[None]:
+async def export_spans(
+    endpoint: str | None, share: float, *, close_seconds: float = CLOSE_SECONDS
+) -> AsyncIterator[None]:
     """Export spans until the block is left; nothing, if there is no endpoint.
 
     Args:
         endpoint: the collector's URL, without or with `PATH`; None = that of the environment, as OpenTelemetry names
             it. Its other variables hold as well, for headers and certificates for instance.
         share: of the traces that begin in this process.
+        close_seconds: at the end, for the spans that wait to be sent; the others are lost.
 
     Raises:
         Unavailable: the SDK is not installed.
@@ -42,7 +44,7 @@ async def export_spans(endpoint: str | None, share: float) -> AsyncIterator[None
     finally:
         record_spans(None)
         with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
+            async with asyncio.timeout(close_seconds):
                 await start_daemon_thread(export.close, "close traces")
 
 
