@@ -212,8 +212,8 @@ class Gateway:
     def _application(self) -> tuple[web.Application, Callable[[UnreadableHead], web.Response]]:
         config, limits, relay = self._config, self._limits, self._relay
         requestor = self._requestor
-        serving, plans = requestor.presence.serving, requestor.plans
-        catalogue = Catalogue(self._routes, serving, config.aliases, plans, requestor.explain)
+        serving, plans = requestor.presence.serving, requestor.routes.named
+        catalogue = Catalogue(self._routes, serving, config.aliases, plans, requestor.routes.explain)
         router = Router(self._mounts, catalogue)
         unauthenticated = self._unauthenticated = UnauthenticatedLimit(
             config.max_unauthenticated, lambda: self._authenticator.required

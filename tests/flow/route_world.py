@@ -34,7 +34,7 @@ class RouteWorld:
     bus: UnconfirmingBus
 
     def client(self, route: str = "r", *, bounded: bool = False) -> Client[Any, Any]:
-        return Client(self.requestor, self.requestor.plans[route].entry, bounded=bounded)
+        return Client(self.requestor, self.requestor.routes.named[route].entry, bounded=bounded)
 
     async def ask(
         self, prompt: str = "1", route: str = "r", *, streaming: bool = False, **fields: Any
@@ -59,7 +59,7 @@ class RouteWorld:
         return {name: len(llm.requests) for name, llm in self.models.items() if llm.requests}
 
     def states(self, route: str = "r") -> dict[str, str]:
-        return {each.model: each.state for each in self.requestor.explain(route)}
+        return {each.model: each.state for each in self.requestor.routes.explain(route)}
 
 
 @asynccontextmanager

@@ -28,5 +28,6 @@ async def test_the_load_is_that_of_the_live_model() -> None:
         it.models["b"].silent = True
         asking = asyncio.create_task(it.ask())
         await until(lambda: it.requestor.presence.serving(queue)[0].in_flight == 1)
-        assert "num_requests_running=1" in headers.make("text", it.requestor.plans["r"].entry)[LOAD_RESPONSE_HEADER]
+        entry = it.requestor.routes.named["r"].entry
+        assert "num_requests_running=1" in headers.make("text", entry)[LOAD_RESPONSE_HEADER]
         asking.cancel()

@@ -59,7 +59,7 @@ async def test_a_shadow_gets_nothing_that_may_not_begin_or_edits_a_model() -> No
     async with opened(r=RouteConfig(models=("a",), shadow="b")) as it, it.bus.subscribe(it.queue("b"), "w") as copied:
         with pytest.raises(BadRequest, match="load_adapter"):
             await it.client().call(edit)
-        route, request = it.requestor.plans["r"].entry, TextCompletionRequest(prompt="1")
+        route, request = it.requestor.routes.named["r"].entry, TextCompletionRequest(prompt="1")
         async with it.requestor.stream(route, request, timeout=9, permit=BeginPermit(_refuse)):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(5):
@@ -75,7 +75,7 @@ async def test_the_first_request_of_a_process_falls_back_too(absent: str) -> Non
         Requestor(it.bus, it.config.topics, plans=it.config.plans) as fresh,
     ):
         it.models["a"].error = Unavailable("dead")
-        assert (await Client(fresh, fresh.plans["r"].entry).call(request)).model == "b"
+        assert (await Client(fresh, fresh.routes.named["r"].entry).call(request)).model == "b"
 
 
 @in_virtual_time
@@ -83,7 +83,7 @@ async def test_no_model_is_asked_twice_by_the_first_request_of_a_process() -> No
     async with opened(r=A_THEN_B) as it, Requestor(it.bus, it.config.topics, plans=it.config.plans) as fresh:
         it.models["a"].error = it.models["b"].error = Unavailable("dead")
         with pytest.raises(Unavailable, match="dead"):
-            await Client(fresh, fresh.plans["r"].entry).call(TextCompletionRequest(prompt="0"))
+            await Client(fresh, fresh.routes.named["r"].entry).call(TextCompletionRequest(prompt="0"))
         assert it.counts() == {"a": 1, "b": 1}
 
 

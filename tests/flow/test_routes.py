@@ -124,7 +124,7 @@ async def test_a_model_rests_for_its_retry_after() -> None:
     async with opened(r=A_THEN_B) as it:
         it.models["a"].error = RateLimited("later", retry_after=7)
         assert (await it.ask(prompt="0")).model == "b"
-        (state, _) = it.requestor.explain("r")
+        (state, _) = it.requestor.routes.explain("r")
         assert (state.state, state.reason, 6 < state.seconds <= 7) == ("cooling", "rate-limited", True)
         it.models["a"].error = None
         assert [(await it.ask()).model for _ in range(2)] == ["b", "b"]
@@ -212,7 +212,7 @@ async def test_a_full_queue_leads_to_the_next_model() -> None:
         it.models["a"].silent = True
         bounded = it.client(bounded=True)
         waiting = [asyncio.create_task(bounded.call(TextCompletionRequest(prompt="1"))) for _ in range(257)]
-        await until(lambda: it.requestor.admission.unanswered[it.requestor.plans["r"].entry.request] == 257)
+        await until(lambda: it.requestor.admission.unanswered[it.requestor.routes.named["r"].entry.request] == 257)
         assert (await bounded.call(TextCompletionRequest(prompt="1"))).model == "b"
         # Behind a failure too: the answer is then what failed.
         it.models["c"].error = Unavailable("dead")
@@ -238,7 +238,7 @@ async def test_weights_and_routes_of_routes() -> None:
 async def test_an_alias_is_a_route_of_one_model() -> None:
     async with opened(r=RouteConfig(models=("a",))) as it:
         assert (await it.ask()).model == "a"
-        it.requestor.use_plans({})
+        it.requestor.routes.replace({})
         with pytest.raises(NotFound, match='no route "r" any more'):
             async with it.requestor.stream(it.config.plans["r"].entry, TextCompletionRequest(prompt="1"), timeout=5):
                 pass

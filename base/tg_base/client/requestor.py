@@ -20,10 +20,9 @@ from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.liveness import Liveness
-from tg_base.client.model_health import ModelHealth
 from tg_base.client.response_stream import AskedStream, ResponseStream, Terms
-from tg_base.client.route_run import RouteRun, is_able
-from tg_base.client.route_states import explain_plan
+from tg_base.client.route_plans import RoutePlans
+from tg_base.client.route_run import RouteRun
 from tg_base.client.shadows import Shadows
 from tg_base.client.shared_time import SharedTime
 from tg_base.client.start_confirmations import StartConfirmations
@@ -45,9 +44,8 @@ from tg_base.protocol import (
 from tg_base.runtime import running
 from tg_base.telemetry import ATTEMPTS, REFUSALS, new_id, trace
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, BusError, NotFound, RateLimited, TooLarge, Unavailable
+from tg_schema.errors import BadRequest, BusError, RateLimited, TooLarge, Unavailable
 from tg_schema.features import Feature
-from tg_schema.served_model import RoutedModel
 from tg_schema.service_spec import Req, Resp
 from tg_schema.topics import Topics
 
@@ -80,8 +78,7 @@ class Requestor:
 
     Attributes:
         bus, topics, time: as given.
-        plans: as given; its entries follow the edits of the file (`use_plans`).
-        health: which models of the routes cool down.
+        routes: the plans, and which of their models answer.
         admission: knows the capacity of each queue. Set on entering, like `presence`.
     """
 
@@ -102,8 +99,7 @@ class Requestor:
         self._queues = queues
         self._timing = timing or HeartbeatTiming()
         self.time = time or SharedTime()
-        self.plans = dict(plans or {})
-        self.health = ModelHealth()
+        self.routes = RoutePlans(plans or {}, lambda queue: self.admission.find(queue))
         self._shadows = Shadows(self.stream)
         self._streams: dict[str, AskedStream] = {}
         self._asking: set[asyncio.Task[object]] = set()
@@ -163,27 +159,6 @@ class Requestor:
         """Whether a subscription has failed and is not open again yet, so that answers or presence may be missed."""
         return bool(self._subscriptions.failed)
 
-    def use_plans(self, plans: Mapping[str, RoutePlan]) -> None:
-        """Carry out these routes from the next request on."""
-        self.plans.clear()
-        self.plans.update(plans)
-
-    def is_served(self, route: Route[Any, Any]) -> bool:
-        """Whether a live processor serves it; of a route with a plan, any of its models."""
-        plan = self.plans.get(route.plan or "")
-        return any(self.presence.serving(each.request) for each in ((route,) if plan is None else plan.queues))
-
-    def find_live(self, route: Route[Any, Any]) -> Route[Any, Any]:
-        """The route; if it has a plan, the first of its models that has a live processor, if there is one."""
-        plan = self.plans.get(route.plan or "")
-        queues = () if plan is None else plan.queues
-        return next((each for each in queues if self.presence.serving(each.request)), route)
-
-    def explain(self, name: str) -> tuple[RoutedModel, ...]:
-        """The models of a route in their order, and why each is asked or not; empty if there is no such route."""
-        plan = self.plans.get(name)
-        return () if plan is None else explain_plan(plan, self.health, self.admission)
-
     @property
     def refusal(self) -> str | None:
         """Why the bus refused our last request for announcements; None = it accepted it, or there was none."""
@@ -227,11 +202,8 @@ class Requestor:
         self, route: Route[Any, Any], request: object, terms: Terms, *, bounded: bool
     ) -> AskedStream:
         """Ask the first model of a route that takes the request."""
-        plan = self.plans.get(route.plan or "")
-        if plan is None:
-            raise NotFound(f'there is no route "{route.plan}" any more')
         needed = _list_features(route, request)
-        run = RouteRun(plan, needed, self.health, self.admission, bounded=bounded)
+        run = self.routes.begin(route, needed, bounded=bounded)
         terms = terms._replace(run=run, fall_back=self._fall_back)
         stream: AskedStream | None = None
         try:
@@ -288,14 +260,12 @@ class Requestor:
 
     async def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
         """Before queuing, refuse a request that no processor could serve, with `stream`'s BadRequest or Unavailable."""
-        needed, plan = _list_features(route, request), self.plans.get(route.plan or "")
-        if plan is not None:
-            route = next((each for each in plan.queues if is_able(each, needed, self.admission)), plan.queues[0])
-        (await self._find_first(route)).check(needed)
+        needed = _list_features(route, request)
+        (await self._find_first(self.routes.find_able(route, needed))).check(needed)
 
     async def until_served(self, route: Route[Any, Any]) -> bool:
         """Wait for a first processor, as `Liveness.until_served`; returns whether it had to wait."""
-        if route.plan is not None and self.is_served(route):
+        if route.plan is not None and self.routes.is_served(route):
             return False
         return await self._liveness.until_served(route)
 

@@ -3,9 +3,10 @@
 import asyncio
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
-from tg_base.client.admission import AdmissionControl
+from tg_base.client.admission import Announced
 from tg_base.client.model_health import ModelHealth
 from tg_base.protocol import Route, RoutePlan
 from tg_schema import TgError
@@ -23,7 +24,7 @@ class RouteRun:
         plan: the route.
         needed: the features that the request needs.
         health: which models cool down.
-        admission: what the models' processors announce.
+        find: what the processors of a queue announce.
         bounded: whether admission control applies.
 
     Attributes:
@@ -32,7 +33,7 @@ class RouteRun:
     """
 
     __slots__ = (
-        "_admission", "_health", "_needed", "_rest", "_tried", "_trying", "_until", "bounded", "plan",
+        "_find", "_health", "_needed", "_rest", "_tried", "_trying", "_until", "bounded", "plan",
         "route",
     )  # fmt: skip
 
@@ -41,7 +42,7 @@ class RouteRun:
         plan: RoutePlan,
         needed: frozenset[Feature],
         health: ModelHealth,
-        admission: AdmissionControl,
+        find: Callable[[str], Announced],
         *,
         bounded: bool,
     ) -> None:
@@ -49,7 +50,7 @@ class RouteRun:
         self.bounded = bounded
         self._needed = needed
         self._health = health
-        self._admission = admission
+        self._find = find
         self._until = asyncio.get_running_loop().time() + plan.seconds
         self._tried, self._trying = 1, False
         # All of them: a process that has just started has not heard of every processor yet.
@@ -83,7 +84,7 @@ class RouteRun:
     def _take(self) -> Route[Any, Any] | None:
         for _ in range(len(self._rest)):
             each = self._rest.popleft()
-            if is_able(each, self._needed, self._admission) and self._health.begin(each.request):
+            if is_able(each, self._needed, self._find) and self._health.begin(each.request):
                 self.leave()
                 self._trying = bool(self._health.explain(each.request))
                 return each
@@ -91,14 +92,14 @@ class RouteRun:
         return None
 
     def _take_coolest(self) -> Route[Any, Any] | None:
-        able = [each for each in self._rest if is_able(each, self._needed, self._admission)]
+        able = [each for each in self._rest if is_able(each, self._needed, self._find)]
         coolest = min(able, key=lambda each: self._health.wait(each.request), default=None)
         if coolest is not None:
             self._rest.remove(coolest)
         return coolest
 
 
-def is_able(route: Route[Any, Any], needed: frozenset[Feature], admission: AdmissionControl) -> bool:
+def is_able(route: Route[Any, Any], needed: frozenset[Feature], find: Callable[[str], Announced]) -> bool:
     """Whether there are processors of a queue, and all of them have these features."""
-    announced = admission.find(route.request)
+    announced = find(route.request)
     return announced.served and needed <= announced.features

@@ -42,7 +42,7 @@ class AgentKind(ServiceKind):
         stack.enter_context(context.follow_part(AgentPrompts.of, use))
         plain = _list_plain_responses(config)
         requestor = Requestor(context.bus, config.topics, plain=plain, timing=context.timing, plans=config.plans)
-        stack.enter_context(context.follow_part(attrgetter("plans"), requestor.use_plans))
+        stack.enter_context(context.follow_part(attrgetter("plans"), requestor.routes.replace))
         await stack.enter_async_context(requestor)
         for route in self.routes(config):
             service = await open_agent(ToolContext(config, route.flow, requestor), prompts, stack, FirstFinding())

@@ -40,7 +40,7 @@ class PromptKind(ServiceKind):
                 service.templates = edited
 
         stack.enter_context(context.follow_part(Templates.of, use))
-        stack.enter_context(context.follow_part(attrgetter("plans"), requestor.use_plans))
+        stack.enter_context(context.follow_part(attrgetter("plans"), requestor.routes.replace))
         await stack.enter_async_context(requestor)
         for route, service in services.items():
             yield Opened(service, (route,))

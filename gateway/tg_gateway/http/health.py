@@ -60,7 +60,7 @@ class Health:
             missing.append("the bus does not answer")
         if self._requestor.has_failed_subscription:
             missing.append("a subscription has ended and is being opened again")
-        deserted = [route for route in self._needed if not self._requestor.is_served(route)]
+        deserted = [route for route in self._needed if not self._requestor.routes.is_served(route)]
         if deserted and self._requestor.refusal is not None:
             missing.append(f"processors cannot be asked what they serve: {self._requestor.refusal}")
         elif self._refusal is not None:

@@ -38,7 +38,7 @@ class LoadHeaders:
         return {LOAD_RESPONSE_HEADER: f"TEXT {text}"}
 
     def _measure(self, route: Route[Any, Any]) -> dict[str, float]:
-        queue = self._requestor.find_live(route).request
+        queue = self._requestor.routes.find_live(route).request
         serving = self._requestor.presence.serving(queue)
         models = dict.fromkeys(model for presence in serving for model in presence.models)
         here = [load for load in map(MODEL_LOADS.look, models) if load is not None]

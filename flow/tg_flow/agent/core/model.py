@@ -58,7 +58,7 @@ class AgentModel:
         # A plain peer announces nothing, so waiting for it would be in vain.
         if self.llm.route.plain:
             return frozenset()
-        presence, queue = self._requestor.presence, self._requestor.find_live(self.llm.route).request
+        presence, queue = self._requestor.presence, self._requestor.routes.find_live(self.llm.route).request
         if not presence.is_unserved(queue):
             await presence.until_served((queue,), FEATURES_TIMEOUT_SECONDS)
-        return self._requestor.admission.find(self._requestor.find_live(self.llm.route).request).features
+        return self._requestor.admission.find(self._requestor.routes.find_live(self.llm.route).request).features
