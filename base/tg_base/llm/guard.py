@@ -91,7 +91,7 @@ async def guard_stream(
             raise IncompleteStream("the provider's stream ended without its terminal marker; ask again")
     finally:
         watch.close()
-        # Whoever leaves after the end has all of it.
+        # A reader that leaves after the end has the whole answer.
         call.end(None if guard.finished else sys.exception())
         # Do not use `aclosing`, which would take 150 bytes of each stream.
         await source.aclose()

@@ -20,7 +20,7 @@ PAID_OPERATIONS: Final = frozenset({"embed", "score"})
 
 
 class ProviderCall(CallMeter, kw_only=True):
-    """One call of a provider. Whoever reads it notes what it brings, and calls `end` once.
+    """One call of a provider. Its reader notes what the call brings, and calls `end` once.
 
     Attributes:
         account: the request that it is made for; None = it is not recorded.

@@ -1,4 +1,4 @@
-"""Part of a request -> span -> whoever exports spans: what it was, how long it took and how it ended; never content."""
+"""Part of a request -> span -> exporter: what was done, how long it took and how it ended; never content."""
 
 import asyncio
 import time

@@ -21,8 +21,17 @@ NO_ROUTE: Final[Route[Any, Any]] = Route("", TEXT_COMPLETION, "", "")
 """Replaces an ask's route on its way between processes."""
 
 
-ServiceName = tuple[str, str, str | None]
-"""Flow, service and plan: they identify a route, since each process has its own object for it."""
+class RouteName(NamedTuple):
+    """Identifies a route in any process; each has its own object for it. The arguments of `Catalogue.find_service`."""
+
+    flow: str
+    service: str
+    plan: str | None
+
+    @classmethod
+    def of(cls, route: Route[Any, Any]) -> "RouteName":
+        """The name of a route."""
+        return cls(route.flow, route.spec.name, route.plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,7 @@ class PackedAsk:
     """An ask on its way between processes: its request is encoded, its route is a name, and its body is abridged."""
 
     ask: Ask
-    service: ServiceName
+    route: RouteName
     body: bytes
 
     @classmethod
@@ -40,19 +49,19 @@ class PackedAsk:
         if isinstance(request, Batch):
             request = replace(request, requests=tuple(_encode(spec, each) for each in request.requests))
         packed = replace(ask, request=_encode(spec, request), route=NO_ROUTE)
-        return cls(packed, (ask.route.flow, spec.name, ask.route.plan), body)
+        return cls(packed, RouteName.of(ask.route), body)
 
     def unpack(self, catalogue: Catalogue) -> Ask:
         """The ask, in the process that makes it."""
-        return replace(self.ask, route=catalogue.find_service(*self.service))
+        return replace(self.ask, route=catalogue.find_service(*self.route))
 
 
 @dataclass(frozen=True, slots=True)
 class PackedRefusal:
-    """Why a call is refused, the service that is known by then, and the abridged body."""
+    """Why a call is refused, the route that is known by then, and the abridged body."""
 
     error: TgError
-    service: ServiceName | None
+    route: RouteName | None
     body: bytes
 
 
@@ -114,8 +123,8 @@ def parse_packed(dialect: Dialect, call: Call, defect: str) -> PackedAsk | Packe
             asked = asyncio.run(_await(parsed)) if isinstance(parsed, Awaitable) else parsed
             return PackedAsk.of(asked, dialect.abridge(call.body)) if isinstance(asked, Ask) else asked
     except TgError as error:
-        service = None if call.route is None else (call.route.flow, call.route.spec.name, call.route.plan)
-        return PackedRefusal(error, service, dialect.abridge(call.body))
+        route = None if call.route is None else RouteName.of(call.route)
+        return PackedRefusal(error, route, dialect.abridge(call.body))
 
 
 async def _await(parsed: Awaitable[Parsed]) -> Parsed:
@@ -174,8 +183,8 @@ class CallParser:
             return result
         call.body = result.body
         # Set it before a refusal is raised, so that the log names the service.
-        if result.service is not None:
-            call.route = call.catalogue.find_service(*result.service)
+        if result.route is not None:
+            call.route = call.catalogue.find_service(*result.route)
         if isinstance(result, PackedRefusal):
             raise result.error
         return result.unpack(call.catalogue)

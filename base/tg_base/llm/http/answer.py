@@ -1,4 +1,4 @@
-"""Provider's socket -> one answer -> whoever reads its body, as it comes."""
+"""Provider's socket -> one answer -> the reader of its body, part by part."""
 
 import asyncio
 from collections.abc import Mapping
