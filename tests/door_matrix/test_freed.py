@@ -12,15 +12,17 @@ from tests.door_matrix.stage import Stage, open_stage
 from tests.flow.patient_timing import PatientTiming
 from tests.pulsar_server import PulsarServer
 from tests.until import until
-from tg_base.bus import open_bus
+from tg_base.bus import Bus, open_bus
+from tg_base.bus.memory import MemoryBus
 from tg_base.config import GatewayConfig
+from tg_base.runtime import running
+from tg_schema.topics import Topics
 
 STREAMS = 8
 """Of each kind: what is kept of fewer is the latest one's, as a server keeps the latest request of a connection."""
 
-BOUNDED = frozenset({"_Withdrawn", "_Message"})
-"""What a requestor remembers of the latest clients that left before a processor had accepted: `MAX_WITHDRAWN`. And
-records of usage: memory:// keeps the newest thousand of a topic that nobody reads."""
+BOUNDED = frozenset({"_Withdrawn"})
+"""What a requestor remembers of the latest clients that left before a processor had accepted: `MAX_WITHDRAWN`."""
 
 NOTHING_KEPT = GatewayConfig(port=0, drain=0.05, store=False)
 """What a response leaves that is kept is meant to stay."""
@@ -67,9 +69,18 @@ async def check_doors(it: Stage, doors: tuple[Door, ...]) -> None:
         gc.enable()
 
 
+async def read_usage(bus: Bus) -> None:
+    """Take the records of usage: memory:// keeps the newest thousand of a topic that nobody reads."""
+    async with bus.subscribe(Topics().usage, "usage") as deliveries:
+        async for delivery in deliveries:
+            delivery.ack()
+
+
 async def test_over_memory() -> None:
-    async with open_stage(config=NOTHING_KEPT) as it:
+    bus = MemoryBus()
+    async with running(read_usage(bus)), open_stage(config=NOTHING_KEPT, bus=bus) as it:
         await check_doors(it, DOORS)
+    await bus.aclose()
 
 
 @pytest.mark.connected
