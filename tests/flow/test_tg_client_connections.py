@@ -106,10 +106,11 @@ async def cancel_among_dead_connections(
 ) -> None:
     """Cancel a call after some turns of the loop, while all idle connections were closed by the server."""
     connections = HttpConnections(url, {})
+    connections.bind()
     *early, last = [await connections.ask("POST", url, {}, b"{}") for _ in range(20)]
     for response in early:
-        # A connection is idle only after its body's end.
         assert [await response.read(), await response.read()] == [b"ok", b""]
+        await response.close()
     assert await last.read() == b"ok"
     leave.set()
     for _ in range(20):

@@ -6,9 +6,9 @@ Nothing is compressed, no redirect is followed, and no proxy is used.
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tg_client.transport.errors import (
     BROKEN,
@@ -57,7 +57,8 @@ class HttpResponse:
         self.headers: Mapping[str, str] = response.headers
         self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._response = response
-        self._parts = response.aiter_raw()
+        # `aiter_raw` would close the response at its end, and so other connections, in the middle of a read.
+        self._parts = aiter(cast("AsyncIterable[bytes]", response.stream))
 
     async def read(self) -> bytes:
         """The bytes that have come, at least one; b"" at the body's end.
@@ -67,7 +68,7 @@ class HttpResponse:
         """
         try:
             with _translated():
-                return await _uncut(self._read_part())
+                return await anext(self._parts, b"")
         except WireError:
             # Its head was HTTP: whatever happened, the body broke off.
             raise WireError from None
@@ -75,9 +76,6 @@ class HttpResponse:
     async def close(self) -> None:
         """Release the connection; before the body's end this cuts it, which tells the gateway to stop."""
         await _uncut(self._response.aclose())
-
-    async def _read_part(self) -> bytes:
-        return await anext(self._parts, b"")
 
 
 class HttpConnections:
@@ -164,8 +162,8 @@ class HttpConnections:
 async def _uncut(work: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, None]] | None = None) -> T:
     """Await `work`, and cancel it as anyio does: httpx2 shields the closing of connections from that alone.
 
-    A request, a body's end and a close also close other connections that have expired. They have left the pool by then,
-    so a task that is cancelled meanwhile would leave them open.
+    A request and a close also close other connections that have expired. They have left the pool by then, so a task
+    that is cancelled meanwhile would leave them open.
 
     Args:
         work: a call of httpx2.
