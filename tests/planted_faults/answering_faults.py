@@ -8,8 +8,8 @@ ANSWERING: Final = (
     Fault(
         "a stream without its end counts as complete",
         "base/tg_base/llm/guard.py",
-        "        if not guard.finished:\n            raise IncompleteStream",
-        "        if False:\n            raise IncompleteStream",
+        "            if not guard.finished:\n                raise IncompleteStream",
+        "            if False:\n                raise IncompleteStream",
         found_by="tests/unit/test_stream_guard.py::test_a_stream_without_terminal_marker_is_incomplete",
     ),
     Fault(

@@ -69,32 +69,33 @@ async def guard_stream(
     watch = _Watch(clocks)
     call = call or ProviderCall()
     guard = _Guard(watch, answers, call)
-    try:
-        while True:
-            try:
-                # Keep the clock off during the `yield` below, where the consumer works at its own pace. `anext` with a
-                # default would be one more step of each wait.
-                with watch:
-                    chunk = await source.asend(None if guard.on_chunk is None else guard.pass_on)
-            except StopAsyncIteration:
-                break
-            except TgError as error:
-                if guard.finished:
+    with call.spanning:
+        try:
+            while True:
+                try:
+                    # Keep the clock off during the `yield` below, where the consumer works at its own pace. `anext`
+                    # with a default would be one more step of each wait.
+                    with watch:
+                        chunk = await source.asend(None if guard.on_chunk is None else guard.pass_on)
+                except StopAsyncIteration:
                     break
-                if on_error is not None:
-                    on_error(error)
-                raise
-            guard.on_chunk = yield guard.admit(chunk)
-            # Do not keep this chunk while waiting for the next.
-            del chunk
-        if not guard.finished:
-            raise IncompleteStream("the provider's stream ended without its terminal marker; ask again")
-    finally:
-        watch.close()
-        # A reader that leaves after the end has the whole answer.
-        call.end(None if guard.finished else sys.exception())
-        # Do not use `aclosing`, which would take 150 bytes of each stream.
-        await source.aclose()
+                except TgError as error:
+                    if guard.finished:
+                        break
+                    if on_error is not None:
+                        on_error(error)
+                    raise
+                guard.on_chunk = yield guard.admit(chunk)
+                # Do not keep this chunk while waiting for the next.
+                del chunk
+            if not guard.finished:
+                raise IncompleteStream("the provider's stream ended without its terminal marker; ask again")
+        finally:
+            watch.close()
+            # A reader that leaves after the end has the whole answer.
+            call.end(None if guard.finished else sys.exception())
+            # Do not use `aclosing`, which would take 150 bytes of each stream.
+            await source.aclose()
 
 
 class _Guard:
@@ -125,7 +126,7 @@ class _Guard:
             call.pieces += 1
             call.letters += len(chunk.text)
             if call.first is None:
-                call.first = time()
+                call.first, call.answered_by = time(), chunk.model
             if chunk.reasoning or chunk.tool_calls:
                 call.note_content(chunk)
         if chunk.index and not 0 < chunk.index < self._answers:
@@ -137,6 +138,7 @@ class _Guard:
             chunk = _add_counts(chunk, counts, self._call.counts)
         # Set last: once `finished` is set, errors are ignored, but those above must still be raised.
         if chunk.finish_reason is not None:
+            self._call.finish_reason = chunk.finish_reason
             self._ended |= {chunk.index}
             self.finished = len(self._ended) >= self._answers
         return chunk

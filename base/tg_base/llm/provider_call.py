@@ -1,6 +1,7 @@
-"""One call of a provider -> its record of usage: what it brought, how it ended, and who is charged for it."""
+"""One call of a provider -> its record of usage and its span: what it brought, how it ended, who is charged for it."""
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from time import time
 from typing import Final
 
@@ -9,12 +10,13 @@ import msgspec
 from tg_base.llm.core import CallMeter
 from tg_base.runtime import MAX_QUICK_BYTES
 from tg_base.server import UsageAccount
-from tg_base.telemetry import count_call
+from tg_base.telemetry import Attribute, Spanning, count_call, span_names
 from tg_schema import TextCompletionRequest, TgError, Usage, decode
 from tg_schema.errors import BadRequest, Internal
 from tg_schema.prompt_size import measure_text
 from tg_schema.usage_record import Outcome, Payer, UsageRecord
 
+_NO_SPAN: Final = nullcontext()
 PAID_OPERATIONS: Final = frozenset({"embed", "score"})
 """Operations that providers bill, besides answers."""
 
@@ -31,6 +33,8 @@ class ProviderCall(CallMeter, kw_only=True):
         provider: the provider's name in the configuration.
         prompt_bytes: bytes of the prompt's text; 0 = not known.
         began: when it began, in seconds since the epoch.
+        spanning: entered while it is read, so that the provider gets the ids of the call's span.
+        about: the attributes of that span, which `end` completes; None = it is not recorded.
     """
 
     account: UsageAccount | None = None
@@ -41,6 +45,13 @@ class ProviderCall(CallMeter, kw_only=True):
     provider: str = ""
     prompt_bytes: int = 0
     began: float = 0.0
+    spanning: AbstractContextManager[None] = _NO_SPAN
+    about: dict[str, Attribute] | None = None
+
+    def record_span(self, about: dict[str, Attribute]) -> None:
+        """Record its span as well, with these attributes."""
+        self.about, self.began = about, self.began or time()
+        self.spanning = Spanning(f"{span_names.CHAT} {about[span_names.REQUEST_MODEL]}", "client", about)
 
     def end(self, error: BaseException | None) -> None:
         """Record and count it; `error` ended it, None = it is complete."""
@@ -48,6 +59,20 @@ class ProviderCall(CallMeter, kw_only=True):
             record = self._make_record(self.account, error)
             count_call(record)
             self.account.put(record)
+        if self.about is not None:
+            self.about |= self._describe_end()
+
+    def _describe_end(self) -> dict[str, Attribute]:
+        usage = Usage(*self.counts)
+        return {
+            span_names.TIME_TO_FIRST_CHUNK: None if self.first is None else self.first - self.began,
+            span_names.FINISH_REASONS: None if self.finish_reason is None else (self.finish_reason,),
+            span_names.RESPONSE_MODEL: self.answered_by,
+            span_names.INPUT_TOKENS: usage.in_token,
+            span_names.OUTPUT_TOKENS: usage.out_token,
+            span_names.CACHED_TOKENS: usage.cached_token,
+            span_names.REASONING_TOKENS: usage.reasoning_token,
+        }
 
     def _make_record(self, account: UsageAccount, error: BaseException | None) -> UsageRecord:
         outcome, kind = _judge(error)
@@ -86,6 +111,17 @@ class ProviderCall(CallMeter, kw_only=True):
             return Usage(*self.counts)
         answers = self.operation not in PAID_OPERATIONS
         return self.estimate(self.prompt_bytes, complete=outcome == "complete", answers=answers)
+
+
+def describe_request(request: TextCompletionRequest) -> dict[str, Attribute]:
+    """What a span has of a request for an answer: never its content."""
+    sampling = request.sampling
+    return {
+        span_names.OPERATION: span_names.CHAT,
+        span_names.STREAM: request.streaming,
+        span_names.MAX_TOKENS: None if sampling is None else sampling.max_tokens,
+        span_names.TEMPERATURE: None if sampling is None else sampling.temperature,
+    }
 
 
 def measure_lists(request: TextCompletionRequest, account: UsageAccount) -> int:

@@ -25,8 +25,7 @@ from tg_base.llm.merged_streams import merge_streams
 from tg_base.llm.operations import EDITS, Operator, operate
 from tg_base.llm.options import ProviderOptions
 from tg_base.llm.prepared_request import COMPLETION, PreparedRequest
-from tg_base.llm.provider_call import PAID_OPERATIONS, ProviderCall, measure_lists
-from tg_base.llm.recorded_call import describe_call, record_call
+from tg_base.llm.provider_call import PAID_OPERATIONS, ProviderCall, describe_request, measure_lists
 from tg_base.llm.request_plan import EMULATED_FEATURES, GenerationPlan, check_completion
 from tg_base.runtime import WorkerPool
 from tg_base.server import ACCOUNT, Service
@@ -311,12 +310,10 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         raise failed
 
     def _guarded(self, request: TextCompletionRequest, answers: int) -> AsyncGenerator[LlmChunk, PassOn | None]:
-        stream = self.generate_content_stream(request)
-        guarded = guard_stream(stream, self.clocks, answers, self._log_refusal, self._begin_call(request))
-        # Others need no wrapper, through which each chunk would pass.
-        if trace.share is None or not trace.is_recorded():
-            return guarded
-        return record_call(guarded, self.upstream_model, self._describe() | describe_call(request))
+        stream, call = self.generate_content_stream(request), self._begin_call(request)
+        if trace.share is not None and trace.is_recorded():
+            call.record_span(self._describe() | describe_request(request))
+        return guard_stream(stream, self.clocks, answers, self._log_refusal, call)
 
     def _describe(self) -> dict[str, Attribute]:
         """What each span of a call has."""

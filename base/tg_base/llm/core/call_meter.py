@@ -8,7 +8,7 @@ import msgspec
 
 from tg_base.llm.core.chunk import LlmChunk
 from tg_schema import Usage
-from tg_schema.completion import UNCOUNTED
+from tg_schema.completion import UNCOUNTED, FinishReason
 from tg_schema.prompt_size import TOKEN_BYTES
 
 MAX_TOKEN_CHARACTERS: Final = 7
@@ -25,6 +25,8 @@ class CallMeter(msgspec.Struct, kw_only=True):
         letters: characters of their content.
         counts: what the provider has counted, in the order of `Usage`.
         first: when the first content came, in seconds since the epoch.
+        finish_reason: of the answer that ended last.
+        answered_by: the model that the provider names.
     """
 
     server: str | None = None
@@ -32,6 +34,8 @@ class CallMeter(msgspec.Struct, kw_only=True):
     letters: int = 0
     counts: list[int | None] = msgspec.field(default_factory=[*UNCOUNTED].copy)
     first: float | None = None
+    finish_reason: FinishReason | None = None
+    answered_by: str | None = None
 
     def note_content(self, chunk: LlmChunk) -> None:
         """Note the content of a chunk that is more than text."""
