@@ -89,7 +89,8 @@ def pack_mask(
 
     Args:
         mask: JSON of an object, or of the Base64 of little-endian 32-bit floats, one for each token of the vocabulary.
-        features: the features of the model; a processor without "packed_bias" reads only mappings.
+        features: the features of the model; a processor without "packed_bias" reads only mappings, and one
+            without "packed_floats" only whole numbers.
         size: bytes of an object that are read in one step.
         least: size from which an object is packed.
 
@@ -106,7 +107,9 @@ def pack_mask(
     if "packed_bias" not in features:
         return {}
     packed = yield from pack_bias(mask, size=size, least=least)
-    return {} if packed is None else {"packed_bias": packed}
+    if packed is None or ("packed_floats" not in features and any(map(packed.__contains__, ".eE"))):
+        return {}
+    return {"packed_bias": packed}
 
 
 def _read_floats(data: bytes) -> str:
