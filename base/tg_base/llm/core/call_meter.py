@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from tg_base.llm.core.chunk import LlmChunk
-from tg_schema import Usage
-from tg_schema.completion import UNCOUNTED, FinishReason
+from tg_schema import FinishReason, Usage
+from tg_schema.completion import UNCOUNTED
 from tg_schema.prompt_size import TOKEN_BYTES
 
 MAX_TOKEN_CHARACTERS: Final = 7
