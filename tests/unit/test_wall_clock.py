@@ -6,11 +6,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 ROOMS = ("schema", "base", "flow", "gateway", "cli", "serve", "bedrock", "vertexai", "picker", "llama", "doors")
 WALL = re.compile(
-    r"\btime\.time(?:_ns)?\(|\bfrom time import (?:.*, )?time\b|"
+    r"\btime\.time(?:_ns)?\b|\bfrom time import (?:.*, )?time\b|"
     r"\bdatetime\.(?:now|utcnow|today)\(|\blocaltime\(|\bgmtime\("
 )
 READERS = {
     "base/tg_base/bus/pulsar/consumer.py",  # how old a message is: the broker's stamp is a wall clock's
+    "base/tg_base/client/shared_time.py",  # gateways compare what each other's clocks say
     "base/tg_base/llm/core/errors.py",  # Retry-After as a date
     "base/tg_base/llm/guard.py",  # when the first content of a call came, of its record of usage
     "base/tg_base/llm/provider_call.py",  # when a call ended, of its record of usage
@@ -28,6 +29,8 @@ READERS = {
     "gateway/tg_gateway/dialects/openai/completion_writers.py",  # the field `created`
     "gateway/tg_gateway/dialects/responses/compaction.py",  # the field `created_at`
     "gateway/tg_gateway/dialects/responses/response_draft.py",  # the fields `created_at` and `completed_at`
+    "gateway/tg_gateway/jobs/logs.py",  # how old a log is: other gateways made it
+    "gateway/tg_gateway/jobs/pauses.py",  # a pause that other gateways are told of
     "gateway/tg_gateway/http/body_stream.py",  # the header Date
 }
 
