@@ -18,6 +18,7 @@ from tests.flow.background_asking import begin, client_of, gather, gather_until_
 from tests.flow.open_gateway import ON_ANY_PORT
 from tests.flow.responses_stream import check_stream
 from tests.pulsar_server import PulsarServer
+from tests.until import TICK_SECONDS
 from tg_base.bus import open_bus
 from tg_base.client import Requestor
 from tg_base.config import Config, TextCompletionConfig
@@ -206,4 +207,19 @@ async def test_a_log_over_its_quota_is_named_to_who_follows(
             await other.responses.retrieve(name)
         async with http.delete(url, params={"backlogQuotaType": "destination_storage"}) as answer:
             assert answer.status == 204, await answer.text()
+        await until_lifted(other, name)
         assert (await poll(other, name)).status == "failed"
+
+
+async def until_lifted(client: AsyncOpenAI, name: str) -> None:
+    """Wait until the response's log takes records again: the broker lifts a quota a moment after it has said so."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await client.responses.retrieve(name)
+            except openai.InternalServerError as err:
+                if FULL not in err.message:
+                    raise
+                await asyncio.sleep(TICK_SECONDS)
+            else:
+                return
