@@ -220,14 +220,18 @@ async def test_while_the_file_takes_nothing_records_wait(
         await bus.publish(TOPICS.usage, encode(record("1")), {})
         async with running(reader.run()):
             said = ""
-            async with asyncio.timeout(30):
-                while "usage.waiting" not in said:
-                    said += "".join(capfd.readouterr())
-                    await asyncio.sleep(TICK_SECONDS)
+
+            def has_said(event: str) -> bool:
+                nonlocal said
+                said += "".join(capfd.readouterr())
+                return event in said
+
+            await until(lambda: has_said("usage.waiting"))
             assert "SQLITE_BUSY" in said
             assert database.find((), 0, 2**40, None, 1) == []
             holder.execute("ROLLBACK")
-            await until(lambda: database.find((), 0, 2**40, None, 1))
+            await until(lambda: has_said("usage.recovered"))
+            assert len(database.find((), 0, 2**40, None, 1)) == 1
             holder.close()
     database.close()
     said += "".join(capfd.readouterr())
