@@ -92,7 +92,7 @@ async def measure(service: LlmService, door: str, prompt: str, streams: int) -> 
         # Nobody is asked again once an answer has begun: its prompt is no part of what it holds.
         ("sse", LONG_PROMPT, 1, 28 * KIB),
         ("websocket", "Go on.", 1, 36 * KIB),
-        ("websocket", LONG_PROMPT, 64, 18 * KIB),
+        ("websocket", LONG_PROMPT, 64, 19 * KIB),
     ],
     ids=["sse", "sse-long", "websocket", "websocket-64-long"],
 )
