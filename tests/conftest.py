@@ -24,6 +24,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import_structlog()
 
 from tg_base.bus import Bus, open_bus  # noqa: E402 - it imports structlog
+from tg_base.telemetry import trace  # noqa: E402 - it imports structlog
 
 # No property depends on how fast the machine is. `make test` tries the same examples each time, pytest alone new ones.
 settings.register_profile(
@@ -68,7 +69,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Collect at each file's end, so that what it left open is its failure, not that of a later file."""
+    """Leave nothing to later tests: no request that they would seem to work for, and no garbage of a whole file.
+
+    A test without a loop has no task of its own, so the span that it enters is that of all tests after it.
+    """
+    trace.enter(None)
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
 

@@ -26,7 +26,7 @@ from tg_base.client import Requestor
 from tg_base.protocol import RequestHeaders, Route, StreamKey
 from tg_base.server import Processor
 from tg_base.telemetry import Span
-from tg_base.telemetry.trace import MAX_ID_CHARACTERS, add_ids, child, enter
+from tg_base.telemetry.trace import MAX_ID_CHARACTERS, add_ids, child, current, enter, name_caller
 from tg_gateway.app import Gateway
 from tg_schema import AGENT, PROMPT, TEXT_COMPLETION, TextCompletionRequest
 
@@ -187,3 +187,9 @@ def test_it_travels_whole() -> None:
     written = RequestHeaders(StreamKey("s", 1), span=span).properties
     assert Span.from_peer("s", written["request"], written["parent"], written["traceparent"]) == span
     assert "parent" not in RequestHeaders(StreamKey("s", 1), span=child("s")).properties
+
+
+@pytest.mark.parametrize("caller", ["c1", "c2"])
+def test_a_test_does_not_work_for_the_request_of_the_one_before(caller: str) -> None:
+    assert current() is None
+    name_caller(caller)
