@@ -29,7 +29,7 @@ RENEW := other-python
 endif
 endif
 
-.PHONY: other-python help demo agent-demo serve test test-quick test-house test-clients-all test-connected check figures map deploy bench soak planted-faults wheels install lock clean
+.PHONY: other-python help demo agent-demo serve test test-quick test-house test-clients-all test-connected check figures map deploy protocol bench soak planted-faults wheels install lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -76,6 +76,10 @@ map: $(VENV)/ready ## Write MAP.md: where a subject is decided, and the first li
 
 deploy: $(VENV)/ready ## Write deploy/ anew from the tables of metrics: dashboards, rules, and the list of metrics
 	@$(BIN)/python -m scripts.monitoring
+
+protocol: | $(UV) ## Write the modules of Envoy's messages anew from picker/tg_picker/extproc/external_processor.proto
+	$(UV) run -q --no-project --with "grpcio-tools==1.85.*" python -m grpc_tools.protoc -I picker/tg_picker/extproc \
+		--python_out=picker/tg_picker/extproc --pyi_out=picker/tg_picker/extproc external_processor.proto
 
 bench: $(VENV)/ready ## Measure the commands' first byte, and the pipeline against the bare broker and a bare proxy
 	@scripts/require java

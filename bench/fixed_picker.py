@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import grpc
-from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
-from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
 
 from tg_picker.core import InstanceUsage
 from tg_picker.extproc import answers
+from tg_picker.extproc import external_processor_pb2 as wire
 from tg_picker.extproc.decision import Directed
 from tg_picker.extproc.picker_server import MAX_MESSAGE_BYTES, SERVICE
 
@@ -25,7 +24,7 @@ _OPTIONS = (
     ("grpc.max_concurrent_streams", 10_000),
     ("grpc.so_reuseport", 1),
 )
-_DUPLEX = processing_mode_pb2.ProcessingMode.FULL_DUPLEX_STREAMED
+_DUPLEX = wire.ProcessingMode.FULL_DUPLEX_STREAMED
 
 
 class Nobody:

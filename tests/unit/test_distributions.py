@@ -8,7 +8,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,6 @@ EXTRAS = {
 }
 """Modules and packages that may import what an extra of their distribution brings; all others may not."""
 NAMES = {
-    "envoy": "xds-protos",
     "google.auth": "google-auth",
     "google.genai": "google-genai",
     "google.oauth2": "google-auth",
@@ -278,3 +277,14 @@ def test_make_compiles_what_pip_is_told_to_compile() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert f"-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/{file.relative_to(ROOT)}\n" in makefile
     assert "\nset(LLAMA_BUILD_COMMON OFF)\n" in file.read_text("utf-8")
+
+
+def test_no_two_distributions_own_one_file() -> None:
+    """The one that is installed last would win, and which one that is differs from installation to installation."""
+    owners: dict[str, set[str | None]] = {}
+    for distribution in distributions():
+        for file in distribution.files or ():
+            if file.hash is not None and file.parts[0] != "..":
+                owners.setdefault(file.as_posix(), set()).add(file.hash.value)
+    assert len(owners) > 1000
+    assert {file for file, contents in owners.items() if len(contents) > 1} == set()

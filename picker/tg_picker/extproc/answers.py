@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
-from envoy.config.core.v3 import base_pb2
-from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
 from google.protobuf.struct_pb2 import Struct as Metadata
 
 from tg_base.telemetry import LOAD_REQUEST_HEADER
+from tg_picker.extproc import external_processor_pb2 as wire
 from tg_picker.extproc.decision import Directed, Refused
 from tg_picker.pools import LOAD_FORMAT
 
@@ -51,7 +50,7 @@ DROPPED_REASON = "x-llm-d-request-dropped-reason"
 MAX_PART_BYTES = 62_000
 """The most bytes of one streamed piece of a body. Envoy refuses a gRPC message above 64 KiB in this direction."""
 
-_REPLACE = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+_REPLACE = wire.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 """Overwrite: the default would put our destination after one that a client made up."""
 
 NOTHING_FOR_HEADERS = wire.ProcessingResponse(request_headers=wire.HeadersResponse())
@@ -137,11 +136,11 @@ def _destination(directed: Directed) -> str:
     return ",".join(directed.addresses) if directed.is_list else directed.addresses[0]
 
 
-def _options(headers: Iterable[tuple[str, str]]) -> list[base_pb2.HeaderValueOption]:
+def _options(headers: Iterable[tuple[str, str]]) -> list[wire.HeaderValueOption]:
     return [
-        base_pb2.HeaderValueOption(
+        wire.HeaderValueOption(
             # Envoy ignores `value` where it expects `raw_value`.
-            header=base_pb2.HeaderValue(key=key, raw_value=value.encode()),
+            header=wire.HeaderValue(key=key, raw_value=value.encode()),
             append_action=_REPLACE,
         )
         for key, value in headers

@@ -7,18 +7,16 @@ its processing mode: `FULL_DUPLEX_STREAMED` or `BUFFERED` for the request; the r
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
-from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
-
 from tg_base.telemetry import LOAD_RESPONSE_HEADER
 from tg_picker.extproc import answers
+from tg_picker.extproc import external_processor_pb2 as wire
 from tg_picker.extproc.decision import Asked, Course, Directed, Picker, Refused
 from tg_picker.extproc.message_reader import read_headers, read_served, read_subset
 from tg_picker.extproc.usage_reader import UsageReader
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 
-_Mode = processing_mode_pb2.ProcessingMode
+_Mode = wire.ProcessingMode
 _READABLE = {_Mode.NONE, _Mode.BUFFERED, _Mode.FULL_DUPLEX_STREAMED}
 _WRONG_MODE = Refused(
     500,
@@ -116,9 +114,6 @@ class RequestPhase:
     def _refuse(self, refused: Refused) -> Iterable[wire.ProcessingResponse]:
         self._complete = self.refused = True
         return [answers.refuse(refused, self._headers.get(":path", ""))]
-
-
-_Mode = processing_mode_pb2.ProcessingMode
 
 
 class ResponsePhase:

@@ -1,8 +1,6 @@
 """Envoy's messages -> exchange: headers and metadata in plain types."""
 
-from envoy.config.core.v3 import base_pb2
-from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
-
+from tg_picker.extproc import external_processor_pb2 as wire
 from tg_picker.extproc.answers import METADATA_NAMESPACE
 
 SUBSET_NAMESPACE = "envoy.lb.subset_hint"
@@ -12,7 +10,7 @@ _FILTER = "envoy.filters.http.ext_proc"
 _UPSTREAM = "upstream.address"
 
 
-def read_headers(headers: base_pb2.HeaderMap) -> dict[str, str]:
+def read_headers(headers: wire.HeaderMap) -> dict[str, str]:
     """Envoy's headers by name; of a repeated one the last. Names are in lower case already."""
     # `value` is set by old versions only, and empty where `raw_value` is set.
     return {

@@ -7,12 +7,12 @@ from typing import Any
 
 import grpc
 import structlog
-from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as wire
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from typing_extensions import override
 
+from tg_picker.extproc import external_processor_pb2 as wire
 from tg_picker.extproc.decision import Picker
 from tg_picker.extproc.exchange import MAX_BODY_BYTES, Exchange
 from tg_schema.errors import BadRequest
@@ -51,7 +51,7 @@ DRAIN_SECONDS = 30.0
 _log = structlog.stdlib.get_logger("tg.envoy")
 
 
-class PickerService(wire.ExternalProcessorServicer):  # type: ignore[misc]
+class PickerService:
     """Carries messages between Envoy and an exchange for each HTTP request.
 
     Args:
@@ -65,9 +65,15 @@ class PickerService(wire.ExternalProcessorServicer):  # type: ignore[misc]
         self._held: dict[asyncio.Timeout, int] = {}
         self._held_by_all = 0
 
-    # The name is that of the service's method.
-    @override
-    async def Process(self, request_iterator: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    @property
+    def handler(self) -> grpc.GenericRpcHandler:
+        """What a gRPC server calls: the service has this one method."""
+        process: Any = grpc.stream_stream_rpc_method_handler(
+            self.process, wire.ProcessingRequest.FromString, wire.ProcessingResponse.SerializeToString
+        )
+        return grpc.method_handlers_generic_handler(SERVICE, {"Process": process})
+
+    async def process(self, _: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """One HTTP request. The call is cancelled when the client or Envoy leaves; the exchange is closed anyhow."""
         exchange = Exchange(self._picker)
         try:
@@ -152,7 +158,7 @@ async def serve_picker(
         BadRequest: the address is not free, or none of this host.
     """
     server, health = grpc.aio.server(options=options), HealthService()
-    wire.add_ExternalProcessorServicer_to_server(PickerService(picker, max_held), server)
+    server.add_generic_rpc_handlers((PickerService(picker, max_held).handler,))
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     try:
         port = server.add_insecure_port(address)

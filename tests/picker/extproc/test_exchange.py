@@ -5,33 +5,35 @@ import json
 from collections.abc import Mapping, Sequence
 
 import pytest
-from envoy.config.core.v3 import base_pb2
-from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
-from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.picker.extproc.scripted_picker import ScriptedPicker
 from tg_picker.core import InstanceUsage
+from tg_picker.extproc import external_processor_pb2 as wire
 from tg_picker.extproc.answers import DESTINATION, MAX_PART_BYTES
 from tg_picker.extproc.exchange import Exchange
 from tg_picker.extproc.message_reader import SUBSET, SUBSET_NAMESPACE
 from tg_picker.extproc.usage_reader import MAX_TAIL_BYTES, UsageReader
 
-Mode = processing_mode_pb2.ProcessingMode
+Mode = wire.ProcessingMode
 MORE: Mapping[str, str] = {}
 BODY = b'{"model":"m","messages":[]}'
 
 
 def headers(
-    end: bool = False, mode: int = Mode.FULL_DUPLEX_STREAMED, more: Mapping[str, str] = MORE
+    end: bool = False, mode: Mode.BodySendMode = Mode.FULL_DUPLEX_STREAMED, more: Mapping[str, str] = MORE
 ) -> wire.ProcessingRequest:
     given = {":method": "POST", ":path": "/v1/chat/completions", "content-type": "application/json", **more}
-    listed = [base_pb2.HeaderValue(key=key, raw_value=value.encode()) for key, value in given.items()]
+    listed = [wire.HeaderValue(key=key, raw_value=value.encode()) for key, value in given.items()]
     return wire.ProcessingRequest(
-        request_headers=wire.HttpHeaders(headers=base_pb2.HeaderMap(headers=listed), end_of_stream=end),
+        request_headers=wire.HttpHeaders(headers=wire.HeaderMap(headers=listed), end_of_stream=end),
         protocol_config=wire.ProtocolConfiguration(request_body_mode=mode, response_body_mode=mode),
     )
+
+
+def destination_in(answer: wire.ProcessingResponse) -> str:
+    return answer.dynamic_metadata.fields["envoy.lb"].struct_value.fields[DESTINATION].string_value
 
 
 def body(data: bytes, end: bool = True) -> wire.ProcessingRequest:
@@ -44,11 +46,11 @@ def response(data: bytes, end: bool) -> wire.ProcessingRequest:
 
 def response_headers(kind: str = "application/json", end: bool = False) -> wire.ProcessingRequest:
     listed = [
-        base_pb2.HeaderValue(key=":status", raw_value=b"200"),
-        base_pb2.HeaderValue(key="content-type", value=kind),
+        wire.HeaderValue(key=":status", raw_value=b"200"),
+        wire.HeaderValue(key="content-type", value=kind),
     ]
     return wire.ProcessingRequest(
-        response_headers=wire.HttpHeaders(headers=base_pb2.HeaderMap(headers=listed), end_of_stream=end)
+        response_headers=wire.HttpHeaders(headers=wire.HeaderMap(headers=listed), end_of_stream=end)
     )
 
 
@@ -105,11 +107,13 @@ async def test_a_buffered_body_is_answered_in_place() -> None:
     assert told[DESTINATION] == b"10.0.0.1:8000"
     assert told["content-length"] == str(len(changed)).encode()
     assert common.clear_route_cache
-    assert answered[1].dynamic_metadata["envoy.lb"][DESTINATION] == "10.0.0.1:8000"
+    assert (
+        answered[1].dynamic_metadata.fields["envoy.lb"].struct_value.fields[DESTINATION].string_value == "10.0.0.1:8000"
+    )
 
 
 @pytest.mark.parametrize("mode", [Mode.FULL_DUPLEX_STREAMED, Mode.BUFFERED])
-async def test_a_changed_body_changes_no_answer_of_another_request(mode: int) -> None:
+async def test_a_changed_body_changes_no_answer_of_another_request(mode: Mode.BodySendMode) -> None:
     plain, _, _ = await run([headers(mode=mode), body(BODY)])
     before = [answer.SerializeToString() for answer in plain]
     changed, _, _ = await run([headers(mode=mode), body(b'{"model":"other"}')])
@@ -123,12 +127,12 @@ async def test_a_list_of_fallbacks_is_in_header_and_metadata() -> None:
     answered, _, _ = await run([headers(), body(BODY)], ("a:1", "b:2"))
     common = answered[0].request_headers.response
     assert common.header_mutation.set_headers[0].header.raw_value == b"a:1,b:2"
-    assert common.header_mutation.set_headers[0].append_action == base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
-    assert answered[0].dynamic_metadata["envoy.lb"][DESTINATION] == "a:1,b:2"
+    assert common.header_mutation.set_headers[0].append_action == wire.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    assert destination_in(answered[0]) == "a:1,b:2"
 
 
 @pytest.mark.parametrize("mode", [Mode.STREAMED, Mode.BUFFERED_PARTIAL])
-async def test_a_mode_in_which_no_body_can_be_read_is_refused_in_words(mode: int) -> None:
+async def test_a_mode_in_which_no_body_can_be_read_is_refused_in_words(mode: Mode.BodySendMode) -> None:
     answered, _, exchange = await run([headers(mode=mode)])
     assert answered[0].immediate_response.status.code == 500
     assert b"request_body_mode" in answered[0].immediate_response.body
@@ -164,7 +168,7 @@ async def test_trailers_end_a_body_that_did_not_say_so() -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.FULL_DUPLEX_STREAMED, Mode.BUFFERED])
-async def test_every_piece_of_a_response_is_answered_at_once(mode: int) -> None:
+async def test_every_piece_of_a_response_is_answered_at_once(mode: Mode.BodySendMode) -> None:
     answered, picker, exchange = await run(
         [headers(mode=mode), body(BODY), response_headers("text/event-stream"), response(b"data: x\n\n", end=False)]
     )
@@ -177,7 +181,7 @@ async def test_every_piece_of_a_response_is_answered_at_once(mode: int) -> None:
 
 
 @pytest.mark.parametrize(("mode", "unread"), [(Mode.NONE, True), (Mode.STREAMED, False)])
-async def test_a_response_without_its_body_begins_with_its_headers(mode: int, unread: bool) -> None:
+async def test_a_response_without_its_body_begins_with_its_headers(mode: Mode.BodySendMode, unread: bool) -> None:
     asking = headers(mode=Mode.BUFFERED)
     asking.protocol_config.response_body_mode = mode
     answered, picker, exchange = await run([asking, body(BODY), response_headers("text/event-stream")])

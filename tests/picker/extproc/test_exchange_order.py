@@ -6,10 +6,9 @@ from typing import Any
 
 import grpc
 import pytest
-from envoy.config.core.v3 import base_pb2
-from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
 from typing_extensions import override
 
+from tests.picker.extproc.process_calls import PROCESS
 from tests.picker.extproc.scripted_picker import ScriptedPicker
 from tests.picker.extproc.test_exchange import (
     BODY,
@@ -23,11 +22,11 @@ from tests.picker.extproc.test_exchange import (
     streamed,
 )
 from tg_picker.core import InstanceUsage
+from tg_picker.extproc import external_processor_pb2 as wire
 from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.exchange import MAX_BODY_BYTES, Exchange
-from tg_picker.extproc.picker_server import SERVICE, serve_picker
+from tg_picker.extproc.picker_server import serve_picker
 
-PROCESS = f"/{SERVICE}/Process"
 TRAILERS = wire.ProcessingRequest(request_trailers=wire.HttpTrailers())
 RESPONSE_TRAILERS = wire.ProcessingRequest(response_trailers=wire.HttpTrailers())
 PLAIN = {"content-type": "text/plain"}
@@ -35,13 +34,13 @@ USAGE = b'{"usage": {"prompt_tokens": 7, "completion_tokens": 3}}'
 
 
 def status_of(text: str) -> wire.ProcessingRequest:
-    listed = [base_pb2.HeaderValue(key=":status", raw_value=text.encode())] if text else []
-    return wire.ProcessingRequest(response_headers=wire.HttpHeaders(headers=base_pb2.HeaderMap(headers=listed)))
+    listed = [wire.HeaderValue(key=":status", raw_value=text.encode())] if text else []
+    return wire.ProcessingRequest(response_headers=wire.HttpHeaders(headers=wire.HeaderMap(headers=listed)))
 
 
 @pytest.mark.parametrize("size", [MAX_BODY_BYTES, MAX_BODY_BYTES + 1])
 @pytest.mark.parametrize("mode", [Mode.BUFFERED, Mode.FULL_DUPLEX_STREAMED])
-async def test_how_large_a_body_may_be(size: int, mode: int) -> None:
+async def test_how_large_a_body_may_be(size: int, mode: Mode.BodySendMode) -> None:
     answered, picker, exchange = await run([headers(mode=mode, more=PLAIN), body(bytes(size))])
     is_right = size == MAX_BODY_BYTES
     assert [len(asked.body or b"") for asked in picker.asked] == ([size] if is_right else [])
@@ -92,13 +91,13 @@ async def test_the_status_is_told(text: str, status: int) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.BUFFERED, Mode.FULL_DUPLEX_STREAMED])
 @pytest.mark.parametrize("piece", [b"", b"x"])
-async def test_an_empty_piece_is_no_first_token(mode: int, piece: bytes) -> None:
+async def test_an_empty_piece_is_no_first_token(mode: Mode.BodySendMode, piece: bytes) -> None:
     _, picker, _ = await run([headers(mode=mode), body(BODY), response_headers(), response(piece, end=False)])
     assert ("begin" in picker.courses[0].told) == bool(piece)
 
 
 @pytest.mark.parametrize("mode", [Mode.BUFFERED, Mode.FULL_DUPLEX_STREAMED])
-async def test_a_piece_of_an_answer_goes_back_in_the_form_of_its_mode(mode: int) -> None:
+async def test_a_piece_of_an_answer_goes_back_in_the_form_of_its_mode(mode: Mode.BodySendMode) -> None:
     answered, _, _ = await run([headers(mode=mode), body(BODY), response_headers(), response(b"piece", end=True)])
     part = answered[-1].response_body.response.body_mutation.streamed_response
     assert (part.body, part.end_of_stream) == ((b"piece", True) if mode == Mode.FULL_DUPLEX_STREAMED else (b"", False))

@@ -10,9 +10,6 @@ from typing import Any
 import grpc
 import pytest
 from aiohttp import ClientSession
-from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
-from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
-from envoy.service.ext_proc.v3.external_processor_pb2_grpc import ExternalProcessorStub
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 from typing_extensions import override
@@ -30,17 +27,18 @@ from tests.picker.extproc.http2_peer import (
     opened,
 )
 from tests.picker.extproc.http2_peer import write_frame as frame
+from tests.picker.extproc.process_calls import PROCESS, process_of
 from tests.picker.extproc.scripted_picker import ScriptedPicker
 from tests.picker.extproc.silent_connections import silent_connections
 from tests.picker.extproc.test_exchange import BODY, headers, kinds
 from tests.picker.extproc.test_exchange import body as body_of
+from tg_picker.extproc import external_processor_pb2 as wire
 from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.exchange import MAX_BODY_BYTES
 from tg_picker.extproc.picker_process import run_picker
-from tg_picker.extproc.picker_server import MAX_HELD_BYTES, SERVER_OPTIONS, SERVICE, PickerServer, serve_picker
+from tg_picker.extproc.picker_server import MAX_HELD_BYTES, SERVER_OPTIONS, PickerServer, serve_picker
 
-PROCESS = f"/{SERVICE}/Process"
-_Mode = processing_mode_pb2.ProcessingMode
+_Mode = wire.ProcessingMode
 
 
 class Picker(ScriptedPicker):
@@ -71,9 +69,7 @@ async def asking(server: PickerServer) -> AsyncIterator[Any]:
     """A call of `Process` on a connection of its own, for each that is made."""
     own = (("grpc.use_local_subchannel_pool", 1),)
     async with grpc.aio.insecure_channel(server.address, options=own) as channel:
-        yield channel.stream_stream(
-            PROCESS, wire.ProcessingRequest.SerializeToString, wire.ProcessingResponse.FromString
-        )
+        yield process_of(channel)
 
 
 async def ask(process: Any) -> None:
@@ -101,7 +97,7 @@ async def test_a_name_that_is_no_text_spoils_no_page_of_the_process(tmp_path: Pa
         said = await stack.enter_async_context(run_picker(file, "127.0.0.1:0", "127.0.0.1:0"))
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(said.split()[2]))
         http = await stack.enter_async_context(ClientSession(said.rpartition(" ")[2].removesuffix("instances")))
-        call = ExternalProcessorStub(channel).Process()
+        call = process_of(channel)()
         for each in (headers(), body_of(b'{"model":"no\\u0000text\\r\\n\\u001b","messages":[]}')):
             await call.write(each)
         assert await call.read() is not grpc.aio.EOF
@@ -194,7 +190,7 @@ async def test_a_peer_that_gives_no_sign_of_life_loses_its_call() -> None:
 
 
 @pytest.mark.parametrize("mode", [_Mode.BUFFERED, _Mode.FULL_DUPLEX_STREAMED])
-async def test_what_all_calls_hold_has_a_bound_and_the_largest_end_first(mode: int) -> None:
+async def test_what_all_calls_hold_has_a_bound_and_the_largest_end_first(mode: _Mode.BodySendMode) -> None:
     def large(size: int) -> list[wire.ProcessingRequest]:
         return [headers(mode=mode, more={"content-type": "text/plain"}), body_of(b"never" + bytes(size))]
 

@@ -5,7 +5,6 @@ from random import Random
 import msgspec
 import pytest
 import structlog
-from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
@@ -22,6 +21,7 @@ from tg_picker.core import (
     QueueLimits,
     Scheduler,
 )
+from tg_picker.extproc import external_processor_pb2 as wire
 from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.exchange import Exchange
 from tg_picker.extproc.instance_picker import MAX_LOGGED, InstancePicker

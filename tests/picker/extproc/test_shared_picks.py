@@ -6,9 +6,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as wire
 
 from tests.fakes.model_server import ModelServer
+from tests.picker.extproc.process_calls import process_of
 from tests.picker.extproc.test_exchange import headers
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import open_bus
@@ -42,7 +42,7 @@ async def test_what_one_picks_is_told_to_the_other(pulsar: PulsarServer, tmp_pat
         said = await stack.enter_async_context(run_picker(file, bus=pulsar.service_url))
         address = said.split()[2]
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
-        first, second = (wire.ExternalProcessorStub(channel).Process() for _ in range(2))
+        first, second = (process_of(channel)() for _ in range(2))
         await first.write(headers(end=True))
         assert await first.read() is not grpc.aio.EOF
         async with asyncio.timeout(60):

@@ -12,7 +12,6 @@ import aiohttp
 import grpc
 import pytest
 import pytest_asyncio
-from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as wire
 from typing_extensions import override
 
 from tests.fakes.pool_member import PoolMember, pool_member
@@ -209,19 +208,19 @@ class LeavingService(PickerService):
     calls = 0
 
     @override
-    async def Process(self, request_iterator: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def process(self, _: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """See `PickerService`."""
         self.calls += 1
         if self.calls == 1:
             # As gRPC ends it then.
             await context.abort(grpc.StatusCode.CANCELLED)
-        await super().Process(request_iterator, context)
+        await super().process(_, context)
 
 
 async def test_a_request_on_its_way_to_a_picker_that_leaves_goes_to_another_one(world: World, tmp_path: Path) -> None:
     world.picker.addresses = (world.members[0].address,)
     service, server = LeavingService(world.picker, MAX_HELD_BYTES), grpc.aio.server()
-    wire.add_ExternalProcessorServicer_to_server(service, server)
+    server.add_generic_rpc_handlers((service.handler,))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     ports = [*(member.port for member in world.members), free_port()]

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from random import Random
 
 import msgspec
-from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
 from prometheus_client import CollectorRegistry
 
 from tests.picker.core.test_accounting import NOTHING, counters
 from tests.picker.extproc.test_exchange import body, headers
 from tests.picker.page.shown_pool import ShownPool
 from tg_picker.core import Endpoint, QueueLimits, Scheduler
+from tg_picker.extproc import external_processor_pb2 as wire
 from tg_picker.extproc.exchange import Exchange
 from tg_picker.extproc.instance_picker import InstancePicker
 from tg_picker.pools import Catalogue, Dispatcher, Pool, PoolView, UseCase
