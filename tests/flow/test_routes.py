@@ -9,9 +9,9 @@ import pytest
 from tests.flow.route_world import opened
 from tests.until import until
 from tests.virtual_time import in_virtual_time
-from tg_base.client.model_health import COOLING_SECONDS, MIN_FAILURES
 from tg_base.config import RouteConfig
 from tg_base.llm.guard import Clocks
+from tg_base.protocol.model_health import COOLING_SECONDS, MIN_FAILURES
 from tg_schema import TextCompletionRequest, TgError, Tool
 from tg_schema.errors import (
     BadRequest,

@@ -44,6 +44,8 @@ class Announced:
         features: those that all of them have, since any of them may take a request.
         request_bytes: size of the largest request that all of them fetch in parts; 0 = there is none.
         models: what different models they have; any of them may take a request.
+        cools_until: until then the model of all of them is better not asked; 0 = that of one may be asked.
+        failing: the type of the error for which it cools down.
     """
 
     queues: tuple[str, ...]
@@ -54,6 +56,8 @@ class Announced:
     features: frozenset[str]
     request_bytes: int
     models: tuple[str, ...] = ()
+    cools_until: float = 0.0
+    failing: str = ""
 
     def check(self, needed: frozenset[Feature]) -> None:
         """Refuse a request that not every one of these processors can answer.
@@ -172,4 +176,6 @@ class AdmissionControl:
             features=frozenset.intersection(*(frozenset(presence.features) for presence in serving)),
             request_bytes=min(presence.request_bytes for presence in serving),
             models=models,
+            cools_until=self._presence.cools_until(queue),
+            failing=serving[0].failing,
         )

@@ -21,7 +21,7 @@ class Service:
     """A processor: since when it has been idle, and the queue times of the requests that it took lately.
 
     `keyed` counts our requests with a cache key that it runs or was sent directly; `announced` is that count at its
-    last announcement.
+    last announcement. Until `cools_until` its model is better not asked.
     """
 
     presence: Presence
@@ -29,6 +29,7 @@ class Service:
     waits: deque[tuple[float, float]] = field(default_factory=deque)
     keyed: int = 0
     announced: int = 0
+    cools_until: float = 0.0
 
     @property
     def room(self) -> int:
@@ -48,6 +49,7 @@ class Service:
         self.trim(now - remembered)
         self.presence = presence
         self.announced = self.keyed
+        self.cools_until = now + presence.cooling if presence.cooling else 0.0
 
     def trim(self, limit: float) -> None:
         """Forget the queue times that were announced before `limit`."""
@@ -161,6 +163,10 @@ class Membership:
             max(presence.in_flight - member.ours.get(presence.processor, 0), 0)
             for member, presence in ((member, service.presence) for member, service in self._serving(queue))
         )
+
+    def cools_until(self, queue: str) -> float:
+        """When the first model of a queue's processors may be asked again; 0 = one of them does not cool down."""
+        return min((service.cools_until for _, service in self._serving(queue)), default=0.0)
 
     async def wait(self, seconds: float) -> None:
         """Return when a processor has announced itself, or after `seconds`."""

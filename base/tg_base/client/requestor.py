@@ -29,7 +29,6 @@ from tg_base.client.start_confirmations import StartConfirmations
 from tg_base.client.warm_processes import WarmProcesses
 from tg_base.protocol import (
     IDLE_LINK_SECONDS,
-    OPENING_MODEL,
     AwakeClock,
     EncodedRequest,
     Frame,
@@ -365,7 +364,7 @@ class Requestor:
                 if not stream.put(bytes(frame.record), last=frame.last) and not frame.last:
                     self._cancel(stream)
             case "accepted":
-                stream.accept(opening=frame.question == OPENING_MODEL)
+                stream.accept(opening=frame.opening)
             case "confirm":
                 self._starts.confirm(stream, processor, frame.question)
             case "fetch":

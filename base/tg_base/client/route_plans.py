@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tg_base.client.admission import Announced
-from tg_base.client.model_health import ModelHealth
 from tg_base.client.route_run import RouteRun, is_able
-from tg_base.protocol import Route, RoutePlan
+from tg_base.protocol import ModelHealth, Route, RoutePlan
 from tg_schema.errors import NotFound
 from tg_schema.features import Feature
 from tg_schema.served_model import RoutedModel
@@ -69,6 +68,7 @@ class RoutePlans:
         announced, model = self._find(queue.request), queue.model or ""
         if not announced.served:
             return RoutedModel(model, queue.flow, "absent")
+        self._health.hear(queue.request, announced.cools_until, announced.failing)
         lacks, reason = tuple(sorted(first - announced.features)), self._health.explain(queue.request)
         if not reason:
             return RoutedModel(model, queue.flow, "ready", lacks=lacks)

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tg_base.client.admission import Announced
-from tg_base.client.model_health import ModelHealth
-from tg_base.protocol import Route, RoutePlan
+from tg_base.protocol import ModelHealth, Route, RoutePlan
 from tg_schema import TgError
 from tg_schema.features import Feature
 
@@ -84,6 +83,8 @@ class RouteRun:
     def _take(self) -> Route[Any, Any] | None:
         for _ in range(len(self._rest)):
             each = self._rest.popleft()
+            announced = self._find(each.request)
+            self._health.hear(each.request, announced.cools_until, announced.failing)
             if is_able(each, self._needed, self._find) and self._health.begin(each.request):
                 self.leave()
                 self._trying = bool(self._health.explain(each.request))

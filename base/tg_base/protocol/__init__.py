@@ -11,7 +11,6 @@ from tg_base.protocol.messages import (
     CONTROL,
     IDLE_LINK_SECONDS,
     KIND_PROPERTY,
-    OPENING_MODEL,
     Ack,
     Announce,
     Cancel,
@@ -24,6 +23,7 @@ from tg_base.protocol.messages import (
     Presence,
     StreamKey,
 )
+from tg_base.protocol.model_health import ModelHealth
 from tg_base.protocol.outbox import Outbox
 from tg_base.protocol.part import WINDOW_BYTES, Part
 from tg_base.protocol.request_headers import MAX_REQUEST_BYTES, QUEUE_PROPERTY, RequestHeaders, whole_number
@@ -32,9 +32,9 @@ from tg_base.protocol.route_plan import RoutePlan
 from tg_base.protocol.subscriptions import Subscriptions, answers
 
 __all__ = [
-    "ACCEPTED_AFTER_SECONDS", "CONTROL", "IDLE_LINK_SECONDS", "KIND_PROPERTY", "MAX_REQUEST_BYTES", "OPENING_MODEL",
-    "QUEUE_PROPERTY", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control",
-    "Echo", "EncodedRequest", "FairSpacing", "Frame", "Heartbeat", "HeartbeatTiming", "LinkReport", "LinkSender",
-    "LinkStream", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route",
-    "RoutePlan", "StreamKey", "Subscriptions", "answers", "publish_dead_letter", "whole_number",
+    "ACCEPTED_AFTER_SECONDS", "CONTROL", "IDLE_LINK_SECONDS", "KIND_PROPERTY", "MAX_REQUEST_BYTES",
+    "QUEUE_PROPERTY", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control", "Echo",
+    "EncodedRequest", "FairSpacing", "Frame", "Heartbeat", "HeartbeatTiming", "LinkReport", "LinkSender", "LinkStream",
+    "ModelHealth", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route", "RoutePlan",
+    "StreamKey", "Subscriptions", "answers", "publish_dead_letter", "whole_number",
 ]  # fmt: skip

@@ -49,6 +49,11 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
         """Whether nothing of this attempt follows."""
         return self.kind in {"end", "returned"}
 
+    @property
+    def opening(self) -> bool:
+        """Whether "accepted" says that the model is being opened."""
+        return self.question == OPENING_MODEL
+
 
 class StreamKey(msgspec.Struct, frozen=True, array_like=True):
     """One attempt at one stream."""
@@ -192,6 +197,8 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
         services: what each processor of the process serves, if that has changed since `base`.
         gone: the ids of processors that have ended since `base`.
         birth: to one inbox: of the process that was the first to ask for it; empty = not stated.
+        cooling: seconds for which its model is better not asked, since it has failed; 0 = it may be asked.
+        failing: the type of the error for which it cools down.
     """
 
     processor: str
@@ -214,3 +221,5 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
     gone: tuple[str, ...] = ()
     birth: str = ""
     adapters_only: bool = False
+    cooling: Seconds = 0.0
+    failing: str = ""

@@ -18,6 +18,7 @@ from tg_base.protocol import (
     MAX_REQUEST_BYTES,
     HeartbeatTiming,
     LinkStream,
+    ModelHealth,
     Presence,
     RequestHeaders,
     Route,
@@ -33,7 +34,7 @@ from tg_base.server.service import Service
 from tg_base.server.slots import Slot, Slots
 from tg_base.server.usage_account import ACCOUNT, UsageAccount
 from tg_base.telemetry import ACTIVE_STREAMS, QUEUE_WAIT_SECONDS, find_stream_counter, trace
-from tg_schema import decode
+from tg_schema import TgError, decode
 from tg_schema.errors import BadRequest, Unavailable
 from tg_schema.topics import Topics
 
@@ -105,6 +106,7 @@ class Processor:
         self._reading = asyncio.Lock()
         self._seconds = self._waited = 0.0
         self._taken = self._direct = 0
+        self._health = ModelHealth()
         self._active = ACTIVE_STREAMS.labels(service.spec.name)
         model = models[0] if models else ""
         self._queue_wait = {
@@ -333,6 +335,8 @@ class Processor:
                 await self._publish_dead_letter(route, *work.unreadable)
         finally:
             self._took(self._time() - begun)
+            if work.answered or work.failure is not None:
+                self._observe(work.failure, begun)
             self._active.dec()
             del self._running[call.key], self.host.running[call.key]
             # A second copy of the same publish may be too young to need confirmation: it must not be answered too.
@@ -371,6 +375,13 @@ class Processor:
             return
         self._taken += 1
         self._waited = max(self._waited, UNKNOWN_WAIT_SECONDS if call.delay is None else call.delay)
+
+    def _observe(self, failure: TgError | None, begun: float) -> None:
+        """Announce at once that the model is better not asked for a while, or is well again."""
+        before = self._health.explain(self._id)
+        self._health.observe(self._id, failure, begun)
+        if self._health.explain(self._id) != before:
+            self.host.changed.set()
 
     def _took(self, seconds: float) -> None:
         self._seconds += (seconds - self._seconds) / RECENT_REQUESTS if self._seconds else seconds
@@ -421,4 +432,7 @@ class Processor:
             loading=self._service.loading,
             adapters=dict(self._service.adapters),
             adapters_only=self._service.adapters_only,
+            # Rounded down: a requestor that was told itself knows better.
+            cooling=int(self._health.wait(self._id) * 10) / 10,
+            failing=self._health.explain(self._id),
         )

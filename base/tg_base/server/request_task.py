@@ -47,11 +47,13 @@ class RequestTask:
     Attributes:
         processor: as given.
         unreadable: a body that is not a request, and why; None = it is one, or was not read yet.
+        answered: whether the service has answered it.
+        failure: the error that the service has raised in place of an answer, or in the middle of one.
     """
 
     __slots__ = (
         "_bodies", "_call", "_confirmed", "_deadline", "_ending", "_leaving", "_patience", "_questions", "_route",
-        "_service", "_slot", "_wanted", "_wanted_at", "processor", "task", "unreadable",
+        "_service", "_slot", "_wanted", "_wanted_at", "answered", "failure", "processor", "task", "unreadable",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +85,8 @@ class RequestTask:
         # The time of each question, by its number; most requests need no question.
         self._questions: dict[int, float] | None = None
         self.unreadable: tuple[bytes, str] | None = None
+        self.answered = False
+        self.failure: TgError | None = None
 
     @property
     def inbox(self) -> str | None:
@@ -142,6 +146,7 @@ class RequestTask:
                         self._end_deadline()
                     if records is not None:
                         await _forward(records, responder)
+                        self.answered = True
                 finally:
                     self._end_deadline()
         except asyncio.CancelledError:
@@ -154,7 +159,7 @@ class RequestTask:
                     responder.tell_begun()
                 await self._fail(responder, ending)
         except TgError as error:
-            outcome = error.type
+            outcome, self.failure = error.type, error
             await self._fail(responder, error)
         finally:
             service, flow = self._route.spec.name, self._route.flow

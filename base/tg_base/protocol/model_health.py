@@ -1,4 +1,4 @@
-"""Outcomes of requests -> which models of routes cool down, and which may be asked.
+"""Outcomes of requests -> which models cool down, and which may be asked: in their processors and in requestors.
 
 A model cools down for its `Retry-After`, or when too many of its last answers were failures. After that, one request
 tries it (half-open): if it is answered, the model is as before; otherwise it cools down for twice as long.
@@ -39,7 +39,11 @@ class _State:
 
 
 class ModelHealth:
-    """What one process knows of the models that its routes have asked, by their queues."""
+    """What one process knows of models, by their queues or ids.
+
+    A requestor knows how those answered that its routes have asked. A processor knows how its own answered to all
+    requestors, and announces it.
+    """
 
     def __init__(self) -> None:
         self._states = defaultdict[str, _State](_State)
@@ -83,6 +87,24 @@ class ModelHealth:
             seconds = state.seconds if error.retry_after is None else error.retry_after
             state.until = now + min(seconds, MAX_COOLING_SECONDS)
             state.outcomes.clear()
+
+    def observe(self, model: str, error: TgError | None, begun: float) -> None:
+        """How any request ended, where all are seen: an answer ends the time at once.
+
+        Args:
+            model: its id.
+            error: how the request failed; None = it was answered.
+            begun: when it was begun, by the loop's clock. A failure is that of a trial only if the time was over then.
+        """
+        until = self._states[model].until
+        failed = error is not None and error.type in FAILURES
+        self.note(model, error, trial=not failed or (until is not None and until <= begun))
+
+    def hear(self, queue: str, until: float, reason: str) -> None:
+        """All processors of the queue have announced that their model cools down until then, by the loop's clock."""
+        state = self._states[queue]
+        if until > max(_now(), state.until or 0.0):
+            state.until, state.reason = until, reason
 
     @staticmethod
     def _is_bad(state: _State) -> bool:
