@@ -1,17 +1,18 @@
 """MLC-LLM's REST API over HTTP: OpenAI's dialect answers, in MLC's style; bodies and errors are translated."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from types import MappingProxyType
+from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from tg_doors.mlc.descriptions import MLC_DESCRIPTIONS
-from tg_doors.mlc.failures import encode_failure, refuse
+from tg_doors.mlc.failures import Validation, encode_failure, refuse
 from tg_doors.mlc.late_text import SpelledCallsWriter, SuffixWriter
-from tg_doors.mlc.parsed_calls import ParsedCallsWriter
+from tg_doors.mlc.parsed_calls import ParsedCallsWriter, ParsedChat
 from tg_doors.mlc.translated_body import take_suffix, translate_body
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Mount, Writer
-from tg_gateway.dialects.chat import AnswerStyle
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Description, Mount, Writer
+from tg_gateway.dialects.chat import AnswerStyle, ChatCompletion
 from tg_gateway.dialects.embeddings import EMBEDDINGS
 from tg_gateway.dialects.openai import OpenAi
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
@@ -25,10 +26,22 @@ STYLE: Final = AnswerStyle(
 )
 
 
+def _describe(theirs: Description) -> Description:
+    """Chunks have MLC's own names in places, so events are not described; no model need be named."""
+    required = tuple(name for name in theirs.required if name != "model")
+    answer = ParsedChat if theirs.answer is ChatCompletion else theirs.answer
+    return replace(theirs, group="MLC-LLM", failure=(str, Validation), required=required, event=None, answer=answer)
+
+
 class MlcLlm(OpenAi):
     """Models, chats, completions and embeddings, as the clients of `mlc_llm serve` ask for them."""
 
-    descriptions = MLC_DESCRIPTIONS
+    descriptions: ClassVar[Mapping[str, Description]] = MappingProxyType(
+        {
+            operation: _describe(theirs)
+            for operation, theirs in (*OpenAi.descriptions.items(), ("embed", EMBEDDINGS.descriptions["embed"]))
+        }
+    )
 
     @override
     def parse(self, call: Call) -> Ask | Answer:

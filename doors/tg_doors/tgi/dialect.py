@@ -1,25 +1,47 @@
 """TGI's protocol over HTTP: what each of its paths asks, and how it is answered and refused."""
 
-from typing import Final
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar, Final
 
 import msgspec
 from typing_extensions import override
 
-from tg_doors.tgi.descriptions import TGI_DESCRIPTIONS
-from tg_doors.tgi.failures import TGI_FIELDS, refuse
+from tg_doors.tgi.answer_shapes import GeneratedText, TokenEvent
+from tg_doors.tgi.failures import TGI_FIELDS, Failure, refuse
 from tg_doors.tgi.generation import list_ignored, read_generation
 from tg_doors.tgi.generation_parameters import GenerateBody, GenerationParameters
-from tg_doors.tgi.server_info import describe_limitless, describe_server, show_health
+from tg_doors.tgi.server_info import ServerInfo, describe_limitless, describe_server, show_health
 from tg_doors.tgi.timings import Timings
-from tg_doors.tgi.tokenization import parse_chat_tokenize, parse_tokenize
+from tg_doors.tgi.tokenization import PlacedToken, TokenizedChat, parse_chat_tokenize, parse_tokenize
 from tg_doors.tgi.writers import GeneratedTextWriter, TokenEventWriter
-from tg_gateway.dialects import Answer, Ask, Call, Dialect, Mount, Writer, abridge_body, show_ignored
-from tg_gateway.dialects.chat import find_asked_model
+from tg_gateway.dialects import (
+    ASKING,
+    EVENTS,
+    Answer,
+    Ask,
+    Call,
+    Description,
+    Dialect,
+    Mount,
+    Writer,
+    abridge_body,
+    show_ignored,
+)
+from tg_gateway.dialects.chat import ChatBody, find_asked_model
 from tg_schema import TextCompletionResponse, TgError, decode
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, NotFound, Unavailable
 
 DIALECT: Final = "tgi"
 """The name of this wire format in the log."""
+
+_describe = partial(Description, group="Text Generation Inference", failure=Failure)
+_generate = partial(_describe, body=GenerateBody, raises=ASKING)
+_FEW: Final = {"max_new_tokens": 16}
+_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "text": {"inputs": "Once upon a time", "parameters": _FEW},
+    "details": {"inputs": "Once upon a time", "parameters": {**_FEW, "details": True}},
+}
 
 
 class _Streamed(msgspec.Struct, frozen=True):
@@ -29,7 +51,37 @@ class _Streamed(msgspec.Struct, frozen=True):
 class TextGenerationInference(Dialect):
     """Raw text to text, as `text-generation` and `huggingface_hub` ask for it."""
 
-    descriptions = TGI_DESCRIPTIONS
+    descriptions: ClassVar[Mapping[str, Description]] = {
+        "generate-compatible": _generate(
+            summary="Continue a text, whole or as events",
+            answer=tuple[GeneratedText, ...],
+            events=EVENTS,
+            event=(TokenEvent, Failure),
+            examples={**_WHOLE, "streamed": {"inputs": "Once upon a time", "parameters": _FEW, "stream": True}},
+        ),
+        "generate": _generate(summary="Continue a text", answer=GeneratedText, examples=_WHOLE),
+        "stream": _generate(
+            summary="Continue a text as events",
+            events=EVENTS,
+            event=(TokenEvent, Failure),
+            examples={"streamed": {"inputs": "Once upon a time", "parameters": _FEW}},
+        ),
+        "tokenize": _generate(
+            summary="Make tokens of a text",
+            answer=tuple[PlacedToken, ...],
+            examples={"inputs": {"inputs": "Once upon a time"}},
+        ),
+        "tokenize-chat": _describe(
+            summary="Make tokens of a conversation",
+            body=ChatBody,
+            required=("messages",),
+            answer=TokenizedChat,
+            raises=ASKING,
+            examples={"messages": {"messages": [{"role": "user", "content": "Hello"}]}},
+        ),
+        "info": _describe(summary="Tell the model and the limits", answer=ServerInfo, raises=(NotFound, Unavailable)),
+        "health": _describe(summary="Tell whether any model can be asked", raises=(Unavailable,)),
+    }
 
     @override
     def parse(self, call: Call) -> Ask | Answer:

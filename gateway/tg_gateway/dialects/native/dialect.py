@@ -1,19 +1,23 @@
 """Our own protocol over HTTP: which service a path means, and how it is asked, answered and refused."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any, Final
+from collections.abc import Awaitable, Mapping
+from functools import partial
+from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
 from tg_base.protocol import Route
 from tg_gateway.dialects import (
+    ASKING,
+    EVENTS,
     Answer,
     Ask,
     Call,
     CompletionWriter,
     Conversation,
+    Description,
     Dialect,
     Mount,
     Socket,
@@ -21,16 +25,36 @@ from tg_gateway.dialects import (
     server_sent_event,
 )
 from tg_gateway.dialects.native.conversation import NativeConversation
-from tg_gateway.dialects.native.descriptions import NATIVE_DESCRIPTIONS
-from tg_gateway.dialects.native.failures import encode_refusal
+from tg_gateway.dialects.native.failures import NativeFailure, NativeRefusal, encode_refusal
 from tg_gateway.dialects.native.flow_service import MODELS, list_models
-from tg_gateway.dialects.native.page import PAGE, show_page
+from tg_gateway.dialects.native.page import INDEX, PAGE, show_page
+from tg_gateway.dialects.native.request_bodies import PromptBody
 from tg_gateway.dialects.native.services import SERVICES, NativeService, service_of
-from tg_gateway.dialects.native.usage import ask_usage
-from tg_schema import TextCompletionRequest, TgError
+from tg_gateway.dialects.native.usage import UsageQuery, ask_usage
+from tg_schema import (
+    AGENT,
+    PROMPT,
+    TEXT_COMPLETION,
+    AgentRequest,
+    AgentResponse,
+    PromptResponse,
+    TextCompletionRequest,
+    TextCompletionResponse,
+    TgError,
+)
 from tg_schema.errors import NotFound
 from tg_schema.response import Response
+from tg_schema.served_model import ServedModels
 from tg_schema.service_spec import USAGE
+from tg_schema.usage_report import UsageResponse
+
+_describe = partial(Description, group="Tokengrid", failure=NativeRefusal)
+_ask = partial(_describe, events=EVENTS, raises=ASKING)
+_COMPLETIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "whole": {"system": "be brief", "prompt": "What is a topic?"},
+    "streamed": {"prompt": "What is a topic?", "streaming": True},
+    "conversation": {"messages": [{"role": "user", "content": "Hello"}], "sampling": {"max_tokens": 16}},
+}
 
 
 class EventWriter(Writer[Any]):
@@ -63,7 +87,56 @@ class Native(Dialect):
     """
 
     precedence = 2
-    descriptions = NATIVE_DESCRIPTIONS
+    descriptions: ClassVar[Mapping[str, Description]] = {
+        TEXT_COMPLETION.name: _ask(
+            summary="Ask a model",
+            body=TextCompletionRequest,
+            answer=TextCompletionResponse,
+            event=(TextCompletionResponse, NativeFailure),
+            examples=_COMPLETIONS,
+        ),
+        PROMPT.name: _ask(
+            summary="Ask a prompt template",
+            body=PromptBody,
+            required=("id",),
+            answer=PromptResponse,
+            event=(PromptResponse, NativeFailure),
+            examples={"question": {"id": "question", "variables": {"question": "What is a queue?"}, "streaming": True}},
+        ),
+        AGENT.name: _ask(
+            summary="Ask an agent",
+            body=AgentRequest,
+            required=("question",),
+            answer=AgentResponse,
+            event=AgentResponse,
+            examples={"question": {"question": "What is 2 * 21?", "streaming": True}},
+        ),
+        "service": _ask(
+            summary="Ask a service of a flow",
+            body=(TextCompletionRequest, PromptBody, AgentRequest),
+            answer=(TextCompletionResponse, PromptResponse, AgentResponse),
+            event=(TextCompletionResponse, PromptResponse, AgentResponse, NativeFailure),
+            path={"flow": "default", "service": TEXT_COMPLETION.name},
+            examples=_COMPLETIONS,
+        ),
+        MODELS: _describe(summary="List the models, with their flows and features", answer=ServedModels),
+        USAGE.name: _describe(
+            summary="Sum up what was used, by key, model and the like",
+            query=UsageQuery,
+            answer=UsageResponse,
+            raises=ASKING,
+        ),
+        PAGE: _describe(
+            summary="Show the page to chat, or a file of it",
+            answer=str,
+            media="text/html",
+            # TGI's clients find the health of their server at the same path.
+            further={"application/json": None},
+            path={"file": INDEX},
+            raises=(NotFound,),
+        ),
+        "socket": _describe(summary="Open a WebSocket for many requests at once"),
+    }
 
     def __init__(self, *, page: bool = True) -> None:
         self._page = page
