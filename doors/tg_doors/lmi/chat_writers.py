@@ -6,9 +6,9 @@ from typing_extensions import override
 
 from tg_doors.lmi.line_writer import JSON_LINES
 from tg_doors.lmi.parameters import Order
-from tg_gateway.dialects import CompletionWriter, Writer, json_line
+from tg_gateway.dialects import CompletionWriter, Output, WrappingWriter, join_output, json_line
 from tg_gateway.dialects.chat import ChatStreamWriter, encode_chat
-from tg_schema import TextCompletionResponse, TgError
+from tg_schema import TextCompletionResponse
 
 
 def make_chat_body_writer(order: Order) -> CompletionWriter:
@@ -23,30 +23,14 @@ def make_chat_stream_writer(order: Order) -> ChatStreamWriter:
     return writer
 
 
-class ChatLineWriter(Writer[TextCompletionResponse]):
+class ChatLineWriter(WrappingWriter[TextCompletionResponse]):
     """`jsonlines_chat`: the chunks of `sse_chat` as lines, without the event after the last one."""
 
-    content_type = JSON_LINES
-    keep_alive = b""
-    cut_after_failure = True
-
     def __init__(self, order: Order) -> None:
-        self._events = make_chat_stream_writer(order)
-        self.headers = self._events.headers
+        super().__init__(make_chat_stream_writer(order))
+        self.content_type, self.keep_alive = JSON_LINES, b""
 
     @override
-    def write(self, record: TextCompletionResponse) -> bytes:
-        return _to_lines(self._events.write(record))
-
-    @override
-    def end(self) -> bytes:
-        return _to_lines(self._events.end())
-
-    @override
-    def fail(self, error: TgError) -> bytes:
-        return _to_lines(self._events.fail(error))
-
-
-def _to_lines(events: bytes) -> bytes:
-    data = [event.removeprefix(b"data: ") for event in events.split(b"\n\n") if event]
-    return b"".join([json_line(each) for each in data if each != b"[DONE]"])
+    def change(self, data: Output) -> bytes:
+        events = [event.removeprefix(b"data: ") for event in join_output(data).split(b"\n\n") if event]
+        return b"".join([json_line(event) for event in events if event != b"[DONE]"])

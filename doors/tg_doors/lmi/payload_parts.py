@@ -10,8 +10,7 @@ from zlib import crc32
 
 from typing_extensions import override
 
-from tg_gateway.dialects import Writer, join_output
-from tg_schema import TgError
+from tg_gateway.dialects import Output, WrappingWriter, Writer, join_output
 
 EVENT_STREAM: Final = "application/vnd.amazon.eventstream"
 CONTENT_TYPE_HEADER: Final = "X-Amzn-SageMaker-Content-Type"
@@ -20,32 +19,21 @@ _TEXT_TYPE: Final = 7
 """The type of a header whose value is text."""
 
 
-class PayloadPartsWriter(Writer[Any]):
+class PayloadPartsWriter(WrappingWriter[Any]):
     """Wraps another writer; each output becomes a part.
 
     Args:
         writer: the writer of the answer.
     """
 
-    content_type = EVENT_STREAM
-    keep_alive = b""
-
     def __init__(self, writer: Writer[Any]) -> None:
+        super().__init__(writer)
         self.headers = {**writer.headers, CONTENT_TYPE_HEADER: writer.content_type}
-        self.cut_after_failure = writer.cut_after_failure
-        self._writer = writer
+        self.content_type, self.keep_alive = EVENT_STREAM, b""
 
     @override
-    def write(self, record: Any) -> bytes:
-        return encode_part(join_output(self._writer.write(record)))
-
-    @override
-    def end(self) -> bytes:
-        return encode_part(join_output(self._writer.end()))
-
-    @override
-    def fail(self, error: TgError) -> bytes:
-        return encode_part(join_output(self._writer.fail(error)))
+    def change(self, data: Output) -> bytes:
+        return encode_part(join_output(data))
 
 
 def encode_part(payload: bytes) -> bytes:

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tg_doors.lmtp.buffers import Content
 from tg_doors.lmtp.messages import encode_message, encode_stream_error
-from tg_gateway.dialects import Output, Writer
+from tg_gateway.dialects import Output, WrappingWriter, Writer
 from tg_schema import FinishReason, TextCompletionResponse, TgError, Token
 from tg_schema.completion import NO_TOKEN_ID
 from tg_schema.errors import ProtocolError
@@ -118,7 +118,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
         return self._batch.take() + encode_stream_error(self.stream, error, typed=self._typed)
 
 
-class LeavingWriter(Writer[TextCompletionResponse]):
+class LeavingWriter(WrappingWriter[TextCompletionResponse]):
     """Wraps another writer, and passes the whole answer to `leave` at the end.
 
     Args:
@@ -131,8 +131,8 @@ class LeavingWriter(Writer[TextCompletionResponse]):
     """
 
     def __init__(self, writer: StreamWriter, leave: Callable[[Content], None], *, ids: bool) -> None:
+        super().__init__(writer)
         self.cancelled = False
-        self._writer = writer
         self._ids = ids
         self._leave = leave
         self._tokens: list[int] = []
@@ -146,7 +146,7 @@ class LeavingWriter(Writer[TextCompletionResponse]):
         elif record.response:
             self._texts.append(record.response)
         self._reason = record.finish_reason or self._reason
-        data = self._writer.write(record)
+        data = super().write(record)
         if record.last:
             # Leave the buffer before the client can name it, and only if the stream has not failed.
             self._leave(self._make_content())
@@ -158,15 +158,11 @@ class LeavingWriter(Writer[TextCompletionResponse]):
         return tuple(self._tokens[:-1] if self._reason == "stop" else self._tokens)
 
     @override
-    def end(self) -> Output:
-        return self._writer.end()
-
-    @override
     def fail(self, error: TgError) -> Output:
         if self.cancelled:
             self.cancelled = False
             self._leave(self._make_content())
-        return self._writer.fail(error)
+        return super().fail(error)
 
 
 def known_logprob(token: Token) -> float:

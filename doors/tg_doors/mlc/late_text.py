@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Output, Writer, append_output
-from tg_schema import FinishReason, TextCompletionResponse, TgError, ToolCallDelta, decode, encode
+from tg_gateway.dialects import Output, WrappingWriter, Writer, append_output
+from tg_schema import FinishReason, TextCompletionResponse, ToolCallDelta, decode, encode
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.conversation import whole_calls
 from tg_schema.errors import BadRequest
 
 
-class LateTextWriter(Writer[TextCompletionResponse]):
+class LateTextWriter(WrappingWriter[TextCompletionResponse]):
     """Wraps another writer, and adds `late_text` at the end of each choice.
 
     Args:
@@ -27,9 +27,7 @@ class LateTextWriter(Writer[TextCompletionResponse]):
     """
 
     def __init__(self, writer: Writer[TextCompletionResponse], choices: int) -> None:
-        self.content_type, self.headers = writer.content_type, writer.headers
-        self.keep_alive, self.cut_after_failure = writer.keep_alive, writer.cut_after_failure
-        self._writer = writer
+        super().__init__(writer)
         self._open = set(range(choices))
 
     @abstractmethod
@@ -46,7 +44,7 @@ class LateTextWriter(Writer[TextCompletionResponse]):
             self._open.remove(record.index)
             text = (record.response or "") + self.late_text(record.index)
             record = msgspec.structs.replace(record, response=text)
-        return self._writer.write(record)
+        return super().write(record)
 
     @override
     def end(self) -> Output:
@@ -56,11 +54,7 @@ class LateTextWriter(Writer[TextCompletionResponse]):
             reason = self.guess_reason(index)
             record = TextCompletionResponse(response=self.late_text(index), index=index, finish_reason=reason)
             told = append_output(told, self._writer.write(record))
-        return append_output(told, self._writer.end())
-
-    @override
-    def fail(self, error: TgError) -> Output:
-        return self._writer.fail(error)
+        return append_output(told, super().end())
 
 
 class SuffixWriter(LateTextWriter):

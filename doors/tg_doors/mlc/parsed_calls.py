@@ -8,9 +8,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from tg_gateway.dialects import Output, Writer, join_output
+from tg_gateway.dialects import Output, WrappingWriter, join_output
 from tg_gateway.dialects.chat import ChatCompletion, WholeCall, WholeChoice, WholeFunction, WholeMessage
-from tg_schema import TextCompletionResponse, TgError, decode, encode
+from tg_schema import TextCompletionResponse, decode, encode
 from tg_schema.errors import BadRequest
 
 
@@ -44,30 +44,16 @@ class ParsedChat(ChatCompletion, frozen=True):
     choices: tuple[ParsedChoice, ...]
 
 
-class ParsedCallsWriter(Writer[TextCompletionResponse]):
+class ParsedCallsWriter(WrappingWriter[TextCompletionResponse]):
     """The body of a whole chat with objects in place of the texts of arguments.
 
     Args:
         writer: the writer of the same body in OpenAI's shape.
     """
 
-    keep_alive = b""
-
-    def __init__(self, writer: Writer[TextCompletionResponse]) -> None:
-        self.content_type, self.headers = writer.content_type, writer.headers
-        self._writer = writer
-
-    @override
-    def write(self, record: TextCompletionResponse) -> Output:
-        return self._writer.write(record)
-
     @override
     def end(self) -> Output:
-        return parse_arguments(join_output(self._writer.end()))
-
-    @override
-    def fail(self, error: TgError) -> Output:
-        return self._writer.fail(error)
+        return parse_arguments(join_output(super().end()))
 
 
 def parse_arguments(body: bytes) -> bytes:

@@ -21,14 +21,14 @@ from tg_gateway.dialects.output import (
     split_output,
 )
 from tg_gateway.dialects.text_alone import is_text_alone
-from tg_gateway.dialects.writer import BodyWriter, CompletionWriter, WholeWriter, Writer
+from tg_gateway.dialects.writer import BodyWriter, CompletionWriter, WholeWriter, WrappingWriter, Writer
 
 __all__ = [
     "ASKING", "END_OF_EVENT", "EVENTS", "KEPT_SECONDS", "MAX_KEPT_BYTES", "MAX_WRITE_BYTES", "Answer", "ArgumentsEnd",
     "Ask", "Background", "Batch", "BodyWriter", "Call", "Catalogue", "CompletionWriter", "Conversation",
     "Description", "Dialect", "FailedRequest", "FieldNames", "Finish", "FoundModel", "InvalidParameter", "Keep",
     "KeptAnswer", "KeptAnswers", "Mount", "Name", "Outcome", "Output", "Socket", "StreamedAnswer", "Waiting",
-    "WholeWriter", "Writer", "abridge_body", "append_output", "format_retry_after", "is_text_alone", "join_output",
-    "json_line", "list_unknown", "measure_output", "server_sent_event", "show_ignored", "slice_output",
-    "split_output", "text_frame",
+    "WholeWriter", "WrappingWriter", "Writer", "abridge_body", "append_output", "format_retry_after",
+    "is_text_alone", "join_output", "json_line", "list_unknown", "measure_output", "server_sent_event",
+    "show_ignored", "slice_output", "split_output", "text_frame",
 ]  # fmt: skip

@@ -53,6 +53,35 @@ class Writer(ABC, Generic[Record]):
         """The bytes that end an answer which failed after its first byte; on a WebSocket, also before."""
 
 
+class WrappingWriter(Writer[Record]):
+    """Passes on what another writer makes. Derived classes change the records, or the bytes.
+
+    Args:
+        writer: writes the answer.
+    """
+
+    def __init__(self, writer: Writer[Record]) -> None:
+        self.content_type, self.headers = writer.content_type, writer.headers
+        self.keep_alive, self.cut_after_failure = writer.keep_alive, writer.cut_after_failure
+        self._writer = writer
+
+    @override
+    def write(self, record: Record) -> Output:
+        return self.change(self._writer.write(record))
+
+    @override
+    def end(self) -> Output:
+        return self.change(self._writer.end())
+
+    @override
+    def fail(self, error: TgError) -> Output:
+        return self.change(self._writer.fail(error))
+
+    def change(self, data: Output) -> Output:
+        """The bytes that are sent in place of these."""
+        return data
+
+
 class BodyWriter(Writer[Record]):
     """Writes one body, after the last record."""
 
