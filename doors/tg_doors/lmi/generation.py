@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tg_doors.lmi.parameters import LmiParameters, keep
-from tg_doors.tgi import check_peer, choose_adapter, may_ask
+from tg_doors.tgi import choose_adapter
 from tg_gateway.dialects import FoundModel
 from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
@@ -36,11 +36,11 @@ def read_generation(
         streaming=streaming,
         model=found.model,
         sampling=_read_sampling(parameters, found, shows_tokens=tokens),
-        raw=may_ask(found, "raw"),
+        raw=found.may_have("raw"),
         adapter=choose_adapter(adapter, found, "adapters"),
         max_prompt_tokens=parameters.truncate,
     )
-    check_peer(request, found)
+    found.check(request)
     return request
 
 
@@ -61,7 +61,7 @@ def read_generations(
     requests = [first]
     for text, adapter in zip(texts[1:], adapters[1:], strict=True):
         request = msgspec.structs.replace(first, prompt=text, adapter=choose_adapter(adapter, found, "adapters"))
-        check_peer(request, found)
+        found.check(request)
         requests.append(request)
     return tuple(requests)
 
@@ -91,7 +91,7 @@ def list_ignored(parameters: LmiParameters, found: FoundModel, *, alternatives: 
 def _check(parameters: LmiParameters, found: FoundModel, *, streaming: bool) -> None:
     if "" in parameters.stops:
         raise BadRequest("parameters.stop_sequences: none of them may be empty")
-    if parameters.truncate is not None and not may_ask(found, "raw"):
+    if parameters.truncate is not None and not found.may_have("raw"):
         raise BadRequest("parameters.truncate: this model takes no raw text; shorten the inputs, and leave it out")
     if parameters.best_of is not None and parameters.best_of < (parameters.n or 1):
         raise BadRequest("parameters.best_of must be at least n: so many are generated, of which n are told")
@@ -106,7 +106,7 @@ def _check(parameters: LmiParameters, found: FoundModel, *, streaming: bool) -> 
 
 def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens: bool) -> Sampling:
     needed = bool(parameters.alternatives) or parameters.generated > 1
-    logprobs = parameters.alternatives if needed or (shows_tokens and may_ask(found, "logprobs")) else None
+    logprobs = parameters.alternatives if needed or (shows_tokens and found.may_have("logprobs")) else None
     temperature = 1.0 if parameters.temperature is None else parameters.temperature
     return Sampling(
         temperature=temperature if parameters.samples else 0.0,

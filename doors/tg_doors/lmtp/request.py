@@ -15,7 +15,6 @@ from tg_doors.lmtp.prompt import Given, Prompt
 from tg_gateway.dialects import FoundModel
 from tg_schema import Sampling, TextCompletionRequest, decode
 from tg_schema.errors import BadRequest
-from tg_schema.features import describe_missing
 from tg_schema.sampling import Fraction, Penalty, TokenId
 
 DEFAULT_MAX_TOKENS = 32
@@ -129,7 +128,7 @@ def make_generate(
         logprobs=DEFAULT_TOP_LOGPROBS if ids and body.top_logprobs is None else body.top_logprobs,
         end_token=ids,
     )
-    return _check(msgspec.structs.replace(prompt.place(), sampling=sampling, streaming=True), found)
+    return _address(msgspec.structs.replace(prompt.place(), sampling=sampling, streaming=True), found)
 
 
 def make_score(body: ScoreBody, prompt: Prompt, found: FoundModel) -> TextCompletionRequest:
@@ -142,13 +141,12 @@ def make_score(body: ScoreBody, prompt: Prompt, found: FoundModel) -> TextComple
         raise BadRequest("scored: at least one token id is needed")
     sampling = Sampling(logprobs=0)
     record = msgspec.structs.replace(prompt.place(), operation="score", scored=body.scored, sampling=sampling)
-    return _check(record, found)
+    return _address(record, found)
 
 
-def _check(request: TextCompletionRequest, found: FoundModel) -> TextCompletionRequest:
-    """Refuse for a plain peer, whose features are unknown; for other processors the requestor checks the features."""
-    if found.route.plain and request.features:
-        raise BadRequest(describe_missing(request.features))
+def _address(request: TextCompletionRequest, found: FoundModel) -> TextCompletionRequest:
+    """The request with the model that is to answer it. Raises BadRequest, as `FoundModel.check`."""
+    found.check(request)
     return msgspec.structs.replace(request, model=found.model, adapter=found.adapter)
 
 

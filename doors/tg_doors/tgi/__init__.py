@@ -3,7 +3,7 @@
 from tg_doors.tgi.answer_shapes import Details, GeneratedText, PrefillToken, Token
 from tg_doors.tgi.dialect import MOUNTS, TGI
 from tg_doors.tgi.generated_answers import GeneratedAnswer, GeneratedAnswers
-from tg_doors.tgi.generation import check_peer, choose_adapter, may_ask
+from tg_doors.tgi.generation import choose_adapter
 from tg_doors.tgi.token_reader import LastStep, Step, TokenReader
 from tg_doors.tgi.token_texts import make_prefill, make_token, make_tokens
 
@@ -19,10 +19,8 @@ __all__ = [
     "Step",
     "Token",
     "TokenReader",
-    "check_peer",
     "choose_adapter",
     "make_prefill",
     "make_token",
     "make_tokens",
-    "may_ask",
 ]

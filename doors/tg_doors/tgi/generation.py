@@ -16,7 +16,6 @@ from tg_doors.tgi.generation_parameters import (
 from tg_gateway.dialects import FoundModel
 from tg_schema import Sampling, TextCompletionRequest, decode
 from tg_schema.errors import BadRequest
-from tg_schema.features import Feature, describe_missing
 
 TGI_TEMPERATURE = 1.0
 """TGI's default temperature for sampling."""
@@ -41,28 +40,13 @@ def read_generation(
         streaming=streaming,
         model=found.model,
         sampling=_read_sampling(parameters, found, streaming=streaming),
-        raw=may_ask(found, "raw"),
+        raw=found.may_have("raw"),
         adapter=choose_adapter(parameters.adapter_id, found, "parameters.adapter_id"),
         max_prompt_tokens=parameters.truncate,
         **read_grammar(parameters.grammar),
     )
-    check_peer(request, found)
+    found.check(request)
     return request
-
-
-def check_peer(request: TextCompletionRequest, found: FoundModel) -> None:
-    """Refuse what a plain peer cannot do. Raises: BadRequest."""
-    if found.route.plain and request.features:
-        raise BadRequest(describe_missing(request.features))
-
-
-def may_ask(found: FoundModel, feature: Feature) -> bool:
-    """Whether to request TGI's default behaviour from a model.
-
-    A model with unknown features is asked too: it refuses by name what it lacks, so nothing changes silently. A plain
-    peer is never asked.
-    """
-    return feature in found.features or not (found.features or found.route.plain)
 
 
 def read_grammar(grammar: Grammar | None) -> dict[str, Any]:
@@ -92,12 +76,12 @@ def _check(parameters: GenerationParameters, found: FoundModel, *, streaming: bo
     stop = parameters.stop or ()
     if len(stop) > MAX_STOP_SEQUENCES or "" in stop:
         raise BadRequest(f"parameters.stop may have {MAX_STOP_SEQUENCES} texts, none of them empty")
-    if stop and not may_ask(found, "keep_stop"):
+    if stop and not found.may_have("keep_stop"):
         raise BadRequest(
             "parameters.stop: here the stop string that ends an answer is a part of its text, and this model removes "
             "it; leave stop out, or ask at another door"
         )
-    if parameters.truncate is not None and not may_ask(found, "raw"):
+    if parameters.truncate is not None and not found.may_have("raw"):
         raise BadRequest("parameters.truncate: this model takes no raw text; shorten the inputs, and leave it out")
     if parameters.answers > 1:
         if not parameters.samples:
@@ -139,7 +123,7 @@ def _count_alternatives(parameters: GenerationParameters, found: FoundModel, *, 
     """The alternatives of each token to ask for; None = no token data is needed, or there is none to have."""
     if parameters.top_n_tokens or parameters.answers > 1:
         return parameters.top_n_tokens or 0
-    return 0 if (streaming or parameters.wants_details) and may_ask(found, "logprobs") else None
+    return 0 if (streaming or parameters.wants_details) and found.may_have("logprobs") else None
 
 
 def choose_adapter(adapter: str | None, found: FoundModel, field: str) -> str | None:

@@ -5,7 +5,6 @@ from functools import partial
 
 import msgspec
 
-from tg_doors.tgi.generation import may_ask
 from tg_doors.tgi.generation_parameters import GenerateBody
 from tg_gateway.dialects import Ask, Call, CompletionWriter
 from tg_gateway.dialects.chat import ChatBody, find_asked_model
@@ -42,7 +41,7 @@ def parse_tokenize(call: Call) -> Ask:
         raise BadRequest("inputs must not be empty")
     found = find_asked_model(call, body.model, required=False)
     request = TextCompletionRequest(model=found.model, operation="tokenize", token_texts=True)
-    if may_ask(found, "raw"):
+    if found.may_have("raw"):
         request = msgspec.structs.replace(request, prompt=body.inputs, raw=True)
     else:
         request = msgspec.structs.replace(request, texts=(body.inputs,))

@@ -9,7 +9,8 @@ import msgspec
 
 from tg_base.protocol import Presence, Route, RoutePlan
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest
-from tg_schema.errors import NotFound
+from tg_schema.errors import BadRequest, NotFound
+from tg_schema.features import Feature, describe_missing
 from tg_schema.served_model import RoutedModel, ServedModel
 
 DEFAULT_FLOW = "default"
@@ -42,6 +43,24 @@ class FoundModel:
     loading: bool = False
     busy: bool = False
     processors: int = 0
+
+    def may_have(self, feature: Feature) -> bool:
+        """Whether to ask the model for this where it is the door's own default.
+
+        A model with unknown features is asked too: it refuses by name what it lacks, so nothing changes silently. A
+        plain peer is never asked.
+        """
+        return feature in self.features or not (self.features or self.route.plain)
+
+    def check(self, *requests: TextCompletionRequest) -> None:
+        """Refuse what a plain peer cannot do. What other processors cannot do is refused later, when they are asked.
+
+        Raises:
+            BadRequest: the requests need features, and the model is a plain peer's.
+        """
+        needed = frozenset[str]().union(*(request.features for request in requests))
+        if needed and self.route.plain:
+            raise BadRequest(describe_missing(needed))
 
 
 @dataclass(frozen=True, slots=True)

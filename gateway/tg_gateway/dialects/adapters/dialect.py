@@ -17,7 +17,7 @@ from tg_gateway.dialects import (
     InvalidParameter,
     Mount,
 )
-from tg_gateway.dialects.chat import Failure, OpenAiShaped, check_peer, decode_body, find_asked_model
+from tg_gateway.dialects.chat import Failure, OpenAiShaped, decode_body, find_asked_model
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import BadRequest
 
@@ -103,7 +103,7 @@ def _ask(call: Call, body: UnloadBody, name: str, path: str | None = None) -> As
     request = TextCompletionRequest(
         operation=call.operation, model=found.model, adapter=name, adapter_path=path, streaming=False
     )
-    check_peer(found, [request])
+    found.check(request)
     _check_editable(found)
     writer = CompletionWriter(partial(_say_success, name=name, done="removed" if path is None else "added"))
     writer.content_type = "text/plain; charset=utf-8"

@@ -15,7 +15,6 @@ from tg_gateway.dialects.anthropic.turns import read_system, read_turns
 from tg_schema import Message, Sampling, TextCompletionRequest, decode
 from tg_schema.conversation import ForeignPart, Part
 from tg_schema.errors import BadRequest
-from tg_schema.features import describe_missing
 from tg_schema.text_completion import SYSTEM_ROLES, Foreign, Reasoning
 
 FOREIGN_FIELDS: Final = f"{DIALECT}_fields"
@@ -194,8 +193,7 @@ def _check(request: TextCompletionRequest, found: FoundModel) -> TextCompletionR
             if isinstance(part, ForeignPart):
                 kind = kind_of(part)
                 raise BadRequest(f"the model reads no content blocks of type {kind!r}; leave it out, or ask another")
-    if found.route.plain and request.features:
-        raise BadRequest(describe_missing(request.features))
+    found.check(request)
     return request
 
 

@@ -1,7 +1,7 @@
 """What chat doors share: OpenAI's body, answers, usage and errors, on which other doors build."""
 
 from tg_gateway.dialects.chat.answer_style import OPENAI_STYLE, OWNER, AnswerStyle
-from tg_gateway.dialects.chat.asked_model import check_peer, find_asked_model
+from tg_gateway.dialects.chat.asked_model import find_asked_model
 from tg_gateway.dialects.chat.body import ChatBody
 from tg_gateway.dialects.chat.failures import ErrorObject, Failure, OpenAiShaped, decode_body, describe_error, refuse
 from tg_gateway.dialects.chat.logprobs import UNKNOWN_LOGPROB, TokenLogprob, TopLogprob, make_logprobs
@@ -27,7 +27,7 @@ __all__ = [
     "DIALECT", "OPENAI_STYLE", "OWNER", "UNKNOWN_LOGPROB", "AnswerStyle", "AnyCount", "ChatBody", "ChatCompletion",
     "ChatEnding", "ChatStreamWriter", "ChunkChoice", "ChunkWriter", "CompletionUsage", "ErrorObject", "Failure",
     "OpenAiShaped", "SamplingBody", "TextInput", "TextInputs", "TokenLogprob", "TopLogprob", "UsageTotals",
-    "WholeCall", "WholeChoice", "WholeFunction", "WholeMessage", "check_peer", "decode_body", "describe_error",
+    "WholeCall", "WholeChoice", "WholeFunction", "WholeMessage", "decode_body", "describe_error",
     "encode_chat", "find_asked_model", "list_ignored", "make_logprobs", "make_tool", "read_effort", "read_form",
     "read_image", "read_inputs", "read_request", "read_sampling", "refuse", "simplify", "too_many",
 ]  # fmt: skip

@@ -1,12 +1,9 @@
-"""The `model` of a body -> the flow that has it, and a refusal of what that flow cannot do."""
+"""The `model` of a body -> the flow that has it."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from tg_gateway.dialects import Call, Catalogue, FoundModel, InvalidParameter
-from tg_schema import TextCompletionRequest
-from tg_schema.errors import BadRequest, NotFound
-from tg_schema.features import describe_missing
+from tg_schema.errors import NotFound
 
 PLACEHOLDERS: Final = frozenset({"tgi", "dummy"})
 """What TGI's clients (`text-generation`, `huggingface_hub`) send as the model of a chat, since their server has one.
@@ -32,17 +29,6 @@ def find_asked_model(call: Call, model: str | None, *, required: bool = True) ->
     found = _find(call.catalogue, model)
     call.route = found.route
     return found
-
-
-def check_peer(found: FoundModel, requests: Iterable[TextCompletionRequest]) -> None:
-    """Refuse what a plain peer cannot do. What other processors cannot do is refused later, when they are asked.
-
-    Raises:
-        BadRequest: the requests need features, and the model is a plain peer's.
-    """
-    needed = frozenset[str]().union(*(request.features for request in requests))
-    if needed and found.route.plain:
-        raise BadRequest(describe_missing(needed))
 
 
 def _find(catalogue: Catalogue, model: str | None) -> FoundModel:

@@ -11,8 +11,6 @@ from tg_gateway.dialects.chat.messages import read_messages
 from tg_gateway.dialects.chat.sampling import read_form, read_sampling
 from tg_gateway.dialects.chat.tools import read_tool_choice, read_tools
 from tg_schema import Message, TextCompletionRequest
-from tg_schema.errors import BadRequest
-from tg_schema.features import describe_missing
 from tg_schema.text_completion import Effort, Foreign, Reasoning
 
 PASSED_ON: Final = ("verbosity", "prediction", "prompt_cache_retention", "prompt_cache_options")
@@ -88,7 +86,7 @@ def read_request(body: ChatBody, found: FoundModel) -> TextCompletionRequest:
         foreign=Foreign(DIALECT, foreign) if foreign else None,
         **read_form(body),
     )
-    return simplify(request, plain=found.route.plain)
+    return simplify(request, found)
 
 
 def _check(body: ChatBody) -> None:
@@ -113,7 +111,7 @@ def read_effort(effort: Effort | None, found: FoundModel) -> Reasoning | None:
     return Reasoning(effort)
 
 
-def simplify(request: TextCompletionRequest, *, plain: bool, field: str = "messages") -> TextCompletionRequest:
+def simplify(request: TextCompletionRequest, found: FoundModel, field: str = "messages") -> TextCompletionRequest:
     """A single question as `system` and `prompt`: a plain peer reads nothing else.
 
     Raises:
@@ -123,11 +121,10 @@ def simplify(request: TextCompletionRequest, *, plain: bool, field: str = "messa
     if _is_text(question, "user") and all(_is_text(turn, "system") for turn in instructions):
         system = "\n\n".join(turn.text for turn in instructions) or None
         request = msgspec.structs.replace(request, system=system, prompt=question.text, messages=())
-    elif plain:
+    elif found.route.plain:
         sentence = f"{field}: this model takes one question of the user, in text, after instructions of the system"
         raise InvalidParameter(sentence, field, "unsupported_value")
-    if plain and request.features:
-        raise BadRequest(describe_missing(request.features))
+    found.check(request)
     return request
 
 

@@ -12,7 +12,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import BodyWriter, FoundModel, InvalidParameter
-from tg_gateway.dialects.chat import TextInput, check_peer
+from tg_gateway.dialects.chat import TextInput
 from tg_gateway.dialects.embeddings.bodies import VectorsBody
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import ProtocolError, TooLarge
@@ -75,7 +75,7 @@ def make_vector_requests(
             )
             starts.append(count)
             count += len(group)
-    check_peer(found, requests)
+    found.check(*requests)
     return VectorRequests(tuple(requests), tuple(starts), count)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from tg_gateway.dialects import FoundModel
-from tg_gateway.dialects.chat import check_peer, make_tool, simplify
+from tg_gateway.dialects.chat import make_tool, simplify
 from tg_gateway.dialects.ollama.bodies import AnswerBody, ChatBody, FunctionTool, GenerateBody, Options
 from tg_gateway.dialects.ollama.messages import read_images, read_messages
 from tg_schema import Message, Sampling, TextCompletionRequest, TextPart, Tool, decode
@@ -84,7 +84,7 @@ def read_chat(body: ChatBody, found: FoundModel) -> TextCompletionRequest:
         tools=tuple(_read_tool(f"tools[{number}]", tool) for number, tool in enumerate(body.tools or ())),
         **_read_shared(body, found),
     )
-    return simplify(request, plain=found.route.plain)
+    return simplify(request, found)
 
 
 def read_generate(body: GenerateBody, found: FoundModel) -> TextCompletionRequest:
@@ -102,11 +102,10 @@ def read_generate(body: GenerateBody, found: FoundModel) -> TextCompletionReques
         fields: dict[str, Any] = {"messages": (*system, Message("user", (TextPart(body.prompt or ""), *images)))}
     else:
         # Nothing is known of a model that is not announced yet: its processor will refuse what it lacks.
-        takes_raw = "raw" in found.features or not (found.features or found.route.plain)
-        raw = bool(body.raw) or bool(body.suffix and takes_raw)
+        raw = bool(body.raw) or bool(body.suffix and found.may_have("raw"))
         fields = {"system": body.system or None, "prompt": body.prompt, "raw": raw, "suffix": body.suffix or None}
     request = TextCompletionRequest(**fields, **_read_shared(body, found))
-    check_peer(found, [request])
+    found.check(request)
     return request
 
 

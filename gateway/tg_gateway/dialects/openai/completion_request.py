@@ -11,7 +11,6 @@ from tg_gateway.dialects.chat import (
     SamplingBody,
     TextInput,
     TextInputs,
-    check_peer,
     read_form,
     read_inputs,
     read_sampling,
@@ -82,7 +81,7 @@ def read_requests(
     _check(body)
     whole = _read_parameters(body, found)
     requests = tuple(_with_prompt(whole, prompt, found) for prompt in prompts)
-    check_peer(found, requests)
+    found.check(*requests)
     return requests
 
 
@@ -149,5 +148,4 @@ def _with_prompt(whole: TextCompletionRequest, prompt: TextInput, found: FoundMo
     if not isinstance(prompt, str):
         return msgspec.structs.replace(whole, prompt_ids=prompt)
     # The features of a model that is not announced yet are unknown: its processor will refuse what it lacks.
-    raw = "raw" in found.features or not (found.features or found.route.plain)
-    return msgspec.structs.replace(whole, prompt=prompt, raw=raw)
+    return msgspec.structs.replace(whole, prompt=prompt, raw=found.may_have("raw"))

@@ -68,7 +68,7 @@ def make_compaction(
         adapter=found.adapter,
         cache_key=body.prompt_cache_key,
     )
-    return simplify(record, plain=found.route.plain, field="input")
+    return simplify(record, found, "input")
 
 
 def _write_transcript(turns: Sequence[Message]) -> Iterator[str]:

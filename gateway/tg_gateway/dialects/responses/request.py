@@ -133,7 +133,7 @@ def make_request(data: bytes, body: RequestBody, found: FoundModel, kept: int = 
         sheddable=body.flexible,
         foreign=Foreign(OPENAI_DIALECT, {"verbosity": verbosity}) if verbosity else None,
     )
-    record = simplify(record, plain=found.route.plain, field="input")
+    record = simplify(record, found, "input")
     ignored = [*_list_ignored(data, body), *left_out, *unreadable]
     if body.text and body.text.verbosity and not verbosity:
         ignored.append("text.verbosity")

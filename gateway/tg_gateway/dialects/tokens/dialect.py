@@ -25,7 +25,6 @@ from tg_gateway.dialects.chat import (
     ChatBody,
     Failure,
     OpenAiShaped,
-    check_peer,
     decode_body,
     find_asked_model,
     read_request,
@@ -96,7 +95,7 @@ def read_tokenize(body: TokenizeBody, data: bytes, found: FoundModel) -> tuple[T
         sampling=None,
         token_texts=bool(body.return_token_strs),
     )
-    check_peer(found, [asked])
+    found.check(asked)
     return asked, TextCompletionRequest(operation="list-models", model=found.model)
 
 
@@ -109,7 +108,7 @@ def read_detokenize(body: DetokenizeBody, found: FoundModel) -> TextCompletionRe
     if not body.tokens:
         raise InvalidParameter("tokens: send at least one token id", "tokens", "missing_required_parameter")
     asked = TextCompletionRequest(operation="detokenize", model=found.model, prompt_ids=body.tokens)
-    check_peer(found, [asked])
+    found.check(asked)
     return asked
 
 
