@@ -5,7 +5,7 @@ The answer to an `Ask` that is made apart is stored meanwhile.
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from tg_gateway.dialects.kept_answers import KEPT_SECONDS, KeptAnswers
 from tg_schema import TgError
@@ -44,6 +44,8 @@ class StreamedAnswer:
     content_type: str
     headers: Mapping[str, str]
     keep_alive: bytes
+    cut_after_failure: ClassVar[bool] = True
+    events_apart: ClassVar[bool] = False
     fail: Callable[[TgError], bytes] = lambda _: b""
 
 

@@ -49,11 +49,10 @@ class BodyStream(web.StreamResponse, Sink):
 
     Args:
         request: the client's request. An HTTP/1.0 client gets the same body unchunked, ended by the connection's end.
-        head: has the content type, and what to send in silence.
+        head: has the content type, what to send in silence, and what to say of a failure.
         headers: further headers; names and values are ours, free of line breaks.
         keep_alive: seconds of silence after which the head's `keep_alive` is sent; the first also sends the head.
         patience: seconds that waiting bytes may stay unread before the connection is cut.
-        events_apart: whether each server-sent event is a chunk of its own, as far as bodies are chunked.
 
     Attributes:
         started: whether the head was sent, so that the status can no longer be changed.
@@ -66,8 +65,6 @@ class BodyStream(web.StreamResponse, Sink):
         headers: Mapping[str, str],
         keep_alive: float,
         patience: float,
-        *,
-        events_apart: bool = False,
     ) -> None:
         super().__init__()
         if request.transport is None:
@@ -83,7 +80,6 @@ class BodyStream(web.StreamResponse, Sink):
         # Unchunked, the end of the connection is the only end of the body.
         self._keeps = self._chunked and request.keep_alive and not request.get(CLOSES, False)
         self._patience = patience
-        self._events_apart = events_apart
         self._silence = keep_alive
         self._loop = asyncio.get_running_loop()
         self._wrote_at = self._loop.time()
@@ -124,7 +120,7 @@ class BodyStream(web.StreamResponse, Sink):
             return
         # An empty chunk would be the end of the body (RFC 9112, section 7.1).
         if data and self._chunked:
-            data = _frame_events(data) if self._events_apart else b"%x\r\n%b\r\n" % (len(data), data)
+            data = _frame_events(data) if self._answer_head.events_apart else b"%x\r\n%b\r\n" % (len(data), data)
         if last:
             self._ended = True
             data += END_OF_BODY if self._chunked else b""
@@ -145,7 +141,7 @@ class BodyStream(web.StreamResponse, Sink):
         size, head = measure_output(data), b""
         if not self.started:
             head, self.started = self._head(), True
-        if size and self._chunked and self._events_apart:
+        if size and self._chunked and self._answer_head.events_apart:
             data = _frame_events(join_output(data))
         elif size and self._chunked:
             data = append_output((b"%x\r\n" % size,), (*split_output(data), b"\r\n"))
@@ -161,9 +157,11 @@ class BodyStream(web.StreamResponse, Sink):
         if not self._transport.is_closing():
             self._transport.write(data)
 
-    def fail(self, writer: Writer[Any], error: TgError) -> None:
-        """The writer's last bytes, after the first have been sent."""
-        self.send(writer.fail(error), last=not writer.cut_after_failure)
+    def fail(self, error: TgError) -> None:
+        """Say why the answer failed, after its first bytes have been sent."""
+        self._request[ENTRY].end(200, error.type)
+        # Without the final chunk a body that was cut does not look complete.
+        self.send(self._answer_head.fail(error), last=not self._answer_head.cut_after_failure)
 
     @property
     @override

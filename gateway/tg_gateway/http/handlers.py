@@ -120,21 +120,22 @@ class HttpHandlers:
         """An answer that needs no service; one that streams fails as `_stream`."""
         if isinstance(answer, Answer):
             return make_response(answer)
-        entry = request[ENTRY]
-        entry.door = "sse"
-        cors: dict[str, str] = request[CORS_HEADERS]
-        headers = {"X-Request-Id": entry.request, **cors}
-        opening = BodyStream(request, answer, headers, self._config.keep_alive, self._limits.write)
-        with opening as body:
+        with self._open(request, answer, {}) as body:
             try:
                 await self._send_parts(request, answer, body)
             except TgError as error:
                 if not body.started:
                     raise
-                entry.end(200, error.type)
-                # Do not send the final chunk, or a truncated body would look complete.
-                body.send(answer.fail(error), last=False)
+                body.fail(error)
         return body
+
+    def _open(
+        self, request: web.Request, head: Writer[Any] | StreamedAnswer, more_headers: Mapping[str, str]
+    ) -> BodyStream:
+        entry = request[ENTRY]
+        entry.door = "sse"
+        headers = {"X-Request-Id": entry.request, **more_headers, **request[CORS_HEADERS]}
+        return BodyStream(request, head, headers, self._config.keep_alive, self._limits.write)
 
     async def _send_parts(self, request: web.Request, answer: StreamedAnswer, body: BodyStream) -> None:
         # Close it now, not at some garbage collection: it may hold a subscription.
@@ -156,14 +157,8 @@ class HttpHandlers:
         more_headers: Mapping[str, str],
     ) -> web.StreamResponse:
         """Relay the answer. Raises errors that come before its first byte, for the caller to answer with a status."""
-        entry = request[ENTRY]
-        entry.door = "sse"
-        headers = {"X-Request-Id": entry.request, "X-Stream-Id": exchange.responses.id, **request[CORS_HEADERS]}
-        headers |= more_headers
-        silence, patience, apart = self._config.keep_alive, self._limits.write, writer.events_apart
-        opening = BodyStream(request, writer, headers, silence, patience, events_apart=apart)
-        del headers, more_headers
-        with opening as body:
+        with self._open(request, writer, {"X-Stream-Id": exchange.responses.id, **more_headers}) as body:
+            del more_headers
             try:
                 if keep is None:
                     await exchange.relay(writer, body)
@@ -172,8 +167,7 @@ class HttpHandlers:
             except TgError as error:
                 if not body.started:
                     raise
-                entry.end(200, error.type)
-                body.fail(writer, error)
+                body.fail(error)
             # There may be many last bytes, written after the relay has ended.
             if body.full:
                 await body.drain()
