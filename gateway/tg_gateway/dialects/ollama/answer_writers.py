@@ -105,17 +105,18 @@ class _Ending:
         self._total += record.usage
 
     def tail(self, logprobs: tuple[msgspec.Struct, ...] = ()) -> Tail:
-        took, total = self._watch.read(), self._total
+        took, until_first, since_first = self._watch.read()
         return Tail(
-            True,
-            _name_ending(self._reason),
-            logprobs,
-            took.total_duration,
-            took.load_duration,
-            total.in_token,
-            took.prompt_eval_duration,
-            total.out_token,
-            took.eval_duration,
+            done=True,
+            done_reason=_name_ending(self._reason),
+            logprobs=logprobs,
+            total_duration=took,
+            # The time to load a model on demand is a part of the next duration.
+            load_duration=0,
+            prompt_eval_duration=until_first,
+            eval_duration=since_first,
+            prompt_eval_count=self._total.in_token,
+            eval_count=self._total.out_token,
         )
 
 

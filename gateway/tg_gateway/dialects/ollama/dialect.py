@@ -51,26 +51,21 @@ class Ollama(Dialect):
         return Answer(encode_failure(error), status)
 
 
-def _parse_chat(call: Call) -> Ask | Answer:
+def _parse_text(call: Call) -> Ask | Answer:
+    """A chat, or a prompt; without either, the model is loaded."""
     watch = Stopwatch()
-    body = decode(ChatBody, call.body)
+    kind: type[ChatBody | GenerateBody] = ChatBody if call.operation == "chat" else GenerateBody
+    body = decode(kind, call.body)
     found = find_model(call, body.model)
-    shape = ChatShape(body.model or "", own=found.model)
-    ignored = _show_ignored(call, ChatBody)
-    if not body.messages:
+    shape = (ChatShape if isinstance(body, ChatBody) else GenerateShape)(body.model or "", own=found.model)
+    ignored = _show_ignored(call, kind)
+    if not (body.messages if isinstance(body, ChatBody) else body.prompt or body.images or body.suffix):
         return _load(call, found, shape, ignored)
-    return _ask(found, read_chat(body, found), shape, watch, ignored)
-
-
-def _parse_generate(call: Call) -> Ask | Answer:
-    watch = Stopwatch()
-    body = decode(GenerateBody, call.body)
-    found = find_model(call, body.model)
-    shape = GenerateShape(body.model or "", own=found.model)
-    ignored = _show_ignored(call, GenerateBody)
-    if not (body.prompt or body.images or body.suffix):
-        return _load(call, found, shape, ignored)
-    return _ask(found, read_generate(body, found), shape, watch, ignored)
+    request = read_chat(body, found) if isinstance(body, ChatBody) else read_generate(body, found)
+    streaming = bool(request.streaming)
+    whole = CompletionWriter(partial(encode_answer, shape=shape, watch=watch), ignored)
+    writer = AnswerLineWriter(shape, watch, ignored) if streaming else whole
+    return Ask(found.route, request, writer, streaming, fields=OLLAMA_FIELDS)
 
 
 def _load(call: Call, found: FoundModel, shape: AnswerShape, ignored: dict[str, str]) -> Ask | Answer:
@@ -89,15 +84,6 @@ def _load(call: Call, found: FoundModel, shape: AnswerShape, ignored: dict[str, 
 def _describe(found: FoundModel) -> TextCompletionRequest:
     """A request for the model's description, which its provider can only answer by loading the model."""
     return TextCompletionRequest(operation="list-models", model=found.model)
-
-
-def _ask(
-    found: FoundModel, request: TextCompletionRequest, shape: AnswerShape, watch: Stopwatch, ignored: dict[str, str]
-) -> Ask:
-    streaming = bool(request.streaming)
-    whole = CompletionWriter(partial(encode_answer, shape=shape, watch=watch), ignored)
-    writer = AnswerLineWriter(shape, watch, ignored) if streaming else whole
-    return Ask(found.route, request, writer, streaming, fields=OLLAMA_FIELDS)
 
 
 def _parse_embed(call: Call) -> Ask | Answer:
@@ -136,8 +122,8 @@ def _show_ignored(call: Call, kind: type[msgspec.Struct]) -> dict[str, str]:
 
 
 _PARSERS: Final[Mapping[str, Callable[[Call], Ask | Answer]]] = {
-    "chat": _parse_chat,
-    "generate": _parse_generate,
+    "chat": _parse_text,
+    "generate": _parse_text,
     "embed": _parse_embed,
     "embed-one": _parse_embed_one,
     "show": _parse_show,

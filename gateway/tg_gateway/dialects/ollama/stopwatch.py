@@ -3,23 +3,6 @@
 import time
 from collections.abc import Callable
 
-import msgspec
-
-
-class Durations(msgspec.Struct, frozen=True):
-    """Nanoseconds.
-
-    Attributes:
-        load_duration: always 0; the time to load a model on demand is a part of `prompt_eval_duration`.
-        prompt_eval_duration: until the first piece of the answer; 0 for a whole answer, whose first token nobody sees.
-        eval_duration: the rest.
-    """
-
-    total_duration: int
-    load_duration: int
-    prompt_eval_duration: int
-    eval_duration: int
-
 
 class Stopwatch:
     """Runs from when it is made.
@@ -38,8 +21,11 @@ class Stopwatch:
         if self._first is None:
             self._first = self._clock()
 
-    def read(self) -> Durations:
-        """What it has taken until now."""
+    def read(self) -> tuple[int, int, int]:
+        """What it has taken until now: all; until the first piece of the answer; since then.
+
+        Nobody sees the first token of a whole answer: all of its time counts as that since the first piece.
+        """
         now = self._clock()
         first = self._start if self._first is None else self._first
-        return Durations(now - self._start, 0, first - self._start, now - first)
+        return now - self._start, first - self._start, now - first

@@ -78,7 +78,7 @@ class EmbedWriter(VectorWriter):
         return b'{"model":%b,"embeddings":[%b],"total_duration":%d,"load_duration":0%b}' % (
             encode(self._model),
             self._vectors.join(),
-            self._watch.read().total_duration,
+            self._watch.read()[0],
             count,
         )
 
