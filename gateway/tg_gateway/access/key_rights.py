@@ -54,19 +54,8 @@ class KeyRights:
             AccessDenied: the request needs another group of tools (by name, by "*", or by naming none), or an admin's
                 rights.
         """
-        if isinstance(request, UsageRequest):
-            # A key may see what it has used itself.
-            if request.key != key:
-                self.check_admin(key)
-            return
-        if isinstance(request, EncodedRequest):
-            if "load_adapter" in request.features:
-                self.check_admin(key)
-            return
-        if isinstance(request, TextCompletionRequest):
-            if request.operation in ADMIN_OPERATIONS:
-                self.check_admin(key)
-            return
+        if _needs_admin(request, key):
+            self.check_admin(key)
         allowed = self._groups.get(key or "")
         if allowed is None or not isinstance(request, AgentRequest):
             return
@@ -77,3 +66,16 @@ class KeyRights:
                 may = f"name {' or '.join(allowed)} in `group`" if allowed else "it may use none"
                 name = group[:MAX_NAME_CHARACTERS]
                 raise AccessDenied(f'this key may not use the tools of the group "{name}"; {may}')
+
+
+def _needs_admin(request: object, key: str | None) -> bool:
+    match request:
+        case UsageRequest():
+            # A key may see what it has used itself.
+            return request.key != key
+        case EncodedRequest():
+            return "load_adapter" in request.features
+        case TextCompletionRequest():
+            return request.operation in ADMIN_OPERATIONS
+        case _:
+            return False

@@ -1,6 +1,5 @@
 """A request's `Origin` and `Host` -> whether it may come in, and what its page may read (Fetch standard, CORS)."""
 
-import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -8,6 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from tg_base.config import GatewayConfig
+from tg_gateway.access.throttle import read_address
 from tg_schema.errors import BadRequest
 
 ALLOW_ORIGIN: Final = "Access-Control-Allow-Origin"
@@ -108,7 +108,7 @@ class OriginRules:
 
     def _ours(self, name: str, *, page: bool) -> bool:
         """Whether a host is ours: a known name, or an address, which nobody can rebind, unless a page is from there."""
-        return is_loopback(name) or name in self._hosts or (_is_number(name) and not page)
+        return is_loopback(name) or name in self._hosts or (read_address(name) is not None and not page)
 
 
 def preflight_headers(asked: Mapping[str, str]) -> Mapping[str, str] | None:
@@ -128,18 +128,8 @@ def preflight_headers(asked: Mapping[str, str]) -> Mapping[str, str] | None:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-def _is_number(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+    address = read_address(host)
+    return host.lower() == "localhost" if address is None else address.is_loopback
 
 
 def _hostname(host: str) -> str:

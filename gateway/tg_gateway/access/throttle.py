@@ -2,10 +2,7 @@
 
 import ipaddress
 from collections.abc import Callable, Set
-from typing import TypeVar
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
+from typing import Any
 
 MAX_ADDRESSES = 10_000
 """Addresses, and pairs of address and right token, that are remembered; the oldest go first."""
@@ -55,7 +52,7 @@ class Throttle:
         self._right = {pair: None for pair in self._right if pair[1] not in digests}
 
 
-def _trim(remembered: dict[Key, Value]) -> None:
+def _trim(remembered: dict[Any, Any]) -> None:
     if len(remembered) > MAX_ADDRESSES:
         # A dict keeps the order in which its keys came: the first is the oldest.
         del remembered[next(iter(remembered))]
@@ -63,8 +60,13 @@ def _trim(remembered: dict[Key, Value]) -> None:
 
 def network_of(address: str) -> str:
     """The network that counts as one client: the address itself, or for IPv6 its /64, which one customer owns."""
+    parsed = read_address(address)
+    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed and parsed.version == 6 else address
+
+
+def read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a text is; None = it is none."""
     try:
-        parsed = ipaddress.ip_address(address)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return address
-    return address if parsed.version == 4 else str(ipaddress.ip_network((parsed, 64), strict=False))
+        return None
