@@ -1,8 +1,6 @@
 """Body and headers of a message request -> TextCompletionRequest, and the fields that have no effect."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -23,50 +21,6 @@ MAX_BETAS = 64
 """Names of beta versions that are passed on."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignFields:
-    """The fields that no record of ours has.
-
-    Attributes:
-        values: by name.
-        nested: names of fields within fields that our records do have, such as `output_config.task_budget`.
-        betas: the names of beta versions in the header `anthropic-beta`.
-    """
-
-    values: Mapping[str, msgspec.Raw]
-    nested: tuple[str, ...] = ()
-    betas: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names that are ignored if the provider does not take these fields."""
-        return (*self.values, *self.nested, *(("anthropic-beta",) if self.betas else ()))
-
-    def pass_on(self, sent: Mapping[str, msgspec.Raw], whole: frozenset[str], tools: tuple[Any, ...]) -> Foreign:
-        """The record of these fields.
-
-        Args:
-            sent: all fields of the request.
-            whole: further fields to pass on unchanged, because our records can express them only in part.
-            tools: foreign ones.
-        """
-        named = {*self.values, *whole, *(name.partition(".")[0] for name in self.nested)}
-        fields = {name: decode(Any, bytes(value)) for name, value in sent.items() if name in named}
-        return Foreign(DIALECT, fields, tools, self.betas)
-
-
-def find_foreign_fields(sent: Mapping[str, msgspec.Raw], betas: str) -> ForeignFields:
-    """The fields of a request that no record of ours has.
-
-    Args:
-        sent: all fields of the request.
-        betas: the header `anthropic-beta`; "" = there is none.
-    """
-    names = tuple(name for beta in betas.split(",") if (name := beta.strip()))[:MAX_BETAS]
-    values = {name: value for name, value in sent.items() if name not in MessageBody.__struct_fields__}
-    return ForeignFields(values, tuple(_list_nested(sent)), names)
-
-
 def _list_nested(sent: Mapping[str, msgspec.Raw]) -> Iterator[str]:
     for outer, shape in (("output_config", OutputConfig), ("thinking", Thinking)):
         given = bytes(sent.get(outer, b"null"))
@@ -74,7 +28,7 @@ def _list_nested(sent: Mapping[str, msgspec.Raw]) -> Iterator[str]:
         yield from (f"{outer}.{name}" for name in fields if name not in shape.__struct_fields__)
 
 
-def _read_reasoning(body: MessageBody, features: AbstractSet[str]) -> tuple[Reasoning | None, tuple[str, ...]]:
+def _read_reasoning(body: MessageBody, features: Set[str]) -> tuple[Reasoning | None, tuple[str, ...]]:
     """How much the model should think, and the names of fields that a model without reasoning does not need.
 
     A budget is required: a model that does not reason refuses it. Adaptive thinking leaves it to the model, and an
@@ -163,16 +117,20 @@ def _read_foreign(
 ) -> tuple[Foreign | None, tuple[str, ...]]:
     """The fields that only Anthropic's API knows, and the names of those that are ignored."""
     sent = decode(dict[str, msgspec.Raw], raw)
-    found = find_foreign_fields(sent, betas)
+    own = [name for name in sent if name not in MessageBody.__struct_fields__]
+    # Fields within those that our records do have, such as `output_config.task_budget`.
+    nested = [*_list_nested(sent)]
+    versions = tuple(name for beta in betas.split(",") if (name := beta.strip()))[:MAX_BETAS]
     if not knows:
         # Server tools are not dropped: the model's features are not known yet, and its processors will refuse them.
-        return found.pass_on({}, frozenset(), tools.foreign) if tools.foreign else None, found.names
-    whole = {"thinking"} if body.thinking else set()
+        foreign = Foreign(DIALECT, {}, tools.foreign, versions) if tools.foreign else None
+        return foreign, (*own, *nested, *(("anthropic-beta",) if versions else ()))
+    # Our records can express these only in part, so they are passed on unchanged.
+    whole = {*own, *(name.partition(".")[0] for name in nested), *(("thinking",) if body.thinking else ())}
     if is_foreign_choice(read_choice(body.tool_choice), tools):
         whole.add("tool_choice")
-    if not (found.names or whole or tools.foreign):
-        return None, ()
-    return found.pass_on(sent, frozenset(whole), tools.foreign), ()
+    fields = {name: decode(Any, bytes(value)) for name, value in sent.items() if name in whole}
+    return Foreign(DIALECT, fields, tools.foreign, versions) if whole or versions or tools.foreign else None, ()
 
 
 def _shorten(request: TextCompletionRequest) -> TextCompletionRequest:

@@ -1,7 +1,6 @@
 """The tools of a chat, and which of them may or must be called -> fields of a request record."""
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set
 from typing import Any
 
 import msgspec
@@ -69,7 +68,7 @@ def _read_allowed(allowed: AllowedTools, tools: Sequence[Tool]) -> tuple[str, ..
     return tuple(_known(function.name, names, place) for function in functions)
 
 
-def _known(name: str, names: AbstractSet[str], place: str) -> str:
+def _known(name: str, names: Set[str], place: str) -> str:
     if name not in names:
         raise InvalidParameter(f"{place}: this is the name of none of the tools", place, "invalid_value")
     return name
