@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tg_base.protocol import EncodedRequest, Route
 from tg_base.runtime import Unpicklable, WorkerPool, ask_caller, translate_defects
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect, KeptAnswer, KeptAnswers, StreamedAnswer
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, KeptAnswer, KeptAnswers, StreamedAnswer
 from tg_schema import TEXT_COMPLETION, ServiceSpec, TextCompletionRequest, TgError
 from tg_schema.errors import Internal
 
@@ -21,46 +21,21 @@ NO_ROUTE: Final[Route[Any, Any]] = Route("", TEXT_COMPLETION, "", "")
 """Replaces an ask's route on its way between processes."""
 
 
-class RouteName(NamedTuple):
-    """Identifies a route in any process; each has its own object for it. The arguments of `Catalogue.find_service`."""
-
-    flow: str
-    service: str
-    plan: str | None
-
-    @classmethod
-    def of(cls, route: Route[Any, Any]) -> "RouteName":
-        """The name of a route."""
-        return cls(route.flow, route.spec.name, route.plan)
+RouteName = tuple[str, str, str | None]
+"""Identifies a route in any process; each has its own object for it. The arguments of `Catalogue.find_service`."""
 
 
 @dataclass(frozen=True, slots=True)
-class PackedAsk:
-    """An ask on its way between processes: its request is encoded, its route is a name, and its body is abridged."""
+class Packed:
+    """What was parsed, on its way between processes.
 
-    ask: Ask
-    route: RouteName
-    body: bytes
+    Attributes:
+        asked: an ask, whose request is encoded, and whose route is not set; or why the call is refused.
+        route: the route of the ask, or that was known by then.
+        body: the abridged body.
+    """
 
-    @classmethod
-    def of(cls, ask: Ask, body: bytes) -> "PackedAsk":
-        """Pack it."""
-        request, spec = ask.request, ask.route.spec
-        if isinstance(request, Batch):
-            request = replace(request, requests=tuple(_encode(spec, each) for each in request.requests))
-        packed = replace(ask, request=_encode(spec, request), route=NO_ROUTE)
-        return cls(packed, RouteName.of(ask.route), body)
-
-    def unpack(self, catalogue: Catalogue) -> Ask:
-        """The ask, in the process that makes it."""
-        return replace(self.ask, route=catalogue.find_service(*self.route))
-
-
-@dataclass(frozen=True, slots=True)
-class PackedRefusal:
-    """Why a call is refused, the route that is known by then, and the abridged body."""
-
-    error: TgError
+    asked: Ask | TgError
     route: RouteName | None
     body: bytes
 
@@ -115,16 +90,29 @@ def pack_call(call: Call) -> Call:
     )
 
 
-def parse_packed(dialect: Dialect, call: Call, defect: str) -> PackedAsk | PackedRefusal | Answer | StreamedAnswer:
+def parse_packed(dialect: Dialect, call: Call, defect: str) -> Packed | Answer | StreamedAnswer:
     """Parse a call; runs in a worker process. A defect of the dialect is logged, and refused with this message."""
     try:
         with translate_defects(Internal, defect, "gateway.defect", log):
             parsed = dialect.parse(call)
             asked = asyncio.run(_await(parsed)) if isinstance(parsed, Awaitable) else parsed
-            return PackedAsk.of(asked, dialect.abridge(call.body)) if isinstance(asked, Ask) else asked
+            if not isinstance(asked, Ask):
+                return asked
+            return Packed(_pack(asked), _name(asked.route), dialect.abridge(call.body))
     except TgError as error:
-        route = None if call.route is None else RouteName.of(call.route)
-        return PackedRefusal(error, route, dialect.abridge(call.body))
+        route = None if call.route is None else _name(call.route)
+        return Packed(error, route, dialect.abridge(call.body))
+
+
+def _pack(ask: Ask) -> Ask:
+    request, spec = ask.request, ask.route.spec
+    if isinstance(request, Batch):
+        request = replace(request, requests=tuple(_encode(spec, each) for each in request.requests))
+    return replace(ask, request=_encode(spec, request), route=NO_ROUTE)
+
+
+def _name(route: Route[Any, Any]) -> RouteName:
+    return route.flow, route.spec.name, route.plan
 
 
 async def _await(parsed: Awaitable[Parsed]) -> Parsed:
@@ -179,12 +167,12 @@ class CallParser:
         except TgError:
             call.body = b""
             raise
-        if not isinstance(result, PackedAsk | PackedRefusal):
+        if not isinstance(result, Packed):
             return result
         call.body = result.body
         # Set it before a refusal is raised, so that the log names the service.
         if result.route is not None:
             call.route = call.catalogue.find_service(*result.route)
-        if isinstance(result, PackedRefusal):
-            raise result.error
-        return result.unpack(call.catalogue)
+        if isinstance(result.asked, TgError):
+            raise result.asked
+        return replace(result.asked, route=call.route or NO_ROUTE)
