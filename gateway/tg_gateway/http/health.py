@@ -48,13 +48,10 @@ class Health:
 
     def routes(self) -> list[web.RouteDef]:
         """Both paths."""
-        paths = {"/health": answer_health, "/ready": self._ready}
+        paths = {"/health": answer_health, "/ready": self._answer_ready}
         return [web.get(path, answer, expect_handler=defer_expectation) for path, answer in paths.items()]
 
-    async def _ready(self, request: web.Request) -> web.StreamResponse:
-        return make_ready(await self._missing())
-
-    async def _missing(self) -> tuple[str, ...]:
+    async def _answer_ready(self, request: web.Request) -> web.StreamResponse:
         missing = ["the gateway is shutting down"] if self._relay.draining else []
         if not await self._bus_answers.get():
             missing.append("the bus does not answer")
@@ -65,7 +62,7 @@ class Health:
             missing.append(f"processors cannot be asked what they serve: {self._requestor.refusal}")
         elif self._refusal is not None:
             missing.append(f"the bus takes no messages of this gateway: {self._refusal}")
-        return (*missing, *map(_describe, deserted))
+        return make_ready((*missing, *map(_describe, deserted)))
 
     async def _ask_bus(self) -> bool:
         try:

@@ -174,6 +174,7 @@ class JobLog:
         outcome: its state.
         position: the position of the last entry.
         free: whether the next head restarts the log.
+        part_count: how many parts it has had.
         size: bytes of all bodies.
     """
 
@@ -204,7 +205,7 @@ class JobLog:
         self._tells = self._signs = False
         # Whether anything of the answer was written.
         self._told = False
-        self._next_part = 0
+        self.part_count = 0
         self._parts: list[bytes] = []
 
     def add(self, entry: Entry) -> None:
@@ -256,7 +257,7 @@ class JobLog:
     def label_death(self) -> Mapping[str, str]:
         """The properties of the end that a reader appends if the writer is lost, and no gateway asks again."""
         # A chosen name is free if nothing of the answer was sent: its head may come from an append that seemed to fail.
-        frees = bool(self.claim) and not (self._next_part or self._cut)
+        frees = bool(self.claim) and not (self.part_count or self._cut)
         # Signed with its taker: if that gateway has returned the response meanwhile, this end does not count.
         return label_end("died", claim=self.claim, frees=frees, by=self.taker)
 
@@ -283,11 +284,6 @@ class JobLog:
     def drop_bodies(self) -> None:
         """Release the bodies of the entries; everything else stays known."""
         self._head, self._parts, self._end = None, [], b""
-
-    @property
-    def part_count(self) -> int:
-        """How many parts it has had."""
-        return self._next_part
 
     @property
     def answer(self) -> KeptAnswer:
@@ -333,11 +329,11 @@ class JobLog:
         self._told = self._told or bool(self.taker)
         number = _read_number(entry, _NUMBER, -1.0)
         # A broker may have stored a part twice. If a part is missing, the rest is useless.
-        if number == self._next_part and not self._cut:
+        if number == self.part_count and not self._cut:
             self._parts.append(entry.body)
-            self._next_part += 1
+            self.part_count += 1
         # `not <` and not `>=`: "nan" reads as a number too.
-        elif not number < self._next_part:
+        elif not number < self.part_count:
             self._cut = True
 
     def _finish(self, entry: Entry) -> None:

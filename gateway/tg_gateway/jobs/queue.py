@@ -202,16 +202,13 @@ class FlexQueue:
                     raise
                 task = asyncio.create_task(self._take(queue, message), name="band")
                 self._tasks.add(task)
-                task.add_done_callback(self._on_done)
+                task.add_done_callback(self._tasks.discard)
+                task.add_done_callback(report)
 
     def _send_away(self, queue: ModelQueue, message: QueuedJob, delivery: Delivery) -> bool:
         """Return a message for a while if its key holds its share here, so that other keys get their turn."""
         left = message.until - self._clock()
         return left > 0 and queue.is_crowded(message.key) and queue.send_away(delivery, min(queue.longest_pause, left))
-
-    def _on_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        report(task)
 
     async def _until_room(self, queue: ModelQueue, message: QueuedJob, *, resumed: bool = False) -> None:
         """Wait until the model would begin a request at once and no other waits for it, or until the time is over.

@@ -97,7 +97,9 @@ class JobRuns:
         if background.chosen:
             self._chosen[background.name] = run, task
             task.add_done_callback(lambda _: self._chosen.pop(background.name, None))
-        task.add_done_callback(lambda done: self._on_done(done, run))
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self._count_out(run))
+        task.add_done_callback(report)
         try:
             await asyncio.wait([begun, task], return_when=asyncio.FIRST_COMPLETED)
         # The client left before it got the name, so nobody could ever ask for this response.
@@ -165,11 +167,6 @@ class JobRuns:
                 await self.store.logs.sweep(background.name)
         # Nobody waits for the end of an erased response.
         return run.erased or not claim.running
-
-    def _on_done(self, task: asyncio.Task[None], run: JobRun) -> None:
-        self._tasks.discard(task)
-        self._count_out(run)
-        report(task)
 
     def _count_out(self, run: JobRun) -> None:
         if run.counted:

@@ -80,8 +80,10 @@ class JobStore:
         owner, name = self.logs.owner(key), background.name
         claim = new_id() if background.chosen else ""
         position = await self.logs.begin(owner, name, background.head, HEAD, claim=claim, seconds=background.seconds)
-        if background.chosen:
-            await self._check_claim(name, claim)
+        # If several gateways begin one log at a time, the broker's order says which of them has it.
+        if background.chosen and JobLog(await self.logs.bus.read(self.logs.topic(name))).claim != claim:
+            self.logs.written.discard(name)
+            raise NameTaken
         async with self.logs.write(background, live=live, claim=claim) as writer:
             yield writer, position
 
@@ -115,12 +117,6 @@ class JobStore:
         with suppress(NotFound):
             if not (await self.logs.load(self.logs.owner(key), name)).free:
                 raise NameTaken
-
-    async def _check_claim(self, name: str, claim: str) -> None:
-        """If several gateways begin one log at a time, the broker's order says which of them has it."""
-        if JobLog(await self.logs.bus.read(self.logs.topic(name))).claim != claim:
-            self.logs.written.discard(name)
-            raise NameTaken
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from contextvars import Context, copy_context
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -272,7 +271,7 @@ class Session(Socket):
         running = self._running[name] = _Running(task, stream, entry)
         stream.stop = running.stop
         # Run in the request's own context, so that its log line has its ids.
-        task.add_done_callback(partial(self._end, name), context=context)
+        task.add_done_callback(lambda _: self._running.pop(name).end(), context=context)
         return running
 
     def _start(
@@ -284,9 +283,6 @@ class Session(Socket):
         task.add_done_callback(tasks.discard)
         task.add_done_callback(report)
         return task
-
-    def _end(self, name: Name, _: asyncio.Task[None]) -> None:
-        self._running.pop(name).end()
 
     async def _serve(
         self, work: Callable[[], Coroutine[None, None, None]], stream: SocketStream, entry: AccessLogEntry

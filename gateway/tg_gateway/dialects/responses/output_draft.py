@@ -45,7 +45,8 @@ class OutputDraft:
             TooLarge: the answer exceeds the size that is kept for its last event.
             ProtocolError: pieces of one call came before and after its end.
         """
-        self._keep(record)
+        size = len(record.response or "") + len(record.reasoning or "") + len(record.signature or "")
+        self._grow(size + sum(len(piece.arguments) for piece in record.tool_calls))
         if record.reasoning or record.signature is not None:
             self._add_reasoning(record.reasoning, record.signature)
         if record.response:
@@ -78,10 +79,6 @@ class OutputDraft:
         """The items as far as they were sent; an item that has not ended is incomplete."""
         begun = (item for item in self._items if item.begun)
         return tuple(item.make_item("incomplete" if item.status == "in_progress" else item.status) for item in begun)
-
-    def _keep(self, record: TextCompletionResponse) -> None:
-        self._grow(len(record.response or "") + len(record.reasoning or "") + len(record.signature or ""))
-        self._grow(sum(len(piece.arguments) for piece in record.tool_calls))
 
     def _grow(self, size: int) -> None:
         self._size += size
