@@ -1,4 +1,4 @@
-"""Records of a streamed answer -> LMI's lines, one for each token, and the counts of `3p`."""
+"""Records of an answer -> LMI's lines, one for each token; the counts of `3p`; OpenAI's chat, also as lines."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -13,7 +13,16 @@ from tg_doors.lmi.answer_shapes import Details, TokenLine, name_token, name_toke
 from tg_doors.lmi.parameters import Order
 from tg_doors.lmi.whole_writer import read_answers
 from tg_doors.tgi import LastStep, Step, TokenReader, make_prefill, make_token
-from tg_gateway.dialects import CompletionWriter, Writer, json_line, server_sent_event
+from tg_gateway.dialects import (
+    CompletionWriter,
+    Output,
+    WrappingWriter,
+    Writer,
+    join_output,
+    json_line,
+    server_sent_event,
+)
+from tg_gateway.dialects.chat import ChatStreamWriter, encode_chat
 from tg_schema import TextCompletionResponse, TgError, Token, Usage, encode
 from tg_schema.completion import NO_TOKEN_ID
 
@@ -152,3 +161,28 @@ class MeteredLineWriter(Writer[TextCompletionResponse]):
     ) -> bytes:
         body = GenerationBody(text, self._reader.in_token, generated, reason)
         return json_line(encode(Metered(body, metering, JSON_LINES)))
+
+
+def make_chat_body_writer(order: Order) -> CompletionWriter:
+    """`json_chat`: OpenAI's whole chat completion."""
+    return CompletionWriter(partial(encode_chat, model=order.model, n=order.parameters.generated), order.headers)
+
+
+def make_chat_stream_writer(order: Order) -> ChatStreamWriter:
+    """`sse_chat`: OpenAI's writer of the chunks of a chat completion."""
+    writer = ChatStreamWriter(order.model)
+    writer.headers = {**writer.headers, **order.headers}
+    return writer
+
+
+class ChatLineWriter(WrappingWriter[TextCompletionResponse]):
+    """`jsonlines_chat`: the chunks of `sse_chat` as lines, without the event after the last one."""
+
+    def __init__(self, order: Order) -> None:
+        super().__init__(make_chat_stream_writer(order))
+        self.content_type, self.keep_alive = JSON_LINES, b""
+
+    @override
+    def change(self, data: Output) -> bytes:
+        events = [event.removeprefix(b"data: ") for event in join_output(data).split(b"\n\n") if event]
+        return b"".join([json_line(event) for event in events if event != b"[DONE]"])

@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from tg_doors.lmi.chat_writers import ChatLineWriter, make_chat_body_writer, make_chat_stream_writer
 from tg_doors.lmi.custom_formatters import CustomWriter, OutputFormatter
-from tg_doors.lmi.line_writer import LineWriter, MeteredLineWriter, make_metered_writer
+from tg_doors.lmi.line_writer import (
+    ChatLineWriter,
+    LineWriter,
+    MeteredLineWriter,
+    make_chat_body_writer,
+    make_chat_stream_writer,
+    make_metered_writer,
+)
 from tg_doors.lmi.parameters import Order
 from tg_doors.lmi.whole_writer import make_body_writer, make_text_writer
 from tg_gateway.dialects import Writer

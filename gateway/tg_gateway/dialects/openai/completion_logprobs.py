@@ -3,13 +3,30 @@
 import codecs
 from collections.abc import Sequence
 
+import msgspec
+
 from tg_gateway.dialects.chat import UNKNOWN_LOGPROB
-from tg_gateway.dialects.openai.completion_shapes import CompletionLogprobs
 from tg_schema import Token
 from tg_schema.completion import NO_TOKEN_ID
 
 Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 _HALF = "\N{REPLACEMENT CHARACTER}"
+
+
+class CompletionLogprobs(msgspec.Struct, frozen=True):
+    r"""The tokens of a text, one list for each thing that is known of them.
+
+    Attributes:
+        tokens: their texts; half a character as its bytes, such as `bytes:\xe2\x82`.
+        token_logprobs: null for the first token of a prompt.
+        top_logprobs: the likeliest texts and the token's own; null for the first token of a prompt.
+        text_offset: characters of the choice's text before each.
+    """
+
+    text_offset: tuple[int, ...]
+    token_logprobs: tuple[float | None, ...]
+    tokens: tuple[str, ...]
+    top_logprobs: tuple[dict[str, float] | None, ...]
 
 
 class TokenTable:

@@ -3,16 +3,48 @@
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import is_text_alone
-from tg_gateway.dialects.chat import OPENAI_STYLE, AnswerStyle, ChunkWriter, TextInput, UsageTotals, too_many
-from tg_gateway.dialects.openai.completion_logprobs import TokenTable, Utf8Decoder, bytes_of
-from tg_gateway.dialects.openai.completion_shapes import TEXT_COMPLETION, CompletionChoice, TextCompletion
+from tg_gateway.dialects.chat import (
+    OPENAI_STYLE,
+    AnswerStyle,
+    ChatEnding,
+    ChunkWriter,
+    CompletionUsage,
+    TextInput,
+    UsageTotals,
+    too_many,
+)
+from tg_gateway.dialects.openai.completion_logprobs import CompletionLogprobs, TokenTable, Utf8Decoder, bytes_of
 from tg_schema import FinishReason, TextCompletionResponse, encode
 from tg_schema.deltas import join_text
+
+TEXT_COMPLETION: Final = "text_completion"
+"""The `object` of chunks and bodies alike."""
+
+
+class CompletionChoice(msgspec.Struct, frozen=True):
+    """An answer, or a piece of it; the SDKs require every field."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: ChatEnding | None
+
+
+class TextCompletion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The body of a whole answer."""
+
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: tuple[CompletionChoice, ...]
+    usage: CompletionUsage | None = None
 
 
 class ScoredPrompts:

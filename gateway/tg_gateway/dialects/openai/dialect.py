@@ -46,8 +46,7 @@ from tg_gateway.dialects.openai.completion_request import (
     read_prompts,
     read_requests,
 )
-from tg_gateway.dialects.openai.completion_shapes import TextCompletion
-from tg_gateway.dialects.openai.completion_writers import CompletionStreamWriter, encode_completion
+from tg_gateway.dialects.openai.completion_writers import CompletionStreamWriter, TextCompletion, encode_completion
 from tg_gateway.dialects.openai.models import Model, ModelList, encode_model, encode_models
 from tg_schema import TextCompletionResponse
 from tg_schema.errors import NotFound
