@@ -7,8 +7,8 @@ import msgspec
 from tg_schema import AgentResponse, FinishReason
 
 
-class Thought(msgspec.Struct, frozen=True):
-    """Reasoning of the model. The pieces of a message share its `message_id`.
+class Piece(msgspec.Struct, frozen=True):
+    """What all events have. The pieces of a message share its `message_id`.
 
     Attributes:
         content: the new text; a whole message in an `AgentTrace`.
@@ -23,7 +23,11 @@ class Thought(msgspec.Struct, frozen=True):
     complete: bool = True
 
 
-class Action(msgspec.Struct, frozen=True):
+class Thought(Piece, frozen=True):
+    """Reasoning of the model."""
+
+
+class Action(Piece, frozen=True):
     """A tool call; always whole.
 
     Attributes:
@@ -32,27 +36,19 @@ class Action(msgspec.Struct, frozen=True):
         call_id: identifies the call among concurrent ones.
     """
 
-    content: str
-    message_id: str | None = None
-    path: tuple[str, ...] = ()
-    complete: bool = True
     tool: str = ""
     arguments: Any = None
     call_id: str | None = None
 
 
-class Observation(msgspec.Struct, frozen=True):
+class Observation(Piece, frozen=True):
     """The result of a tool, or its error; in pieces if the tool streams. `tool` and `call_id` as in its `Action`."""
 
-    content: str
-    message_id: str | None = None
-    path: tuple[str, ...] = ()
-    complete: bool = True
     tool: str = ""
     call_id: str | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(Piece, frozen=True):
     """The answer; of the agent that was asked if `path` is empty, else of a sub-agent.
 
     Attributes:
@@ -62,10 +58,6 @@ class Answer(msgspec.Struct, frozen=True):
             value of the provider; None = unknown.
     """
 
-    content: str
-    message_id: str | None = None
-    path: tuple[str, ...] = ()
-    complete: bool = True
     final: bool = False
     finish_reason: FinishReason | None = None
 
