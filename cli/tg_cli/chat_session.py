@@ -8,9 +8,9 @@ from functools import partial
 from tg_cli.chat_commands import ChatCommands, is_command
 from tg_cli.chat_screen import ChatScreen, make_screen
 from tg_cli.conversation import ChatModel, Conversation
-from tg_cli.endings import Failure, notify
+from tg_cli.endings import notify
 from tg_cli.gateway_choice import open_gateway
-from tg_cli.invocation import run_interruptible, sentence_of, tell_wait
+from tg_cli.invocation import handle_line, tell_wait
 from tg_cli.invoke_options import choose_flow
 from tg_cli.line_reader import LineReader
 from tg_cli.pipe_reader import open_reader
@@ -82,15 +82,7 @@ class ChatSession:
     async def _handle(self, message: str) -> None:
         # "//" begins a message that begins with a slash.
         work = self._commands.run(message) if is_command(message) else self._answer(message.removeprefix("/"))
-        if not self._reader.interactive:
-            await work
-            return
-        try:
-            await run_interruptible(work)
-        except TgError as error:
-            notify(sentence_of(error))
-        except Failure as failure:
-            notify(failure.message)
+        await handle_line(work, interactive=self._reader.interactive)
 
     async def _answer(self, question: str) -> None:
         answer: AnswerCollector[TextCompletionResponse] = AnswerCollector(TextCompletionResponse.join)

@@ -26,7 +26,7 @@ def run_call(work: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.run(_cancel_when_interrupted(work))
     except TgError as error:
-        raise Failure(sentence_of(error), error) from None
+        raise Failure(_sentence_of(error), error) from None
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise Interrupted from None
 
@@ -50,7 +50,7 @@ async def _cancel_when_interrupted(work: Coroutine[Any, Any, None]) -> None:
     await task
 
 
-async def run_interruptible(work: Coroutine[Any, Any, None]) -> None:
+async def _run_interruptible(work: Coroutine[Any, Any, None]) -> None:
     """Do something that Ctrl-C stops; then this returns as if it were done. Raises what the work raises."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(work, name="interruptible")
@@ -65,7 +65,18 @@ async def run_interruptible(work: Coroutine[Any, Any, None]) -> None:
         task.result()
 
 
-def sentence_of(error: TgError) -> str:
+async def handle_line(work: Coroutine[Any, Any, None], *, interactive: bool) -> None:
+    """Do what a line asks for. At a keyboard, Ctrl-C stops it and a failure is told; in a pipe a failure is raised."""
+    if not interactive:
+        await work
+        return
+    try:
+        await _run_interruptible(work)
+    except (TgError, Failure) as error:
+        notify(_sentence_of(error) if isinstance(error, TgError) else error.message)
+
+
+def _sentence_of(error: TgError) -> str:
     """The sentence about an error for the user. The error's message then names an option of the commands."""
     error.message = error.message.replace(WAIT_LONGER, "a longer timeout (-t) waits longer")
     return error.message + (f" (try again in {error.retry_after:g} s)" if error.retry_after else "")

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import msgspec
 
-from tg_cli.endings import Failure, notify
+from tg_cli.endings import Failure
 from tg_cli.gateway_choice import open_gateway
-from tg_cli.invocation import run_interruptible, sentence_of
+from tg_cli.invocation import handle_line
 from tg_cli.line_reader import LineReader
 from tg_cli.output import Output
 from tg_cli.pipe_reader import open_reader
 from tg_client.transport import LmtpItem, LmtpSocket, open_lmtp
-from tg_schema import TgError, encode
+from tg_schema import encode
 
 _PARAMETER = re.compile(r"([A-Za-z_]\w*)=(\S+)")
 
@@ -77,21 +77,9 @@ async def _talk(reader: LineReader, socket: LmtpSocket, line: str | None) -> str
         if line.strip():
             if socket.lost:
                 return line
-            await _ask(reader, socket, line, raw=raw)
+            await handle_line(_answer(socket, line, raw=raw), interactive=reader.interactive)
         line = await reader.read()
     return None
-
-
-async def _ask(reader: LineReader, socket: LmtpSocket, line: str, *, raw: bool) -> None:
-    if not reader.interactive:
-        await _answer(socket, _make_fields(line, raw=raw))
-        return
-    try:
-        await run_interruptible(_answer(socket, _make_fields(line, raw=raw)))
-    except TgError as error:
-        notify(sentence_of(error))
-    except Failure as failure:
-        notify(failure.message)
 
 
 def _make_fields(line: str, *, raw: bool) -> dict[str, Any]:
@@ -109,7 +97,8 @@ def _make_fields(line: str, *, raw: bool) -> dict[str, Any]:
     return {"mode": "text", "prompt": prompt if raw else [{"role": "user", "content": prompt}], **parameters}
 
 
-async def _answer(socket: LmtpSocket, fields: dict[str, Any]) -> None:
+async def _answer(socket: LmtpSocket, line: str, *, raw: bool) -> None:
+    fields = _make_fields(line, raw=raw)
     async with Output() as output, aclosing(socket.generate(fields)) as items:
         async for item in items:
             if item.error is not None:
