@@ -4,9 +4,12 @@ from collections.abc import AsyncIterator
 from typing import Any, Protocol, TypeVar, assert_never
 
 from tg_cli.endings import notify
-from tg_schema import FinishReason, encode
+from tg_client import TextCompletionResult
+from tg_schema import AgentResponse, PromptResponse, TextCompletionResponse, encode
 
 Told_contra = TypeVar("Told_contra", contravariant=True)
+Counted = AgentResponse | PromptResponse | TextCompletionResponse | TextCompletionResult
+"""What has the usage of an answer, and how it ended."""
 
 
 class Renderer(Protocol[Told_contra]):
@@ -20,26 +23,6 @@ class Renderer(Protocol[Told_contra]):
             ReaderLeft: the reader of the output has closed it.
             Failure: the output cannot be written.
         """
-
-
-class Counted(Protocol):
-    """A record with the usage of its stream."""
-
-    @property
-    def in_token(self) -> int | None:
-        """Prompt tokens."""
-
-    @property
-    def out_token(self) -> int | None:
-        """Answer tokens."""
-
-    @property
-    def model(self) -> str | None:
-        """The model's name."""
-
-    @property
-    def finish_reason(self) -> FinishReason | None:
-        """How the answer ended."""
 
 
 def record_line(record: Any) -> bytes:
@@ -60,10 +43,5 @@ def print_end(last: Counted, *, show_usage: bool) -> None:
         case _:
             assert_never(last.finish_reason)
     if show_usage:
-        notify(usage(last))
-
-
-def usage(record: Counted) -> str:
-    """One line about the usage in an answer's last record."""
-    counts = ("unknown" if count is None else str(count) for count in (record.in_token, record.out_token))
-    return "Input tokens: {}  Output tokens: {}  Model: {}".format(*counts, record.model or "unknown")
+        counts = ("unknown" if count is None else str(count) for count in (last.in_token, last.out_token))
+        notify("Input tokens: {}  Output tokens: {}  Model: {}".format(*counts, last.model or "unknown"))

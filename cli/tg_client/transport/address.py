@@ -73,11 +73,6 @@ class Address(msgspec.Struct, frozen=True):
         query = urlencode({name: value for name, value in asked.items() if value}, errors="replace")
         return f"{self.base}api/v1/usage?{query}"
 
-    @property
-    def socket_path(self) -> str:
-        """Where the WebSocket is, below the base."""
-        return "api/v1/socket"
-
 
 def find_url() -> str | None:
     """The gateway's URL in the environment: TOKENGRID_URL, or else TRUSTGRAPH_URL."""

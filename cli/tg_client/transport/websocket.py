@@ -21,6 +21,8 @@ from tg_schema.service_spec import Req, Resp
 if TYPE_CHECKING:
     from tg_client.transport.websocket_connection import WebSocketConnection
 
+SOCKET_PATH = "api/v1/socket"
+"""Where the WebSocket is, below the gateway's base."""
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Largest frame from the gateway."""
 GREETING_TIMEOUT_SECONDS = 10.0
@@ -163,7 +165,7 @@ async def open_socket(address: Address, token: str | None) -> AsyncIterator[WebS
     clock = Deadline(GREETING_TIMEOUT_SECONDS)
     async with AsyncExitStack() as stack:
         opening = open_websocket(
-            address.base, address.socket_path, token, max_frame=MAX_FRAME_BYTES, heartbeat=HEARTBEAT_SECONDS
+            address.base, SOCKET_PATH, token, max_frame=MAX_FRAME_BYTES, heartbeat=HEARTBEAT_SECONDS
         )
         socket = await clock.within(stack.enter_async_context(opening))
         door = WebSocketTransport(address, socket)
