@@ -1,7 +1,7 @@
 """The fields of a model's answer besides its text, shared by a provider's chunk and a record on the bus."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 import msgspec
@@ -15,10 +15,6 @@ LATER_WORDS: Final[Mapping[str, str]] = {"finish_reason": "stop"}
 """The finish reason that is read for an unknown word of a newer peer."""
 NO_TOKEN_ID = -1
 """The id of a token whose provider sends no ids."""
-
-
-def _no_alternatives() -> tuple[tuple[int, float], ...]:
-    return ()
 
 
 class Token(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,7 +34,8 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     # Always on the wire, as in the first version; null included.
     logprob: float | None = msgspec.field(default_factory=type(None))
-    top: tuple[tuple[int, float], ...] = msgspec.field(default_factory=_no_alternatives)
+    # `tuple` itself would be a default that is left out.
+    top: tuple[tuple[int, float], ...] = msgspec.field(default_factory=lambda: ())
     top_texts: tuple[str, ...] = ()
     raw_bytes: bytes | None = None
     special: bool = False
@@ -128,7 +125,6 @@ UNCOUNTED: Final[tuple[int | None, ...]] = (None,) * len(COUNTS)
 _BESIDES_TEXT: Final = tuple(name for name in Completion.__struct_fields__ if name not in {"model", "index"})
 
 Joined = TypeVar("Joined", bound=Completion)
-Value = TypeVar("Value")
 
 
 def group_completions(pieces: Sequence[Joined], has_text: Callable[[Joined], bool]) -> list[list[Joined]]:
@@ -175,7 +171,7 @@ def join_completions(whole: Joined, pieces: Sequence[Completion]) -> Joined:
     Counts are summed, thinking and tokens are concatenated, and the pieces of a call are merged. The last model and
     the last `finish_reason` that is set win.
     """
-    model = _last(piece.model for piece in pieces)
+    model = next((piece.model for piece in reversed(pieces) if piece.model is not None), None)
     index = pieces[-1].index if pieces else 0
     # Nearly all pieces have nothing but text, and this runs for each message: they are looked at once, not field by
     # field.
@@ -192,11 +188,7 @@ def _besides_text(pieces: Sequence[Completion]) -> dict[str, Any]:
             # None and () mean "not set"; 0 and "" are values.
             if value is not None and value != ():
                 by_field.setdefault(name, []).append(value)
-    return {name: _JOINS.get(name, _take_last)(values) for name, values in by_field.items()}
-
-
-def _take_last(values: Sequence[Any]) -> Any:
-    return values[-1]
+    return {name: _JOINS.get(name, itemgetter(-1))(values) for name, values in by_field.items()}
 
 
 def _chain(values: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -211,14 +203,6 @@ _JOINS: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "tool_calls": lambda values: whole_calls(_chain(values)),
 }
 """How the values of a field become one, where the last does not win."""
-
-
-def _last(values: Iterable[Value | None]) -> Value | None:
-    """The last that is set."""
-    last = None
-    for value in values:
-        last = last if value is None else value
-    return last
 
 
 def _is_plain(piece: Completion) -> bool:

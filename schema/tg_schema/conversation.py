@@ -128,10 +128,6 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(part for part in self.content if isinstance(part, ImagePart))
 
 
-def _no_arguments() -> dict[str, Any]:
-    return {"type": "object", "properties": {}}
-
-
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     """A tool that the model may call; `parameters` is the JSON schema of its arguments.
 
@@ -140,7 +136,7 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     description: str = ""
-    parameters: dict[str, Any] = msgspec.field(default_factory=_no_arguments)
+    parameters: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
     strict: bool = False
     cache: CacheMark | None = None
 

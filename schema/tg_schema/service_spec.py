@@ -1,7 +1,7 @@
 """Service name -> its request and response records, as data."""
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -18,14 +18,6 @@ Req = TypeVar("Req")
 Resp = TypeVar("Resp", bound=Response)
 
 
-def _needs_none(_: object) -> frozenset[Feature]:
-    return frozenset()
-
-
-def _last(records: Sequence[Resp]) -> Resp:
-    return records[-1]
-
-
 class ServiceSpec(msgspec.Struct, Generic[Req, Resp], frozen=True):
     """One kind of service: its name in topics and URLs, and its two record types.
 
@@ -36,8 +28,8 @@ class ServiceSpec(msgspec.Struct, Generic[Req, Resp], frozen=True):
     name: str
     request: type[Req]
     response: type[Resp]
-    features: Callable[[Any], frozenset[Feature]] = _needs_none
-    summarize: Callable[[Sequence[Any]], Any] = _last
+    features: Callable[[Any], frozenset[Feature]] = lambda _: frozenset()
+    summarize: Callable[[Sequence[Any]], Any] = itemgetter(-1)
 
 
 TEXT_COMPLETION = ServiceSpec(

@@ -66,16 +66,12 @@ class Foreign(msgspec.Struct, frozen=True, omit_defaults=True):
     betas: tuple[str, ...] = ()
 
 
-def _nothing() -> None:
-    """A default that is always on the wire."""
-
-
 class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plain peer sends only `system`, `prompt` and `streaming`; the rest is optional, and written if it is set."""
 
     # Defaults by a factory are always written; stock readers need these three fields.
-    system: str | None = msgspec.field(default_factory=_nothing)
-    prompt: str | None = msgspec.field(default_factory=_nothing)
+    system: str | None = msgspec.field(default_factory=type(None))
+    prompt: str | None = msgspec.field(default_factory=type(None))
     streaming: bool | None = msgspec.field(default_factory=bool)
     model: str | None = None
     sampling: Sampling | None = None
