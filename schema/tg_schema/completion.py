@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 import msgspec
 
 from tg_schema.conversation import ToolCallDelta, whole_calls
-from tg_schema.deltas import Count, add_count, add_counts
+from tg_schema.deltas import Count, add_counts
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 """Why an answer ended: by itself or at a stop string, at a limit of tokens, with calls, or by the provider's filter."""
@@ -64,7 +64,7 @@ class Usage(msgspec.Struct, frozen=True):
         return cls(*map(add_counts, zip(*map(counts_of, pieces), strict=True)))
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(*map(add_count, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
+        return Usage(*map(add_counts, zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)))
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

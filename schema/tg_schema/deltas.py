@@ -22,8 +22,3 @@ def add_counts(counts: Iterable[int | None]) -> int | None:
     """Sum of deltas; None = unknown, 0 = counted zero."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
-
-
-def add_count(total: int | None, delta: int | None) -> int | None:
-    """The sum of two counts, by the rule of `add_counts`."""
-    return total if delta is None else (total or 0) + delta

@@ -8,12 +8,12 @@ import msgspec
 from tg_base.config import AgentLimits
 from tg_flow.agent.core.answer_text import PIECE_BYTES
 from tg_flow.agent.core.calling import Calling, Goal
-from tg_flow.agent.core.messages import Messages, Usage
+from tg_flow.agent.core.messages import Messages
 from tg_flow.agent.core.model import AgentModel
 from tg_flow.agent.core.tool import AgentTool
 from tg_flow.agent.core.toolbox import FIRST_STATE, Toolbox
 from tg_flow.agent.core.turn import Turn, state_after, turns_of
-from tg_schema import AgentRequest, AgentResponse, FinishReason, TextCompletionRequest, TextCompletionResponse
+from tg_schema import AgentRequest, AgentResponse, FinishReason, TextCompletionRequest, TextCompletionResponse, Usage
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.errors import ContentFilter, Timeout, TooLarge
 
@@ -28,6 +28,7 @@ class Dialog:
         toolbox: all tools of the agent.
         messages: makes the records.
         usage: the tokens used so far.
+        answered_by: the first model that has named itself.
         earlier: the turns in the request's history.
         finish_reason: how the model's last answer ended.
     """
@@ -48,6 +49,7 @@ class Dialog:
         self.toolbox = toolbox
         self.messages = Messages()
         self.usage = Usage()
+        self.answered_by: str | None = None
         self.earlier = turns_of(request.history or ())
         self._request = request
         self._turns = list(self.earlier)
@@ -80,7 +82,13 @@ class Dialog:
 
     def finish(self) -> AgentResponse:
         """The last record of the dialog, which ends the answer's message."""
-        return msgspec.structs.replace(self.messages.finish(self.usage), finish_reason=self.finish_reason)
+        return msgspec.structs.replace(
+            self.messages.finish(),
+            in_token=self.usage.in_token,
+            out_token=self.usage.out_token,
+            model=self.answered_by,
+            finish_reason=self.finish_reason,
+        )
 
     def keep(self, turn: Turn) -> None:
         """Add a finished turn."""
@@ -104,7 +112,8 @@ class Dialog:
                     size += _size(record)
                     if size > MAX_ANSWER_BYTES:
                         raise TooLarge(f"the model's answer is larger than {MAX_ANSWER_BYTES} bytes; ask another model")
-                    self.usage.add(record.in_token, record.out_token, record.model)
+                    self.usage += Usage(record.in_token, record.out_token)
+                    self.answered_by = self.answered_by or record.model
                     self.finish_reason = record.finish_reason or self.finish_reason
                     yield record
         # If the dialog's own time has run out, its sentence names the limit that can be raised.
@@ -118,7 +127,8 @@ class Dialog:
         limits = self._limits
         if asyncio.get_running_loop().time() >= self._end:
             raise Timeout(f"the agent did not come to an answer within {limits.seconds:g} s")
-        if limits.tokens is not None and self.usage.total >= limits.tokens:
+        used = (self.usage.in_token or 0) + (self.usage.out_token or 0)
+        if limits.tokens is not None and used >= limits.tokens:
             raise TooLarge(
                 f"the agent did not come to an answer within {limits.tokens} tokens; ask a smaller question, or raise "
                 "limits.tokens"

@@ -10,7 +10,6 @@ from tg_flow.agent.core.dialog import Dialog
 from tg_flow.agent.core.observation import Observation, make_observation
 from tg_flow.agent.core.open_turn import OpenCall, OpenTurn
 from tg_flow.agent.core.text_calling import TextReader
-from tg_flow.agent.core.tool import TokenUsage
 from tg_flow.agent.core.tool_calls import PreparedCall, run_concurrently
 from tg_flow.agent.core.turn import Turn
 from tg_flow.agent.parsing import (
@@ -25,7 +24,7 @@ from tg_flow.agent.parsing import (
     object_of,
 )
 from tg_flow.prompt import Rendered
-from tg_schema import AgentResponse, TextCompletionRequest
+from tg_schema import AgentResponse, TextCompletionRequest, Usage
 from tg_schema.errors import ProtocolError, TooLarge
 
 MAX_FAULTS = 2
@@ -189,8 +188,8 @@ class AgentLoop:
         prepared = [PreparedCall(tools[call.tool], object_of(call.event.arguments) or {}) for call in good]
         async with aclosing(run_concurrently(prepared, self._dialog.remaining)) as outcomes:
             async for index, outcome in outcomes:
-                if isinstance(outcome, TokenUsage):
-                    self._dialog.usage.add(outcome.in_token, outcome.out_token)
+                if isinstance(outcome, Usage):
+                    self._dialog.usage += outcome
                 else:
                     for record in observations[index].records(outcome):
                         yield record

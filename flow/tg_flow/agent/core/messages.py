@@ -3,27 +3,6 @@
 from tg_base.telemetry import new_id
 from tg_schema import AgentResponse
 from tg_schema.agent import ChunkType
-from tg_schema.deltas import add_count
-
-
-class Usage:
-    """Tokens and the model; None = unknown, 0 = counted zero."""
-
-    def __init__(self) -> None:
-        self.in_token: int | None = None
-        self.out_token: int | None = None
-        self.model: str | None = None
-
-    @property
-    def total(self) -> int:
-        """All known tokens."""
-        return (self.in_token or 0) + (self.out_token or 0)
-
-    def add(self, in_token: int | None, out_token: int | None, model: str | None = None) -> None:
-        """Add the tokens of a record. The first model named is the dialog's."""
-        self.in_token = add_count(self.in_token, in_token)
-        self.out_token = add_count(self.out_token, out_token)
-        self.model = self.model or model
 
 
 class Messages:
@@ -69,20 +48,11 @@ class Messages:
             records.append(AgentResponse(kind, "", end_of_message=True, message_id=message))
         return records
 
-    def finish(self, usage: Usage) -> AgentResponse:
+    def finish(self) -> AgentResponse:
         """The last record of the dialog, which ends the answer's message."""
         # An empty answer has not opened a message.
         message = self.next_id() if self._open is None else self._open[1]
-        return AgentResponse(
-            "answer",
-            "",
-            end_of_message=True,
-            end_of_dialog=True,
-            message_id=message,
-            in_token=usage.in_token,
-            out_token=usage.out_token,
-            model=usage.model,
-        )
+        return AgentResponse("answer", "", end_of_message=True, end_of_dialog=True, message_id=message)
 
     def next_id(self) -> str:
         """The id of a new message."""

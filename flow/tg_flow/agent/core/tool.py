@@ -3,24 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
 from tg_base.client import Client, Requestor
 from tg_base.config import Config, ToolConfig
-from tg_schema import AgentResponse, FinishReason, Tool
+from tg_schema import AgentResponse, FinishReason, Tool, Usage
 from tg_schema.errors import BadRequest
 
-
-class TokenUsage(NamedTuple):
-    """Tokens that a call has used."""
-
-    in_token: int | None
-    out_token: int | None
-
-
-Piece = str | TokenUsage | AgentResponse
+Piece = str | Usage | AgentResponse
 """A piece of an observation: text, token usage, or a record of a sub-agent that is forwarded to the requestor."""
 
 

@@ -7,8 +7,8 @@ from typing_extensions import override
 
 from tg_base.client import Client
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, Piece, TokenUsage, ToolContext, ToolOptions, cut_note, declare
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, Tool, encode
+from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, cut_note, declare
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, Tool, Usage, encode
 
 PROMPT_SCHEMA = {
     "type": "object",
@@ -57,5 +57,5 @@ class CompletionTool(AgentTool):
         async with self._client.stream(request, timeout=self.table.timeout) as answers:
             async for answer in answers:
                 if answer.last:
-                    yield TokenUsage(answer.in_token, answer.out_token)
+                    yield Usage(answer.in_token, answer.out_token)
                 yield (answer.response or "") + cut_note(answer.finish_reason)

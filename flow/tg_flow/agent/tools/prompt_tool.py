@@ -7,8 +7,8 @@ from typing_extensions import override
 
 from tg_base.client import Client, prompt_request
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, Piece, TokenUsage, ToolContext, ToolOptions, cut_note, declare
-from tg_schema import PROMPT, PromptRequest, PromptResponse, Tool
+from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, cut_note, declare
+from tg_schema import PROMPT, PromptRequest, PromptResponse, Tool, Usage
 
 ANY_OBJECT_SCHEMA = {"type": "object"}
 
@@ -44,5 +44,5 @@ class PromptTool(AgentTool):
         async with self._client.stream(request, timeout=self.table.timeout) as answers:
             async for answer in answers:
                 if answer.last:
-                    yield TokenUsage(answer.in_token, answer.out_token)
+                    yield Usage(answer.in_token, answer.out_token)
                 yield (answer.text or answer.object or "") + cut_note(answer.finish_reason)

@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from tg_base.client import Client
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, AnswerText, Piece, TokenUsage, ToolContext, ToolOptions, cut_note
-from tg_schema import AgentRequest, AgentResponse, Tool
+from tg_flow.agent.core import AgentTool, AnswerText, Piece, ToolContext, ToolOptions, cut_note
+from tg_schema import AgentRequest, AgentResponse, Tool, Usage
 from tg_schema.agent import DEFAULT_GROUP
 from tg_schema.errors import BadRequest
 
@@ -71,5 +71,5 @@ class SubAgent(AgentTool):
                     finish_reason=None,
                 )
                 if record.last:
-                    yield TokenUsage(record.in_token, record.out_token)
+                    yield Usage(record.in_token, record.out_token)
                     yield answer.final_text(record) + cut_note(record.finish_reason)
