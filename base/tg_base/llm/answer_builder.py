@@ -66,9 +66,9 @@ async def answer_request(
     # Most requests have none of these fields, and so need no form.
     asks_form = request.response_format or request.schema is not None or request.tools
     answer = AnswerBuilder(request, plan, await AnswerForm.of(request, checkers) if asks_form else None)
-    totals, streaming, several, edit = answer.totals, request.streaming, plan.generated > 1, answer.edit
+    totals, streaming, several, edits = answer.totals, request.streaming, plan.generated > 1, answer.edits
     keep = answer.keep
-    plain = streaming and not several and edit is None and keep is None
+    plain = streaming and not several and not edits and keep is None
     try:
         chunk, rest = await begin()
         # After the first chunk nothing is retried, and a prompt may be long: do not keep it.
@@ -76,7 +76,7 @@ async def answer_request(
         try:
             # One loop for the first chunk and the rest: a generator around both would cost time with each chunk.
             while True:
-                if edit is not None:
+                for edit in edits:
                     chunk = edit(chunk)
                 totals.add(chunk)
                 if keep is not None:
@@ -106,7 +106,7 @@ class AnswerBuilder:
 
     Attributes:
         totals: what all chunks add up to.
-        edit: changes each chunk, before all else; None = nothing to change.
+        edits: each changes each chunk, before all else.
         keep: takes each chunk that is needed later; None = none is.
         streams_ends: whether the end of each of several answers is sent as soon as it comes.
         on_record: gets the records of the chunks that come while the next one is awaited; None = nobody does.
@@ -120,7 +120,7 @@ class AnswerBuilder:
         "_ranking",
         "_several",
         "_streaming",
-        "edit",
+        "edits",
         "keep",
         "on_record",
         "streams_ends",
@@ -141,9 +141,8 @@ class AnswerBuilder:
         sampling = request.sampling
         asks_tokens = sampling is not None and sampling.logprobs is not None
         self._ranking = Ranking(tokens=asks_tokens) if plan.ranked else None
-        edits = [] if self._ranking is None else [self._ranking.edit]
-        edits += [SingleCall().edit] if plan.single_call else []
-        self.edit = _in_turn(edits)
+        self.edits: tuple[Edit, ...] = () if self._ranking is None else (self._ranking.edit,)
+        self.edits += (SingleCall().edit,) if plan.single_call else ()
         self.keep = None if self._collector is None else self._collector.add
 
     def pass_on(self, chunk: LlmChunk) -> bool:
@@ -287,16 +286,3 @@ class Totals:
         usage = Usage(*self.counts)
         find_token_counter(model, "in").inc(usage.in_token or 0)
         find_token_counter(model, "out").inc(usage.out_token or 0)
-
-
-def _in_turn(edits: Sequence[Edit]) -> Edit | None:
-    """All edits as one; None if there are none."""
-    if not edits:
-        return None
-
-    def edit_all(chunk: LlmChunk) -> LlmChunk:
-        for edit in edits:
-            chunk = edit(chunk)
-        return chunk
-
-    return edit_all
