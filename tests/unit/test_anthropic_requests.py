@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tg_base.llm.anthropic import ClaudeOptions
 from tg_base.llm.anthropic.request import add_foreign_fields, answers_by_tool, betas, to_wire
-from tg_base.llm.anthropic.thinking import Defaults
 from tg_schema import (
     ImagePart,
     Message,
@@ -20,13 +20,13 @@ from tg_schema.conversation import ForeignPart, ReasoningPart
 from tg_schema.errors import BadRequest
 from tg_schema.text_completion import Foreign, Reasoning
 
-DEFAULTS = Defaults(max_tokens=100)
+OPTIONS = ClaudeOptions(max_tokens=100)
 WEATHER = Tool("weather", "in a city", {"type": "object"})
 CALLED = Message("assistant", tool_calls=(ToolCall("c1", "weather", '{"city":"Ulm"}'), ToolCall("c2", "weather", "")))
 
 
-def body(request: TextCompletionRequest, defaults: Defaults = DEFAULTS) -> dict[str, Any]:
-    sent: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_wire(request, "claude", defaults)))
+def body(request: TextCompletionRequest, options: ClaudeOptions = OPTIONS) -> dict[str, Any]:
+    sent: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_wire(request, "claude", options)))
     return sent
 
 
@@ -41,7 +41,9 @@ def test_a_plain_request_has_no_more_than_it_needs() -> None:
 
 def test_all_sampling_fields() -> None:
     sampling = Sampling(temperature=0.0, top_p=0.5, top_k=7, max_tokens=9, stop=("END",))
-    sent = body(TextCompletionRequest(system="s", prompt="p", sampling=sampling), Defaults(5, temperature=1.0))
+    sent = body(
+        TextCompletionRequest(system="s", prompt="p", sampling=sampling), ClaudeOptions(max_tokens=5, temperature=1.0)
+    )
     del sent["messages"], sent["model"], sent["stream"]
     assert sent == {
         "system": "s",
@@ -125,7 +127,7 @@ SCHEMA = {"type": "object", "additionalProperties": False}
 
 def test_a_schema_goes_by_structured_outputs_or_by_a_tool() -> None:
     request = TextCompletionRequest(prompt="p", schema=SCHEMA)
-    by_format, by_tool = body(request), body(request, Defaults(100, thinking=2000, schema_by_tool=True))
+    by_format, by_tool = body(request), body(request, ClaudeOptions(max_tokens=100, thinking=2000, schema_by="tool"))
     assert by_format["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}}
     assert "tools" not in by_format
     assert by_tool["tools"][0]["input_schema"] == SCHEMA
@@ -147,13 +149,13 @@ def test_objects_of_a_schema_are_closed_where_it_leaves_them_open() -> None:
         ],
         "$defs": {"a": {"items": closed}},
     }
-    (tool,) = body(request, Defaults(100, schema_by_tool=True))["tools"]
+    (tool,) = body(request, ClaudeOptions(max_tokens=100, schema_by="tool"))["tools"]
     assert (tool["input_schema"], tool["description"]) == (schema, "d")
 
 
 def test_json_goes_by_a_tool_and_not_beside_tools() -> None:
     request = TextCompletionRequest(prompt="p", response_format="json")
-    assert answers_by_tool(request, DEFAULTS)
+    assert answers_by_tool(request, OPTIONS)
     assert body(request)["tools"][0]["input_schema"] == {"type": "object"}
     with pytest.raises(BadRequest, match="at once"):
         body(TextCompletionRequest(prompt="p", response_format="json", tools=(WEATHER,)))
@@ -168,7 +170,10 @@ def test_json_goes_by_a_tool_and_not_beside_tools() -> None:
     ],
 )
 def test_thinking_is_asked_for(thinking: Any, sent: object) -> None:
-    assert body(TextCompletionRequest(prompt="p"), Defaults(5000, thinking=thinking)).get("thinking") == sent
+    assert (
+        body(TextCompletionRequest(prompt="p"), ClaudeOptions(max_tokens=5000, thinking=thinking)).get("thinking")
+        == sent
+    )
 
 
 QUESTION = Message("user", "x")
@@ -191,8 +196,8 @@ def test_a_budget_is_left_out_in_rounds_of_calls_that_began_without_thinking(
     turns: tuple[Message, ...], thinks: bool
 ) -> None:
     request = TextCompletionRequest(messages=turns)
-    assert ("thinking" in body(request, Defaults(5000, thinking=2000))) is thinks
-    assert body(request, Defaults(5000, thinking="adaptive"))["thinking"]["type"] == "adaptive"
+    assert ("thinking" in body(request, ClaudeOptions(max_tokens=5000, thinking=2000))) is thinks
+    assert body(request, ClaudeOptions(max_tokens=5000, thinking="adaptive"))["thinking"]["type"] == "adaptive"
 
 
 def test_signed_thinking_goes_back_unchanged_and_that_of_others_does_not() -> None:
@@ -317,8 +322,8 @@ ADAPTIVE = {"type": "adaptive", "display": "summarized"}
     ],
 )
 def test_reasoning_of_a_request(reasoning: Reasoning, by_budget: bool, sent: tuple[Any, ...]) -> None:
-    defaults = Defaults(100, thinking=1500, effort_by_budget=by_budget)
-    read = body(TextCompletionRequest(prompt="p", reasoning=reasoning), defaults)
+    options = ClaudeOptions(max_tokens=100, thinking=1500, effort_by="budget" if by_budget else "effort")
+    read = body(TextCompletionRequest(prompt="p", reasoning=reasoning), options)
     assert (read["max_tokens"], read["thinking"], read.get("output_config")) == sent
 
 
@@ -346,10 +351,10 @@ def test_reasoning_that_this_api_cannot_do(request_: TextCompletionRequest, says
 
 def test_a_forced_tool_is_called_without_the_configured_thinking() -> None:
     request = TextCompletionRequest(prompt="p", tools=(WEATHER,), tool_choice="weather")
-    assert "thinking" not in body(request, Defaults(5000, thinking=2000))
+    assert "thinking" not in body(request, ClaudeOptions(max_tokens=5000, thinking=2000))
 
 
 def test_a_forced_tool_is_called_with_the_effort_that_is_asked_for() -> None:
     request = TextCompletionRequest(prompt="p", tools=(WEATHER,), tool_choice="weather", reasoning=Reasoning("low"))
-    sent = body(request, Defaults(5000))
+    sent = body(request, ClaudeOptions(max_tokens=5000))
     assert ("thinking" in sent, sent["output_config"]) == (False, {"effort": "low"})

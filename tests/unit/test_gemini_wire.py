@@ -8,7 +8,8 @@ import pytest
 
 from tests.fakes.gemini_transcript import candidate, error_body, response
 from tg_base.llm import LlmChunk
-from tg_base.llm.gemini.request import Defaults, to_wire
+from tg_base.llm.gemini import GeminiOptions
+from tg_base.llm.gemini.request import to_wire
 from tg_base.llm.gemini.stream import StreamDecoder, error_detail, model_list
 from tg_base.llm.http import UNREADABLE, ErrorDetail
 from tg_schema import (
@@ -27,13 +28,13 @@ from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BadRequest, ContentFilter, IncompleteStream, ProtocolError, RateLimited, Unavailable
 from tg_schema.text_completion import Reasoning
 
-DEFAULTS = Defaults()
+OPTIONS = GeminiOptions()
 QUESTION = Message("user", "x")
 WEATHER = Tool("weather", "in a city", {"type": "object"})
 
 
-def body(request: TextCompletionRequest, defaults: Defaults = DEFAULTS) -> dict[str, Any]:
-    sent: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_wire(request, defaults)))
+def body(request: TextCompletionRequest, options: GeminiOptions = OPTIONS) -> dict[str, Any]:
+    sent: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_wire(request, options)))
     return sent
 
 
@@ -51,8 +52,8 @@ def test_a_plain_request_has_no_more_than_it_needs() -> None:
 def test_all_sampling_fields() -> None:
     sampling = Sampling(0.0, 0.5, 7, 9, ("END",), 3, 0.25, 0.5, 2)
     schema = {"type": "object"}
-    defaults = Defaults(5, 1.0, thoughts=True, thinking_budget=0)
-    sent = body(TextCompletionRequest(system="s", prompt="p", sampling=sampling, schema=schema), defaults)
+    options = GeminiOptions(max_tokens=5, temperature=1.0, thoughts=True, thinking_budget=0)
+    sent = body(TextCompletionRequest(system="s", prompt="p", sampling=sampling, schema=schema), options)
     assert sent["systemInstruction"] == {"parts": [{"text": "s"}]}
     assert sent["generationConfig"] == {
         "temperature": 0.0,
@@ -72,9 +73,9 @@ def test_all_sampling_fields() -> None:
 
 
 def test_defaults_leave_no_trace_in_the_next_request() -> None:
-    defaults = Defaults()
-    body(TextCompletionRequest(system="s", prompt="p", response_format="json"), defaults)
-    assert body(TextCompletionRequest(prompt="p"), defaults) == body(TextCompletionRequest(prompt="p"))
+    options = GeminiOptions()
+    body(TextCompletionRequest(system="s", prompt="p", response_format="json"), options)
+    assert body(TextCompletionRequest(prompt="p"), options) == body(TextCompletionRequest(prompt="p"))
 
 
 def test_a_conversation_with_calls_and_images() -> None:
@@ -175,8 +176,8 @@ def test_tools_that_may_be_called(choice: str | None, sent: dict[str, Any]) -> N
     ],
 )
 def test_reasoning_of_a_request(reasoning: Reasoning, by_budget: bool, sent: dict[str, Any]) -> None:
-    defaults = Defaults(thinking_budget=7, effort_by_budget=by_budget)
-    read = body(TextCompletionRequest(prompt="p", reasoning=reasoning), defaults)
+    options = GeminiOptions(thinking_budget=7, effort_by="budget" if by_budget else "level")
+    read = body(TextCompletionRequest(prompt="p", reasoning=reasoning), options)
     assert read["generationConfig"]["thinkingConfig"] == sent
 
 

@@ -12,7 +12,8 @@ from tg_base.llm.anthropic.blocks import (
     system_blocks,
     wire_turns,
 )
-from tg_base.llm.anthropic.thinking import Defaults, decide_thinking
+from tg_base.llm.anthropic.options import ClaudeOptions
+from tg_base.llm.anthropic.thinking import decide_thinking
 from tg_schema import Sampling, TextCompletionRequest, Tool
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
@@ -60,35 +61,35 @@ _OWN_FIELDS = frozenset(
 """The fields of a body that come from our records."""
 
 
-def answers_by_tool(request: TextCompletionRequest, defaults: Defaults) -> bool:
+def answers_by_tool(request: TextCompletionRequest, options: ClaudeOptions) -> bool:
     """Whether the answer comes as the input of `ANSWER_TOOL`."""
     if request.schema is not None:
-        return defaults.schema_by_tool
+        return options.schema_by == "tool"
     return request.response_format == "json"
 
 
-def to_wire(request: TextCompletionRequest, model: str, defaults: Defaults) -> dict[str, Any]:
+def to_wire(request: TextCompletionRequest, model: str, options: ClaudeOptions) -> dict[str, Any]:
     """The body for a request; `model` is its name at the provider.
 
     Raises:
         BadRequest: this API cannot express the request.
     """
     sampling = request.sampling or Sampling()
-    by_tool = answers_by_tool(request, defaults)
+    by_tool = answers_by_tool(request, options)
     if by_tool and request.tools:
         raise BadRequest(
             "this provider can't answer in JSON and call tools at once; leave out response_format or tools"
         )
     turns = wire_turns(request.turns)
     forced = by_tool or request.tool_choice not in {None, "", "auto", "none"}
-    thinking = decide_thinking(request.reasoning, defaults, turns, forced=forced, max_tokens=sampling.max_tokens)
+    thinking = decide_thinking(request.reasoning, options, turns, forced=forced, max_tokens=sampling.max_tokens)
     return set_fields(
         model=model,
         messages=turns,
         max_tokens=thinking.max_tokens,
         stream=True,
         system=system_blocks(request),
-        temperature=defaults.temperature if sampling.temperature is None else sampling.temperature,
+        temperature=options.temperature if sampling.temperature is None else sampling.temperature,
         top_p=sampling.top_p,
         top_k=sampling.top_k,
         stop_sequences=tuple(sampling.stop),

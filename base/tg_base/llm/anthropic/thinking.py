@@ -10,6 +10,7 @@ import msgspec
 
 from tg_base.llm import find_budget
 from tg_base.llm.anthropic.blocks import WireTurn, lacks_thinking
+from tg_base.llm.anthropic.options import ClaudeOptions
 from tg_schema.errors import BadRequest
 from tg_schema.text_completion import Effort, Reasoning
 
@@ -18,24 +19,6 @@ MIN_BUDGET = 1024
 
 Thinking = int | Literal["adaptive"] | None
 """The budget of thinking tokens, or "adaptive" if the model decides; None = no thinking."""
-
-
-class Defaults(msgspec.Struct, frozen=True):
-    """The defaults for requests without these fields.
-
-    Attributes:
-        max_tokens: the limit of an answer's tokens, which this API requires.
-        temperature: None = the provider's default.
-        thinking: the budget of thinking tokens.
-        schema_by_tool: enforce a schema by a forced tool, for models without structured outputs.
-        effort_by_budget: tell an effort as a budget, for models that know no effort.
-    """
-
-    max_tokens: int
-    temperature: float | None = None
-    thinking: Thinking = None
-    schema_by_tool: bool = False
-    effort_by_budget: bool = False
 
 
 class ThinkingFields(msgspec.Struct, frozen=True):
@@ -48,7 +31,7 @@ class ThinkingFields(msgspec.Struct, frozen=True):
 
 def decide_thinking(
     asked: Reasoning | None,
-    defaults: Defaults,
+    options: ClaudeOptions,
     turns: Sequence[WireTurn],
     *,
     forced: bool,
@@ -58,7 +41,7 @@ def decide_thinking(
 
     Args:
         asked: the request's; None = by the configuration.
-        defaults: the configuration's.
+        options: the configuration's.
         turns: the conversation.
         forced: whether the model must call a tool, before which it cannot think.
         max_tokens: the request's limit; None = the configuration's, raised by the budget.
@@ -66,19 +49,19 @@ def decide_thinking(
     Raises:
         BadRequest: the API does not support this way of thinking.
     """
-    limit = max_tokens or defaults.max_tokens
+    limit = max_tokens or options.max_tokens
     if asked is None:
-        budget = defaults.thinking
+        budget = options.thinking
         return ThinkingFields(limit, None if forced else _fields(budget, turns))
     if asked.effort == "none" or asked.budget == 0:
         return ThinkingFields(limit, {"type": "disabled"})
-    effort = {} if asked.effort is None or defaults.effort_by_budget else {"effort": _name(asked.effort)}
+    effort = {} if asked.effort is None or options.effort_by == "budget" else {"effort": _name(asked.effort)}
     if forced:
         # An effort limits the whole answer; only a budget makes the model think.
         if asked.budget is None and asked.effort is not None:
             return ThinkingFields(limit, None, effort)
         raise BadRequest("reasoning: this model can't think before a tool that it must call, or before JSON by a tool")
-    budget = _budget(asked, defaults)
+    budget = _budget(asked, options)
     if budget is not None and budget >= limit:
         if max_tokens is not None:
             raise BadRequest("max_tokens: it includes the thinking, so it must be higher than the reasoning's budget")
@@ -87,10 +70,10 @@ def decide_thinking(
     return ThinkingFields(limit, _fields("adaptive" if budget is None else budget, turns), effort)
 
 
-def _budget(asked: Reasoning, defaults: Defaults) -> int | None:
+def _budget(asked: Reasoning, options: ClaudeOptions) -> int | None:
     """The budget to send; None = the model decides."""
     if asked.budget is None:
-        return find_budget(asked.effort) if asked.effort and defaults.effort_by_budget else None
+        return find_budget(asked.effort) if asked.effort and options.effort_by == "budget" else None
     if asked.budget < MIN_BUDGET:
         raise BadRequest(f"reasoning.budget: this provider takes 0, or at least {MIN_BUDGET} tokens")
     return asked.budget

@@ -1,30 +1,17 @@
 """TextCompletionRequest -> Gemini's contents -> LlmChunks: the base of Gemini's providers, on any host."""
 
-from typing import Annotated, Any, Generic, Literal
+from typing import Any, Generic
 
 import msgspec
 from typing_extensions import TypeVar, override
 
-from tg_base.llm import COUNT, AddressOptions, EventDecoder, KeyedConnection, RouteCall, SdkConnection, SdkProvider
-from tg_base.llm.gemini.request import FEATURES, Defaults, to_wire
+from tg_base.llm import COUNT, EventDecoder, RouteCall, SdkProvider
+from tg_base.llm.gemini.options import GeminiOptions
+from tg_base.llm.gemini.request import FEATURES, to_wire
 from tg_base.llm.gemini.stream import StreamDecoder, token_count
 from tg_schema import TextCompletionRequest
 
 _encode = msgspec.json.Encoder().encode
-
-
-class GeminiOptions(AddressOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The options of a provider of Gemini.
-
-    Attributes:
-        thoughts: request the thinking text, which is returned as `reasoning`; only for thinking models.
-        effort_by: how a request's effort is sent: as a thinking level, or as a budget for models without levels.
-        thinking_budget: maximum thinking tokens; 0 = none, -1 = the model decides, None = the provider's default.
-    """
-
-    thoughts: bool = False
-    thinking_budget: Annotated[int, msgspec.Meta(ge=-1)] | None = None
-    effort_by: Literal["level", "budget"] = "level"
 
 
 AnyOptions = TypeVar("AnyOptions", bound=GeminiOptions, default=GeminiOptions)
@@ -35,19 +22,9 @@ class Gemini(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
     features = FEATURES
 
-    def __init__(self, model: str, options: AnyOptions, connection: KeyedConnection[SdkConnection]) -> None:
-        super().__init__(model, options, connection)
-        self._defaults = Defaults(
-            options.max_tokens,
-            options.temperature,
-            options.thoughts,
-            options.thinking_budget,
-            effort_by_budget=options.effort_by == "budget",
-        )
-
     @override
     def body(self, request: TextCompletionRequest) -> Any:
-        return _encode(to_wire(request, self._defaults))
+        return _encode(to_wire(request, self.options))
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:
@@ -55,7 +32,7 @@ class Gemini(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
     @override
     def count_body(self, request: TextCompletionRequest) -> Any:
-        return RouteCall(_encode(self.counted(to_wire(request, self._defaults))), COUNT)
+        return RouteCall(_encode(self.counted(to_wire(request, self.options))), COUNT)
 
     @override
     async def count_tokens(self, request: TextCompletionRequest) -> int:

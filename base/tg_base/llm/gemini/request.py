@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-import msgspec
-
 from tg_base.llm import call_arguments, find_budget, read_signature, set_fields
-from tg_schema import COMMON_FEATURES, ImagePart, Message, Sampling, TextCompletionRequest, TextPart, Tool
+from tg_base.llm.gemini.options import GeminiOptions
+from tg_schema import COMMON_FEATURES, ImagePart, Message, TextCompletionRequest, TextPart, Tool
 from tg_schema.conversation import Part, ReasoningPart
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
@@ -29,30 +28,12 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 """The reference's placeholder for a call whose thought signature is unknown."""
 
 
-class Defaults(msgspec.Struct, frozen=True):
-    """The defaults for requests without these fields.
-
-    Attributes:
-        max_tokens: the limit of an answer's tokens.
-        temperature: None = the provider's default.
-        thoughts: request the thinking text.
-        thinking_budget: maximum thinking tokens; None = the provider's default.
-        effort_by_budget: tell an effort as a budget, for models without thinking levels.
-    """
-
-    max_tokens: int | None = None
-    temperature: float | None = None
-    thoughts: bool = False
-    thinking_budget: int | None = None
-    effort_by_budget: bool = False
-
-
-def to_wire(request: TextCompletionRequest, defaults: Defaults) -> dict[str, Any]:
+def to_wire(request: TextCompletionRequest, options: GeminiOptions) -> dict[str, Any]:
     """The body of `POST .../models/{model}:streamGenerateContent`.
 
     Args:
         request: the request.
-        defaults: values for the fields that it does not set.
+        options: with values for the fields that it does not set.
 
     Raises:
         BadRequest: this API cannot express the request, or a tool's result belongs to no call.
@@ -63,7 +44,7 @@ def to_wire(request: TextCompletionRequest, defaults: Defaults) -> dict[str, Any
         systemInstruction={"parts": [{"text": system}]} if system else None,
         tools=[{"functionDeclarations": [_function(tool) for tool in request.tools]}] if request.tools else None,
         toolConfig=_tool_config(request) if request.tools else None,
-        generationConfig=_generation(request, request.sampling or Sampling(), defaults),
+        generationConfig=_generation(request, options),
     )
 
 
@@ -143,13 +124,14 @@ def _tool_config(request: TextCompletionRequest) -> dict[str, Any] | None:
     return {"functionCallingConfig": set_fields(mode=mode, allowedFunctionNames=names)}
 
 
-def _generation(request: TextCompletionRequest, sampling: Sampling, defaults: Defaults) -> dict[str, Any]:
+def _generation(request: TextCompletionRequest, options: GeminiOptions) -> dict[str, Any]:
+    sampling = options.sampling(request)
     as_json = request.schema is not None or request.response_format == "json"
     return set_fields(
-        temperature=defaults.temperature if sampling.temperature is None else sampling.temperature,
+        temperature=sampling.temperature,
         topP=sampling.top_p,
         topK=sampling.top_k,
-        maxOutputTokens=defaults.max_tokens if sampling.max_tokens is None else sampling.max_tokens,
+        maxOutputTokens=sampling.max_tokens,
         stopSequences=tuple(sampling.stop),
         seed=sampling.seed,
         presencePenalty=sampling.presence_penalty,
@@ -158,7 +140,7 @@ def _generation(request: TextCompletionRequest, sampling: Sampling, defaults: De
         logprobs=sampling.logprobs or None,
         responseMimeType="application/json" if as_json else None,
         responseJsonSchema=request.schema,
-        thinkingConfig=_thinking(request.reasoning, defaults),
+        thinkingConfig=_thinking(request.reasoning, options),
     )
 
 
@@ -166,14 +148,14 @@ _LEVELS: dict[Effort, str] = {"minimal": "MINIMAL", "low": "LOW", "medium": "MED
 """The others are "HIGH"."""
 
 
-def _thinking(asked: Reasoning | None, defaults: Defaults) -> dict[str, Any] | None:
+def _thinking(asked: Reasoning | None, options: GeminiOptions) -> dict[str, Any] | None:
     """The request's thinking, else the configuration's. The API takes a budget or a level: a request's budget wins."""
     if asked is None:
-        return set_fields(includeThoughts=defaults.thoughts or None, thinkingBudget=defaults.thinking_budget) or None
+        return set_fields(includeThoughts=options.thoughts or None, thinkingBudget=options.thinking_budget) or None
     if asked.effort == "none" or asked.budget == 0:
         return {"thinkingBudget": 0}
     if asked.budget is not None or asked.effort is None:
         return set_fields(includeThoughts=True, thinkingBudget=asked.budget)
-    if defaults.effort_by_budget:
+    if options.effort_by == "budget":
         return {"includeThoughts": True, "thinkingBudget": find_budget(asked.effort)}
     return {"includeThoughts": True, "thinkingLevel": _LEVELS.get(asked.effort, "HIGH")}
