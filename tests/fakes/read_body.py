@@ -1,5 +1,7 @@
 """A function that returns what is read -> a body that needs no closing, as `event_chunks` reads one."""
 
+from typing import Self
+
 from tg_base.llm.http import Read, Take
 
 
@@ -9,10 +11,10 @@ class ReadBody:
     ended = False
 
     def __init__(self, read: Read) -> None:
-        self._read = read
+        self.read = read
 
-    async def __aenter__(self) -> Read:
-        return self._read
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(self, *_: object) -> None:
         pass

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from contextvars import Context, ContextVar
 from itertools import chain, pairwise, repeat
+from typing import Self
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.read_body import ReadBody
 from tg_base.llm import LlmChunk, join_chunks
-from tg_base.llm.http import JsonLines, Read, Take, event_chunks
+from tg_base.llm.http import JsonLines, Take, event_chunks
 from tg_base.llm.http.stream_reader import MAX_TURN_BYTES
 from tg_schema.errors import ProtocolError
 
@@ -192,8 +193,8 @@ class Offered:
         self._reads = iter(reads)
         self.offered = 0
 
-    async def __aenter__(self) -> Read:
-        return self.read
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(self, *_: object) -> None:
         pass

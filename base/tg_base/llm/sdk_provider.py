@@ -23,9 +23,7 @@ from tg_base.llm.http import (
     Frames,
     HttpAnswer,
     OpenBody,
-    Read,
     RouteCall,
-    Take,
     event_chunks,
     no_detail,
     open_body,
@@ -254,27 +252,19 @@ class _AskedBody:
         self._error_detail = error_detail
         self._body: OpenBody | None = None
 
-    @property
-    def ended(self) -> bool:
-        return self._body is not None and self._body.ended
-
-    async def __aenter__(self) -> Read:
+    async def __aenter__(self) -> HttpAnswer:
         lease = await self._keyed.take()
-        read = None
+        answer = None
         try:
             self._body = open_body(self._ask(lease.connection), self._error_detail)
             # It refers to the request, whose prompt may be long; a retry makes another body.
             del self._ask
-            read = await self._body.__aenter__()
+            answer = await self._body.__aenter__()
         finally:
-            if read is None:
+            if answer is None:
                 await self._keyed.give_back(lease)
         self._lease = lease
-        return read
-
-    def listen(self, take: Take) -> None:
-        if self._body is not None:
-            self._body.listen(take)
+        return answer
 
     async def __aexit__(self, *_: object) -> None:
         try:

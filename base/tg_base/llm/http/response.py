@@ -8,7 +8,7 @@ import msgspec
 
 from tg_base.llm.core import find_request_id, retry_after, status_error
 from tg_base.llm.http.answer import HttpAnswer
-from tg_base.llm.http.stream_reader import UNREADABLE, Read, Take
+from tg_base.llm.http.stream_reader import UNREADABLE, Read
 from tg_schema import TgError
 from tg_schema.errors import IncompleteStream, ProtocolError, Timeout
 
@@ -47,7 +47,7 @@ def no_detail(body: bytes) -> ErrorDetail:
 
 
 class OpenBody:
-    """Context manager that yields the `Read` of a streamed answer's body: see `open_body`."""
+    """Context manager that yields a streamed answer, whose body is to be read: see `open_body`."""
 
     __slots__ = ("_answer", "_call", "_error_detail")
 
@@ -57,12 +57,7 @@ class OpenBody:
         self._error_detail = error_detail
         self._answer: HttpAnswer | None = None
 
-    @property
-    def ended(self) -> bool:
-        """Whether the whole body has come."""
-        return self._answer is not None and self._answer.ended
-
-    async def __aenter__(self) -> Read:
+    async def __aenter__(self) -> HttpAnswer:
         answer = await self._call
         # Even a coroutine that has ended takes 256 bytes.
         del self._call
@@ -78,12 +73,7 @@ class OpenBody:
                 answer.close()
         answer.drop_head()
         self._answer = answer
-        return answer.read
-
-    def listen(self, take: Take) -> None:
-        """See `Opened`."""
-        if self._answer is not None:
-            self._answer.listen(take)
+        return answer
 
     async def __aexit__(self, *_: object) -> None:
         if self._answer is not None:

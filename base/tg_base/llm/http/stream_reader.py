@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
 from typing import Final, Protocol
 
@@ -64,25 +65,24 @@ class EventDecoder(Protocol):
         """
 
 
-class Opened(Protocol):
-    """A context manager that opens a body to be read, and closes it; `OpenBody` is one."""
+class Body(Protocol):
+    """An open body; `HttpAnswer` is one.
 
-    @property
-    def ended(self) -> bool:
-        """Whether the whole body has come."""
+    Attributes:
+        ended: whether the whole body has come.
+    """
 
-    async def __aenter__(self) -> Read:
-        """Open it."""
+    ended: bool
 
-    async def __aexit__(self, *_: object) -> None:
-        """Close it."""
+    def read(self) -> Awaitable[bytes]:
+        """A `Read`."""
 
     def listen(self, take: Take) -> None:
-        """Once the body is open: while a read waits, offer small reads to `take` first, if the connection can."""
+        """While a read waits, offer small reads to `take` first, if the connection can."""
 
 
 async def event_chunks(
-    body: Opened,
+    opened: AbstractAsyncContextManager[Body],
     decoder: EventDecoder,
     usage_patience: float = USAGE_TIMEOUT_SECONDS,
     frames: Frames | None = None,
@@ -90,8 +90,8 @@ async def event_chunks(
 ) -> AsyncGenerator[LlmChunk, PassOn | None]:
     """The chunks of an answer. The events of one read are joined, since none of them could have been shown earlier.
 
-    The body is opened before the first chunk, and closed after the last one. It consists of server-sent events unless
-    `frames` says otherwise. The loop runs other tasks after each `MAX_TURN_BYTES`. The answer is finished when
+    `opened` opens the body before the first chunk, and closes it after the last one. It consists of server-sent events
+    unless `frames` says otherwise. The loop runs other tasks after each `MAX_TURN_BYTES`. The answer is finished when
     `answers` of its choices have their `finish_reason`. A function sent to the generator gets the chunks that arrive
     while the next is awaited, if the connection can do that.
 
@@ -100,10 +100,10 @@ async def event_chunks(
             more.
     """
     stream = _Stream(decoder, frames or ServerSentEvents(MAX_EVENT_BYTES), answers)
-    async with body as read:
+    async with opened as body:
         body.listen(stream.pass_on)
         while not stream.finished and not decoder.done:
-            received = await read()
+            received = await body.read()
             if not received:
                 return
             for part in (received,) if len(received) <= MAX_TURN_BYTES else _parts(received):
@@ -120,7 +120,7 @@ async def event_chunks(
             del received, part, chunks
         stream.on_chunk = None
         # Nearly every whole answer ends here: in the read that has its last events.
-        rest = None if decoder.done and body.ended else await _rest(read, stream, usage_patience, body)
+        rest = None if decoder.done and body.ended else await _rest(body, stream, usage_patience)
         if rest is not None:
             yield rest
 
@@ -210,19 +210,19 @@ class _Stream:
         return join_chunks(chunks)
 
 
-async def _rest(read: Read, stream: _Stream, patience: float, opened: Opened) -> LlmChunk | None:
+async def _rest(body: Body, stream: _Stream, patience: float) -> LlmChunk | None:
     """The usage that follows a finished answer. Errors and content from here on are ignored."""
     usage = LlmChunk()
     loop = asyncio.get_running_loop()
     drained = stream.decoder.done
     try:
         async with asyncio.timeout(DRAIN_TIMEOUT_SECONDS if drained else patience) as clock:
-            while received := await read():
+            while received := await body.read():
                 for part in _parts(received):
                     if part is not received:
                         await asyncio.sleep(0)
                     (usage,) = join_chunks((usage, *stream.take(part)))
-                if stream.decoder.done and opened.ended:
+                if stream.decoder.done and body.ended:
                     break
                 if stream.decoder.done and not drained:
                     drained = True
@@ -234,7 +234,5 @@ async def _rest(read: Read, stream: _Stream, patience: float, opened: Opened) ->
 
 
 def _parts(received: bytes) -> Iterable[bytes]:
-    """The bytes of one read, split if there are more than `MAX_TURN_BYTES`."""
-    if len(received) <= MAX_TURN_BYTES:
-        return (received,)
+    """The bytes of one read, split if there are more than `MAX_TURN_BYTES`; a slice of all bytes is no copy."""
     return (received[start : start + MAX_TURN_BYTES] for start in range(0, len(received), MAX_TURN_BYTES))
