@@ -3,28 +3,18 @@
 Messages and tools have one format for the models of all families; Bedrock translates it for each of them.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from tg_base.llm import close_objects, find_effort
+from tg_base.llm import close_objects, find_effort, set_fields
 from tg_bedrock.blocks import cache_point, wire_messages
 from tg_schema import Sampling, TextCompletionRequest, TextPart, Tool
 from tg_schema.text_completion import SYSTEM_ROLES, Reasoning
 
 if TYPE_CHECKING:
-    from types_boto3_bedrock_runtime.type_defs import (
-        ConverseStreamRequestTypeDef,
-        InferenceConfigurationTypeDef,
-        JsonSchemaDefinitionTypeDef,
-        OutputConfigTypeDef,
-        SystemContentBlockTypeDef,
-        ToolChoiceTypeDef,
-        ToolConfigurationTypeDef,
-        ToolSpecificationTypeDef,
-        ToolTypeDef,
-    )
+    from types_boto3_bedrock_runtime.type_defs import ConverseStreamRequestTypeDef, SystemContentBlockTypeDef
 
 
 def to_wire(
@@ -47,33 +37,36 @@ def to_wire(
     Raises:
         BadRequest: this API cannot express the request.
     """
-    wire: ConverseStreamRequestTypeDef = {"modelId": model, "messages": wire_messages(request.turns)}
-    if system := _system(request):
-        wire["system"] = system
-    if inference := _inference(sampling):
-        wire["inferenceConfig"] = inference
-    # Converse has no choice "none": the tools are left out instead.
-    if request.tools and request.tool_choice != "none":
-        wire["toolConfig"] = _tools(request)
-    if output := _output(request, by_thinking=by_thinking):
-        wire["outputConfig"] = output
-    if fields := {**model_fields, **(_thinking(request.reasoning) if by_thinking else {})}:
-        wire["additionalModelRequestFields"] = fields
-    return wire
+    fields = {**model_fields, **(_thinking(request.reasoning) if by_thinking else {})}
+    wire = set_fields(
+        modelId=model,
+        messages=wire_messages(request.turns),
+        system=_system(request) or None,
+        inferenceConfig=_inference(sampling) or None,
+        # Converse has no choice "none": the tools are left out instead.
+        toolConfig=_tools(request) if request.tools and request.tool_choice != "none" else None,
+        outputConfig=_output(request, by_thinking=by_thinking) or None,
+        additionalModelRequestFields=fields or None,
+    )
+    return cast("ConverseStreamRequestTypeDef", wire)
 
 
-def _output(request: TextCompletionRequest, *, by_thinking: bool) -> "OutputConfigTypeDef":
-    config: OutputConfigTypeDef = {}
-    if request.schema is not None:
-        shape = msgspec.json.encode(close_objects(request.schema)).decode()
-        named: JsonSchemaDefinitionTypeDef = {"schema": shape, "name": request.schema_name or "answer"}
-        if request.schema_description:
-            named["description"] = request.schema_description
-        config["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": named}}
+def _output(request: TextCompletionRequest, *, by_thinking: bool) -> dict[str, Any]:
     effort = request.reasoning and (request.reasoning.effort if by_thinking else find_effort(request.reasoning))
-    if effort and not (by_thinking and effort == "none"):
-        config["effort"] = "low" if by_thinking and effort == "minimal" else effort
-    return config
+    if by_thinking:
+        effort = {"none": None, "minimal": "low"}.get(effort or "none", effort)
+    return set_fields(textFormat=_text_format(request), effort=effort)
+
+
+def _text_format(request: TextCompletionRequest) -> dict[str, Any] | None:
+    if request.schema is None:
+        return None
+    named = set_fields(
+        schema=msgspec.json.encode(close_objects(request.schema)).decode(),
+        name=request.schema_name or "answer",
+        description=request.schema_description,
+    )
+    return {"type": "json_schema", "structure": {"jsonSchema": named}}
 
 
 def _thinking(reasoning: Reasoning | None) -> dict[str, Any]:
@@ -100,35 +93,31 @@ def _system(request: TextCompletionRequest) -> "list[SystemContentBlockTypeDef]"
     return blocks
 
 
-def _inference(sampling: Sampling) -> "InferenceConfigurationTypeDef":
-    config: InferenceConfigurationTypeDef = {}
-    if sampling.max_tokens is not None:
-        config["maxTokens"] = sampling.max_tokens
-    if sampling.temperature is not None:
-        config["temperature"] = sampling.temperature
-    if sampling.top_p is not None:
-        config["topP"] = sampling.top_p
-    if sampling.stop:
-        config["stopSequences"] = sampling.stop
-    return config
+def _inference(sampling: Sampling) -> dict[str, Any]:
+    return set_fields(
+        maxTokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        topP=sampling.top_p,
+        stopSequences=sampling.stop,
+    )
 
 
-def _tools(request: TextCompletionRequest) -> "ToolConfigurationTypeDef":
-    config: ToolConfigurationTypeDef = {"tools": list(_tool_blocks(request.tools))}
-    choice = request.tool_choice
-    if choice not in {None, "", "auto"}:
-        named: ToolChoiceTypeDef = {"any": {}} if choice == "required" else {"tool": {"name": choice or ""}}
-        config["toolChoice"] = named
-    return config
+def _tools(request: TextCompletionRequest) -> dict[str, Any]:
+    choice: dict[str, Any] | None = None
+    if request.tool_choice not in {None, "", "auto"}:
+        choice = {"any": {}} if request.tool_choice == "required" else {"tool": {"name": request.tool_choice}}
+    return set_fields(tools=list(_tool_blocks(request.tools)), toolChoice=choice)
 
 
-def _tool_blocks(tools: Iterable[Tool]) -> "Iterable[ToolTypeDef]":
+def _tool_blocks(tools: Iterable[Tool]) -> Iterator[dict[str, Any]]:
     for tool in tools:
-        spec: ToolSpecificationTypeDef = {"name": tool.name, "inputSchema": {"json": tool.parameters}}
-        if tool.description:
-            spec["description"] = tool.description
-        if tool.strict:
-            spec["strict"] = True
-        yield {"toolSpec": spec}
+        yield {
+            "toolSpec": set_fields(
+                name=tool.name,
+                inputSchema={"json": tool.parameters},
+                description=tool.description,
+                strict=tool.strict or None,
+            )
+        }
         if tool.cache:
             yield {"cachePoint": cache_point(tool.cache)}
