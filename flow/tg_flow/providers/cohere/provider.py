@@ -1,11 +1,9 @@
 """TextCompletionRequest -> Cohere's own API (Chat, version 2), by its SDK -> LlmChunks."""
 
-from typing import Any
-
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire
+from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire, set_fields
 from tg_flow.providers.cohere.request import to_wire
 from tg_flow.providers.cohere.stream import StreamDecoder, model_list, read_embeddings
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
@@ -43,14 +41,15 @@ class Cohere(SdkProvider[CohereOptions]):
 
     @override
     def embedding_body(self, request: TextCompletionRequest) -> bytes:
-        body: dict[str, Any] = {
-            "model": self.upstream_model,
-            "texts": list(request.texts),
-            "input_type": "search_query" if request.purpose == "query" else "search_document",
-            "embedding_types": ["float"],
-            "truncate": "END" if request.truncate else "NONE",
-        }
-        return _encode(body if request.dimensions is None else {**body, "output_dimension": request.dimensions})
+        body = set_fields(
+            model=self.upstream_model,
+            texts=request.texts,
+            input_type="search_query" if request.purpose == "query" else "search_document",
+            embedding_types=("float",),
+            truncate="END" if request.truncate else "NONE",
+            output_dimension=request.dimensions,
+        )
+        return _encode(body)
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:

@@ -5,9 +5,11 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import Key, SdkWire, choose_key
+from tg_base.llm import Key, SdkWire, choose_key, set_fields
 from tg_base.llm.gemini import Gemini, GeminiOptions, error_detail, model_list, read_embeddings
 from tg_schema import TextCompletionRequest
+
+_TASKS = {"query": "RETRIEVAL_QUERY", "document": "RETRIEVAL_DOCUMENT"}
 
 
 class GoogleAiStudioOptions(GeminiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -48,11 +50,8 @@ class GoogleAiStudio(Gemini[GoogleAiStudioOptions]):
 
     @override
     def embedding_body(self, request: TextCompletionRequest) -> bytes:
-        common: dict[str, Any] = {"model": self._place}
-        if request.purpose is not None:
-            common["taskType"] = "RETRIEVAL_QUERY" if request.purpose == "query" else "RETRIEVAL_DOCUMENT"
-        if request.dimensions is not None:
-            common["outputDimensionality"] = request.dimensions
+        task = _TASKS[request.purpose] if request.purpose else None
+        common = set_fields(model=self._place, taskType=task, outputDimensionality=request.dimensions)
         texts = [{**common, "content": {"parts": [{"text": text}]}} for text in request.texts]
         return msgspec.json.encode({"requests": texts})
 

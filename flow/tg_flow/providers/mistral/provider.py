@@ -1,11 +1,11 @@
 """TextCompletionRequest -> Mistral's own API, by its SDK -> LlmChunks."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire, embedding_list
+from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire, embedding_list, set_fields
 from tg_flow.providers.mistral.request import to_wire
 from tg_flow.providers.mistral.stream import StreamDecoder, error_detail
 from tg_flow.providers.openai import model_list
@@ -52,17 +52,15 @@ class Mistral(SdkProvider[MistralOptions]):
 
     @override
     def body(self, request: TextCompletionRequest) -> bytes:
-        body = to_wire(request, self.upstream_model, self.options.sampling(request))
-        if self.options.reasoning_effort is not None and request.reasoning is None:
-            body["reasoning_effort"] = self.options.reasoning_effort
-        if self.options.prompt_mode is not None:
-            body["prompt_mode"] = self.options.prompt_mode
-        return _encode(body)
+        options = self.options
+        effort = options.reasoning_effort if request.reasoning is None else None
+        body = to_wire(request, self.upstream_model, options.sampling(request))
+        return _encode(body | set_fields(reasoning_effort=effort, prompt_mode=options.prompt_mode))
 
     @override
     def embedding_body(self, request: TextCompletionRequest) -> bytes:
-        body: dict[str, Any] = {"model": self.upstream_model, "input": request.texts}
-        return _encode(body if request.dimensions is None else {**body, "output_dimension": request.dimensions})
+        model = self.upstream_model
+        return _encode(set_fields(model=model, input=request.texts, output_dimension=request.dimensions))
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:

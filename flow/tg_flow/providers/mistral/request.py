@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tg_base.llm import read_signature
+from tg_base.llm import read_signature, set_fields
 from tg_base.telemetry import trace
 from tg_flow.providers.openai import request as openai_request
 from tg_schema import Sampling, TextCompletionRequest
@@ -24,11 +24,8 @@ def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> d
     asked = openai_request.to_wire(request, model, sampling, completion_tokens=False, strict=False)
     # The API has no `stream_options`, and its sampling seed is `random_seed`.
     theirs = msgspec.structs.replace(asked, stream_options=None, seed=None)
-    body: dict[str, Any] = msgspec.to_builtins(theirs)
-    if sampling.seed is not None:
-        body["random_seed"] = sampling.seed
-    if request.cache_key is not None:
-        body["prompt_cache_key"] = trace.own_cache_key(request.cache_key)
+    more = set_fields(random_seed=sampling.seed, prompt_cache_key=trace.own_cache_key(request.cache_key))
+    body: dict[str, Any] = msgspec.to_builtins(theirs) | more
     turns = request.turns
     # From the end: the instructions stand before the turns.
     for message, turn in zip(body["messages"][-len(turns) :], turns, strict=True):

@@ -1,12 +1,12 @@
 """TextCompletionRequest -> Ollama's own API (`/api/chat`) -> LlmChunks."""
 
 import os
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import EventDecoder, JsonLines, RemoteOptions, SdkProvider, SdkWire
+from tg_base.llm import EventDecoder, JsonLines, RemoteOptions, SdkProvider, SdkWire, set_fields
 from tg_flow.providers.ollama.request import to_wire
 from tg_flow.providers.ollama.stream import StreamDecoder, model_list, read_embeddings
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
@@ -72,12 +72,15 @@ class Ollama(SdkProvider[OllamaOptions]):
 
     @override
     def embedding_body(self, request: TextCompletionRequest) -> bytes:
-        options = self.options
-        body: dict[str, Any] = {"model": self.upstream_model, "input": request.texts, "truncate": request.truncate}
-        more = {"dimensions": request.dimensions, "keep_alive": options.keep_alive}
-        if options.num_ctx is not None:
-            body["options"] = {"num_ctx": options.num_ctx}
-        return _encode(body | {name: value for name, value in more.items() if value is not None})
+        body = set_fields(
+            model=self.upstream_model,
+            input=request.texts,
+            truncate=request.truncate,
+            dimensions=request.dimensions,
+            keep_alive=self.options.keep_alive,
+            options=set_fields(num_ctx=self.options.num_ctx) or None,
+        )
+        return _encode(body)
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:

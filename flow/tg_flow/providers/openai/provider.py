@@ -14,6 +14,7 @@ from tg_base.llm import (
     SdkProvider,
     SdkWire,
     embedding_list,
+    set_fields,
 )
 from tg_base.telemetry import trace
 from tg_flow.providers.openai.messages import DIALECT, ThinkingField, WireMessage, wire_messages
@@ -152,10 +153,8 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
     @override
     def embedding_body(self, request: TextCompletionRequest) -> bytes:
         texts = request.texts or request.id_lists
-        body: dict[str, Any] = {"model": self.upstream_model, "input": texts, "encoding_format": "float"}
-        if request.dimensions is not None:
-            body["dimensions"] = request.dimensions
-        return _encode(body)
+        size = request.dimensions
+        return _encode(set_fields(model=self.upstream_model, input=texts, encoding_format="float", dimensions=size))
 
     def _hints(self, request: TextCompletionRequest) -> dict[str, Any]:
         named = {name: getattr(request, hint) for hint, name in self.options.hint_fields.items()}
