@@ -132,12 +132,13 @@ class Span(msgspec.Struct, frozen=True):
     @property
     def fields(self) -> dict[str, str]:
         """The fields of a log line; None is left out."""
-        fields = {"request": self.request, "traceparent": self.traceparent}
-        if self.stream is not None:
-            fields["stream"] = self.stream
-        if self.parent is not None:
-            fields["parent"] = self.parent
-        return fields
+        fields = {
+            "request": self.request,
+            "traceparent": self.traceparent,
+            "stream": self.stream,
+            "parent": self.parent,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 _current: ContextVar[Span | None] = ContextVar("span", default=None)
