@@ -4,7 +4,7 @@
 provider's stead.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Final
 
@@ -113,66 +113,83 @@ def _check_prompt(request: TextCompletionRequest) -> None:
         raise BadRequest("suffix needs the text of prompt, which the answer follows")
 
 
+def _refuse(faults: Mapping[str, object]) -> None:
+    """Raise the first of the sentences whose condition holds."""
+    for sentence, found in faults.items():
+        if found:
+            raise BadRequest(sentence)
+
+
 def _check_form(request: TextCompletionRequest) -> None:
-    if request.response_format not in {None, "text", "json"}:
-        raise BadRequest('response_format must be "text" or "json"')
     forms = {
         "schema or response_format": request.schema is not None or request.response_format == "json",
         "regex": request.regex is not None,
         "choice": bool(request.choice),
     }
-    if sum(forms.values()) > 1:
-        raise BadRequest(f"{', '.join(forms)}: an answer can have one form; leave out the others")
-    if request.echo and any(forms.values()):
-        raise BadRequest("echo: an answer with a prescribed form cannot begin with the prompt; leave out one of them")
-    if "" in request.choice:
-        raise BadRequest("choice: each must be a text")
+    prescribed = sum(forms.values())
+    _refuse(
+        {
+            'response_format must be "text" or "json"': request.response_format not in {None, "text", "json"},
+            f"{', '.join(forms)}: an answer can have one form; leave out the others": prescribed > 1,
+            "echo: an answer with a prescribed form cannot begin with the prompt; leave out one of them": (
+                request.echo and prescribed
+            ),
+            "choice: each must be a text": "" in request.choice,
+        }
+    )
 
 
 def _check_embedded(request: TextCompletionRequest) -> None:
-    if not request.texts and not request.id_lists:
-        raise BadRequest("texts is missing: a list of the texts to embed")
-    if request.texts and request.id_lists:
-        raise BadRequest("id_lists replace texts; leave out one of them")
-    if len(request.texts or request.id_lists) > MAX_TEXTS:
-        raise BadRequest(f"texts and id_lists: at most {MAX_TEXTS} can be embedded at a time; ask several times")
-    if not all(request.texts or request.id_lists):
-        raise BadRequest("texts and id_lists: an empty text cannot be embedded; leave out what is empty")
+    inputs = request.texts or request.id_lists
+    _refuse(
+        {
+            "texts is missing: a list of the texts to embed": not inputs,
+            "id_lists replace texts; leave out one of them": request.texts and request.id_lists,
+            f"texts and id_lists: at most {MAX_TEXTS} can be embedded at a time; ask several times": (
+                len(inputs) > MAX_TEXTS
+            ),
+            "texts and id_lists: an empty text cannot be embedded; leave out what is empty": not all(inputs),
+        }
+    )
 
 
 def _check_detokenized(request: TextCompletionRequest) -> None:
-    if not request.prompt_ids:
-        raise BadRequest("prompt_ids is missing: the token ids to turn into text")
+    _refuse({"prompt_ids is missing: the token ids to turn into text": not request.prompt_ids})
 
 
 def _check_unloaded(request: TextCompletionRequest) -> None:
-    if not request.adapter:
-        raise BadRequest("adapter is missing: the name of the LoRA adapter")
+    _refuse({"adapter is missing: the name of the LoRA adapter": not request.adapter})
 
 
 def _check_loaded(request: TextCompletionRequest) -> None:
     _check_unloaded(request)
-    if not request.adapter_path:
-        raise BadRequest("adapter_path is missing: the file of the LoRA adapter")
+    _refuse({"adapter_path is missing: the file of the LoRA adapter": not request.adapter_path})
 
 
 def _check_scored(request: TextCompletionRequest) -> None:
+    scores = request.operation == "score"
     asks_prompt = request.sampling is not None and request.sampling.prompt_logprobs is not None
-    if request.scored and request.operation != "score":
-        raise BadRequest('scored belongs to the operation "score"')
-    if request.operation == "score" and not (request.scored or asks_prompt):
-        raise BadRequest("scored is missing: the token ids to score after the prompt, or sampling.prompt_logprobs")
+    _refuse(
+        {
+            'scored belongs to the operation "score"': request.scored and not scores,
+            "scored is missing: the token ids to score after the prompt, or sampling.prompt_logprobs": (
+                scores and not (request.scored or asks_prompt)
+            ),
+        }
+    )
 
 
 def _check_raw_prompt(request: TextCompletionRequest) -> None:
-    if request.tools:
-        raise BadRequest("tools need a conversation; leave out raw and prompt_ids, or tools")
-    if request.messages or request.system:
-        raise BadRequest("raw and prompt_ids are the whole prompt; leave out messages and system")
-    if request.prompt_ids and request.prompt:
-        raise BadRequest("prompt_ids replace prompt; leave out one of them")
-    if not request.prompt_ids and not request.prompt:
-        raise BadRequest("the prompt is empty; raw needs its text")
+    _refuse(
+        {
+            "tools need a conversation; leave out raw and prompt_ids, or tools": request.tools,
+            "raw and prompt_ids are the whole prompt; leave out messages and system": (
+                request.messages or request.system
+            ),
+            "prompt_ids replace prompt; leave out one of them": request.prompt_ids and request.prompt,
+            "the prompt is empty; raw needs its text": not (request.prompt_ids or request.prompt),
+        }
+    )
 
 
 def _check_tools(request: TextCompletionRequest) -> None:
@@ -195,18 +212,27 @@ def _check_sampling(sampling: Sampling) -> None:
         msgspec.convert({"sampling": msgspec.structs.asdict(sampling)}, TextCompletionRequest)
     except msgspec.ValidationError as error:
         raise BadRequest(f"wrong field: {error}") from None
-    if sampling.best_of is not None and sampling.best_of < (sampling.n or 1):
-        raise BadRequest("sampling.best_of must be at least sampling.n: it counts the answers to choose from")
-    if len(sampling.stop) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in sampling.stop):
-        raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters")
-    if len(sampling.stop_ids) > MAX_STOPS:
-        raise BadRequest(f"sampling.stop_ids may have {MAX_STOPS} ids")
-    if sampling.max_tokens is not None and (sampling.min_tokens or 0) > sampling.max_tokens:
-        raise BadRequest("sampling.min_tokens must not be above sampling.max_tokens")
-    if sampling.end_token and sampling.logprobs is None:
-        raise BadRequest("sampling.end_token needs sampling.logprobs: without, an answer has no data of its tokens")
-    if sampling.logit_bias and min(sampling.logit_bias) < 0:
-        raise BadRequest("sampling.logit_bias: the keys are token ids, which are not negative")
+    stops_fit = all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in sampling.stop)
+    _refuse(
+        {
+            "sampling.best_of must be at least sampling.n: it counts the answers to choose from": (
+                sampling.best_of is not None and sampling.best_of < (sampling.n or 1)
+            ),
+            f"sampling.stop may have {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters": (
+                len(sampling.stop) > MAX_STOPS or not stops_fit
+            ),
+            f"sampling.stop_ids may have {MAX_STOPS} ids": len(sampling.stop_ids) > MAX_STOPS,
+            "sampling.min_tokens must not be above sampling.max_tokens": (
+                sampling.max_tokens is not None and (sampling.min_tokens or 0) > sampling.max_tokens
+            ),
+            "sampling.end_token needs sampling.logprobs: without, an answer has no data of its tokens": (
+                sampling.end_token and sampling.logprobs is None
+            ),
+            "sampling.logit_bias: the keys are token ids, which are not negative": (
+                min(sampling.logit_bias or (0,)) < 0
+            ),
+        }
+    )
 
 
 def _check_turn(place: str, turn: Message) -> None:
