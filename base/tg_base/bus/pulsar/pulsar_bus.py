@@ -12,10 +12,9 @@ Closing is idempotent and bounded, and runs at interpreter exit if nothing else 
 
 import asyncio
 import atexit
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakValueDictionary
 
@@ -70,8 +69,6 @@ class PulsarBus(Bus):
         self._limit = MAX_MESSAGE_BYTES
         self._limit_known = False
         self._limit_asked: set[str] = set()
-        self._limit_topics: deque[str] = deque()
-        self._limit_asking = False
         self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="bus")
         # Probing the limit allocates 5 MiB several times. The allocator keeps that per thread, so one thread does it
         # all.
@@ -133,11 +130,11 @@ class PulsarBus(Bus):
         is_persistent(topic)
         opening = self._off_loop(lambda: self._client.produce(topic))
         sender = self._senders[topic] = Sender(opening, self._loop.time())
-        opening.add_done_callback(lambda _: self._on_opened(topic, sender))
+        opening.add_done_callback(lambda opened: self._on_opened(topic, sender, opened))
         return sender
 
-    def _on_opened(self, topic: str, sender: Sender) -> None:
-        if sender.opened_badly:
+    def _on_opened(self, topic: str, sender: Sender, opened: "asyncio.Future[pulsar.Producer]") -> None:
+        if opened.cancelled() or opened.exception() is not None:
             self._forget(topic, sender)
         else:
             self._learn_limit(topic)
@@ -220,26 +217,17 @@ class PulsarBus(Bus):
         place = topic.partition("://")[2].rpartition("/")[0]
         if not self._limit_known and self._closing is None and place not in self._limit_asked:
             self._limit_asked.add(place)
-            self._limit_topics.append(topic)
-            self._ask_limit()
+            self._loop.run_in_executor(self._limit_thread, self._ask_limit, topic)
 
-    def _ask_limit(self) -> None:
-        """Ask in one namespace after the other, until one reveals the limit."""
-        if self._limit_topics and not self._limit_known and not self._limit_asking and self._closing is None:
-            self._limit_asking = True
-            topic = self._limit_topics.popleft()
-            asking = self._loop.run_in_executor(self._limit_thread, self._client.ask_limit, topic)
-            asking.add_done_callback(self._on_limit)
-
-    def _on_limit(self, asked: "asyncio.Future[int]") -> None:
-        self._limit_asking = False
-        if asked.cancelled() or isinstance(asked.exception(), TgError):
-            # We may not send in this namespace, or the broker is down: a later opening asks again.
-            self._ask_limit()
+    def _ask_limit(self, topic: str) -> None:
+        """Ask in the namespace of `topic`, unless an earlier one has revealed the limit. Runs in the limit's thread."""
+        if self._limit_known or self._closing is not None:
             return
-        self._limit, self._limit_known = asked.result(), True
-        if self._limit < MAX_MESSAGE_BYTES:
-            log.warning("bus.limit", max_message=self._limit)
+        # We may not send in this namespace, or the broker is down: a later opening asks again.
+        with suppress(TgError):
+            self._limit, self._limit_known = self._client.ask_limit(topic), True
+            if self._limit < MAX_MESSAGE_BYTES:
+                log.warning("bus.limit", max_message=self._limit)
 
     def _watch(self) -> None:
         """Reopen lost connections: the client does it too, but with pauses that grow to a minute."""
@@ -265,7 +253,6 @@ class PulsarBus(Bus):
                 sender.window.close(error_of("NotConnected"))
         # The same broker may have come back with another limit.
         self._limit_asked.clear()
-        self._limit_topics.clear()
         self._limit_known = False
 
     def _close_retired(self) -> None:

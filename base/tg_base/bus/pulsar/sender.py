@@ -51,11 +51,6 @@ class Sender:
         self.used = now
 
     @property
-    def opened_badly(self) -> bool:
-        """Whether opening the producer has failed."""
-        return self._opening.cancelled() or self._opening.exception() is not None
-
-    @property
     def silent(self) -> bool:
         """Whether it is open but not connected."""
         return self.producer is not None and not self.producer.is_connected()
