@@ -152,11 +152,6 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         # Return the reading loop itself: each chunk would also pass a generator around it.
         return event_chunks(asked, self.decoder(request), self.usage_patience, frames, request.answers)
 
-    @staticmethod
-    def is_prepared(request: TextCompletionRequest) -> bool:
-        """Whether another process has prepared the argument of `post`; then this request lacks its prompt."""
-        return isinstance(request, PreparedRequest)
-
     def _sent(self, request: TextCompletionRequest) -> Any:
         return request.sent if isinstance(request, PreparedRequest) else self.body(request)
 

@@ -4,9 +4,7 @@ The client library's histogram takes one or two locks for each observation. This
 """
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from prometheus_client import REGISTRY, CollectorRegistry
@@ -31,12 +29,6 @@ class Cells:
         """Count one observation."""
         self.counts[bisect_left(self._bounds, amount)] += 1
         self.total += amount
-
-    def observe_all(self, amounts: Sequence[float]) -> None:
-        """Count several observations, in few steps for each."""
-        for place, number in Counter(map(bisect_left, repeat(self._bounds), amounts)).items():
-            self.counts[place] += number
-        self.total += sum(amounts)
 
     def cumulate(self) -> list[tuple[str, float]]:
         """The counts as Prometheus' cumulative buckets."""
