@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -121,10 +122,8 @@ class Bedrock(LlmService[BedrockOptions]):
 async def _rest(stream: "ThreadedStream[LlmChunk]", patience: float) -> list[LlmChunk]:
     """The usage that follows a finished answer; errors from here on are ignored."""
     chunks: list[LlmChunk] = []
-    try:
+    with suppress(TimeoutError, TgError):
         async with asyncio.timeout(patience):
             while batch := await stream.batch():
                 chunks.extend(batch)
-    except (TimeoutError, TgError):
-        pass
     return chunks

@@ -5,6 +5,7 @@ in a thousand million ways. The bound counts the ways by which one value is reac
 """
 
 import re
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -73,13 +74,11 @@ class SchemaCost:
         self._states = 0
         self._repeats = self._recursive = self.too_large = self.quick = False
         self._ways: list[int] = []
-        try:
+        with suppress(_Uncounted, RecursionError, ValueError):
             ways = self._count(schema, _ALL)
             self.too_large = ways > MAX_WAYS
             self._ways = [] if self._recursive else [ways]
             self.quick = size <= MAX_QUICK_BYTES and self._states <= MAX_QUICK_STATES
-        except (_Uncounted, RecursionError, ValueError):
-            pass
 
     def of(self, value: bytes) -> float:
         """A bound of the steps for a value's JSON text."""

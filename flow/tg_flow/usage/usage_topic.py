@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 import structlog
@@ -46,12 +46,10 @@ class UsageTopic(Entered):
     async def take(self) -> Sequence[Delivery]:
         """The next messages: one at least, and those that follow it soon."""
         batch = [await anext(self._deliveries)]
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(GATHER_SECONDS):
                 while len(batch) < MAX_BATCH:
                     batch.append(await anext(self._deliveries))
-        except TimeoutError:
-            pass
         return batch
 
     async def discard(self, delivery: Delivery, reason: str) -> None:

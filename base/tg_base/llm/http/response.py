@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -124,12 +125,10 @@ async def _make_error(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorD
     detail, body = ErrorDetail(), b""
     # A compressed body is never inflated; then the status alone decides.
     if not answer.encoded:
-        try:
+        with suppress(IncompleteStream, TimeoutError, *UNREADABLE):
             async with asyncio.timeout(ERROR_BODY_TIMEOUT_SECONDS):
                 body = await _at_most(answer.read, MAX_ERROR_BODY_BYTES)
                 detail = error_detail(body)
-        except (IncompleteStream, TimeoutError, *UNREADABLE):
-            pass
     wait = retry_after(answer.headers)
     wait = detail.wait if wait is None else wait
     text, request_id = body.decode(errors="replace"), find_request_id(answer.headers)

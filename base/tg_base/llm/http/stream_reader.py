@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import copy_context
 from typing import Final, Protocol
 
@@ -215,7 +215,7 @@ async def _rest(body: Body, stream: _Stream, patience: float) -> LlmChunk | None
     usage = LlmChunk()
     loop = asyncio.get_running_loop()
     drained = stream.decoder.done
-    try:
+    with suppress(TimeoutError, TgError):
         async with asyncio.timeout(DRAIN_TIMEOUT_SECONDS if drained else patience) as clock:
             while received := await body.read():
                 for part in _parts(received):
@@ -228,8 +228,6 @@ async def _rest(body: Body, stream: _Stream, patience: float) -> LlmChunk | None
                     drained = True
                     # All is here; only the end of the body is missing, which the next request on this connection needs.
                     clock.reschedule(loop.time() + DRAIN_TIMEOUT_SECONDS)
-    except (TimeoutError, TgError):
-        pass
     return usage if usage != LlmChunk() else None
 
 
