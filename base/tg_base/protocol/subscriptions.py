@@ -44,14 +44,17 @@ class Subscriptions:
         give_up: seconds that the bus may refuse a subscription while it answers pings.
         on_change: called whenever `failed` has changed.
 
+    Attributes:
+        patience: `give_up`.
+
     Raises:
         BusError: on leaving, a subscription could not be reopened. The task that entered is cancelled to get there.
     """
 
-    def __init__(self, bus: Bus, *, give_up: float, on_change: Callable[[], None] | None = None) -> None:
+    def __init__(self, bus: Bus, *, give_up: float, on_change: Callable[[], None] = lambda: None) -> None:
         self._bus = bus
         self._on_change = on_change
-        self._give_up = give_up
+        self.patience = give_up
         self._failed: dict[Subscription, None] = {}
         self._lost: BusError | None = None
         self._cancelled = False
@@ -104,28 +107,23 @@ class Subscriptions:
         """This subscription has failed."""
         READER_ENDS.inc()
         self._failed[subscription] = None
-        self._changed()
+        self._on_change()
 
     def note_opened(self, subscription: "Subscription") -> None:
         """This subscription is open again."""
         self._failed.pop(subscription, None)
-        self._changed()
+        self._on_change()
 
     async def answers(self) -> bool:
         """Whether the bus answers a ping."""
         return await answers(self._bus, PING_SECONDS)
-
-    @property
-    def patience(self) -> float:
-        """Seconds that the bus may refuse a subscription while it answers pings."""
-        return self._give_up
 
     def give_up(self, subscription: "Subscription", error: TgError) -> None:
         """End the task that entered, because this subscription cannot be reopened."""
         log.critical("reading.given_up", topic=subscription.topic, reason=error.message)
         self.end(
             BusError(
-                f"the bus answers, but has refused the subscription to {subscription.topic} for {self._give_up:g} s: "
+                f"the bus answers, but has refused the subscription to {subscription.topic} for {self.patience:g} s: "
                 f"{error.message}"
             )
         )
@@ -135,10 +133,6 @@ class Subscriptions:
         if self._lost is None:
             self._lost = error
             self._cancelled = self._task.cancel()
-
-    def _changed(self) -> None:
-        if self._on_change is not None:
-            self._on_change()
 
 
 class Subscription(AsyncIterator[Delivery]):
