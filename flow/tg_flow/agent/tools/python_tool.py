@@ -1,5 +1,6 @@
 """Agent -> Python callable: a function, a coroutine function, or an async generator that yields text."""
 
+import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -11,12 +12,14 @@ from typing_extensions import override
 from tg_base.config import ToolConfig
 from tg_base.runtime import load_function, start_daemon_thread
 from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declare
-from tg_flow.agent.tools.thread_call import ThreadCalls
 from tg_schema import TgError, Tool
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, Unavailable
 
 ENTRY_POINT_GROUP = "tokengrid.tools"
 """The group of entry points with which packages offer tools."""
+
+MAX_CONCURRENT_CALLS = 16
+"""Threads of one tool; an abandoned call counts until its function returns."""
 
 
 class PythonOptions(ToolOptions, frozen=True):
@@ -28,7 +31,8 @@ class PythonOptions(ToolOptions, frozen=True):
 class PythonTool(AgentTool):
     """Schema and description come from the function's signature and docstring, unless the table has them.
 
-    A blocking function runs in a thread of its own. It cannot be stopped, but nothing waits for it after a cancel.
+    A blocking function runs in a daemon thread of its own. It cannot be stopped, and may never return; nothing waits
+    for it after a cancel, nor when the process ends.
     """
 
     Options = PythonOptions
@@ -37,7 +41,7 @@ class PythonTool(AgentTool):
         super().__init__(declaration, table)
         self._function = function
         self._arguments = _arguments_of(function)
-        self._threads = ThreadCalls(declaration.name)
+        self._threads = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
 
     @classmethod
     @override
@@ -60,7 +64,17 @@ class PythonTool(AgentTool):
         elif inspect.iscoroutinefunction(self._function):
             yield text_of(await self._function(**values))
         else:
-            yield text_of(await self._threads.run(lambda: self._function(**values)))
+            yield text_of(await self._run(lambda: self._function(**values)))
+
+    async def _run(self, function: Callable[[], Any]) -> Any:
+        name = self.declaration.name
+        if self._threads.locked():
+            raise Unavailable(f"{MAX_CONCURRENT_CALLS} earlier calls of {name} have not come back; ask later")
+        await self._threads.acquire()
+        result = start_daemon_thread(function, f"tool {name}")
+        result.add_done_callback(lambda _: self._threads.release())
+        # Cancelled with the wait, it would count as returned while its thread runs on.
+        return await asyncio.shield(result)
 
 
 def text_of(value: Any) -> str:
