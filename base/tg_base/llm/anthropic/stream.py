@@ -133,7 +133,8 @@ class StreamDecoder:
         self._model: str | None = None
         self._stop_reason: str | None = None
         self._stopped_by: str | None = None
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, int] = {}
+        self._without_arguments: set[int] = set()
         self._signatures: dict[int, str] = {}
         self._answer_block = -1
 
@@ -172,8 +173,8 @@ class StreamDecoder:
         call = self._calls.get(index)
         if call is None:
             return None
-        call.written = True
-        return self._convert_call(ToolCallDelta(call.index, arguments=delta.partial_json))
+        self._without_arguments.discard(index)
+        return self._convert_call(ToolCallDelta(call, arguments=delta.partial_json))
 
     def _block(self, index: int, block: _ContentBlock) -> LlmChunk | None:
         if block.type == "redacted_thinking" and block.data:
@@ -183,18 +184,18 @@ class StreamDecoder:
         if self._by_tool and block.name == ANSWER_TOOL:
             self._answer_block = index
             return None
-        call = self._calls[index] = _Call(len(self._calls))
-        return self._convert_call(ToolCallDelta(call.index, block.id, block.name))
+        call = self._calls[index] = len(self._calls)
+        self._without_arguments.add(index)
+        return self._convert_call(ToolCallDelta(call, block.id, block.name))
 
     def _end_block(self, index: int) -> LlmChunk | None:
         """Emit a block's signature; complete a call without arguments, for which the API sends no delta."""
         signature = self._signatures.pop(index, None)
         if signature is not None:
             return LlmChunk(signature=write_signature(THINKING, signature), model=self._model)
-        call = self._calls.get(index)
-        if call is None or call.written:
+        if index not in self._without_arguments:
             return None
-        return self._convert_call(ToolCallDelta(call.index, arguments="{}"))
+        return self._convert_call(ToolCallDelta(self._calls[index], arguments="{}"))
 
     def _convert_call(self, delta: ToolCallDelta) -> LlmChunk:
         return LlmChunk(tool_calls=(delta,), model=self._model)
@@ -237,11 +238,3 @@ class StreamDecoder:
                 cache_write_token=usage.cache_creation_input_tokens,
             )
         )
-
-
-class _Call:
-    """A tool call in progress: its index among the answer's calls, and whether any arguments have arrived."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.written = False
