@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any, Literal, TextIO, cast
 
@@ -117,20 +118,16 @@ class LogStream:
 
     def write(self, text: str) -> None:
         """Write, if that is possible."""
-        try:
+        # A failure of the log has nowhere to be reported. A closed file object raises a ValueError.
+        with suppress(OSError, ValueError):
             if self._stream is not None:
                 self._stream.write(text)
-        except (OSError, ValueError):
-            # A failure of the log has nowhere to be reported. A closed file object raises a ValueError.
-            return
 
     def flush(self) -> None:
         """Flush, if that is possible."""
-        try:
+        with suppress(OSError, ValueError):
             if self._stream is not None:
                 self._stream.flush()
-        except (OSError, ValueError):
-            return
 
 
 def configure_log(
