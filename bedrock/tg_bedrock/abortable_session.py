@@ -26,22 +26,19 @@ class _HttpsConnection(AWSHTTPSConnection):
     response_class = BoundedResponse  # type: ignore[assignment]  # the stubs know botocore's own only
 
 
-class _HttpPool(AWSHTTPConnectionPool):
+class _Holding(HTTPConnectionPool):
+    @override
+    def _validate_conn(self, conn: Any) -> None:
+        super()._validate_conn(conn)
+        _hold(conn)
+
+
+class _HttpPool(_Holding, AWSHTTPConnectionPool):
     ConnectionCls = _HttpConnection
 
-    @override
-    def _validate_conn(self, conn: Any) -> None:
-        super()._validate_conn(conn)
-        _hold(conn)
 
-
-class _HttpsPool(AWSHTTPSConnectionPool):
+class _HttpsPool(_Holding, AWSHTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
-
-    @override
-    def _validate_conn(self, conn: Any) -> None:
-        super()._validate_conn(conn)
-        _hold(conn)
 
 
 def _hold(connection: Any) -> None:

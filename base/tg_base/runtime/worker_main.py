@@ -136,18 +136,13 @@ def _serve(pickled: bytes) -> tuple[Reply, bytes | None]:
 
 def _call(pickled: bytes) -> tuple[Reply, bytes | None]:
     try:
-        function, arguments = _read_call(pickled)
+        function, arguments = pickle.loads(pickled)  # noqa: S301 - as above
+    except UNPICKLABLE as error:
+        return Reply("unpicklable", str(error)), None
+    try:
         return Reply("returned"), write_pickle(function(*arguments))
     except Unpicklable as error:
         return Reply("unpicklable", str(error)), None
-
-
-def _read_call(pickled: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    try:
-        call: tuple[Callable[..., Any], tuple[Any, ...]] = pickle.loads(pickled)  # noqa: S301 - as above
-    except UNPICKLABLE as error:
-        raise Unpicklable(str(error)) from None
-    return call
 
 
 def write_pickle(value: Any) -> bytes:

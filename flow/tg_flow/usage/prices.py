@@ -59,7 +59,10 @@ class Prices:
 
     async def _ask_list(self, records: list[UsageRecord]) -> list[int | None]:
         if self._price_list is None:
-            self._tell_absence()
+            if not self._told_absence:
+                self._told_absence = True
+                reason = 'only [prices] of the configuration apply; for more: pip install "tokengrid-flow[prices]"'
+                log.warning("usage.no_price_list", reason=reason)
             return [None] * len(records)
         try:
             return await self._worker.call(self._price_list, records)
@@ -67,12 +70,6 @@ class Prices:
             # It may come again for the same records, which would hold up all others.
             log.error("usage.price_list_failed", reason=error.message)
             return [None] * len(records)
-
-    def _tell_absence(self) -> None:
-        if not self._told_absence:
-            self._told_absence = True
-            reason = 'only [prices] of the configuration apply; for more: pip install "tokengrid-flow[prices]"'
-            log.warning("usage.no_price_list", reason=reason)
 
 
 def multiply(price: PriceConfig, record: UsageRecord) -> int | None:

@@ -125,10 +125,8 @@ class ReactParser:
             if fence.bare and fence.ticks >= self._code:
                 self._code = 0
             return None
-        return self._close_fence(fence) if fence.bare and self._may_close(fence) else self._open_fence(fence)
-
-    def _may_close(self, fence: Fence) -> bool:
-        return self._behind_call or 0 < self._fence <= fence.ticks
+        closes = fence.bare and (self._behind_call or 0 < self._fence <= fence.ticks)
+        return self._close_fence(fence) if closes else self._open_fence(fence)
 
     @property
     def _behind_call(self) -> bool:

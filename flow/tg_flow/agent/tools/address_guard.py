@@ -66,12 +66,8 @@ class AddressGuard:
     def _may_reach(self, address: Address) -> bool:
         inner = _inner(address)
         named = any(one in network for network in self._networks for one in (address, inner))
-        return self._any or named or _is_public(inner)
-
-
-def _is_public(address: Address) -> bool:
-    # Python takes most multicast addresses for global ones.
-    return address.is_global and not address.is_multicast
+        # Python takes most multicast addresses for global ones.
+        return self._any or named or (inner.is_global and not inner.is_multicast)
 
 
 def _inner(address: Address) -> Address:
