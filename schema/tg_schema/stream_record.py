@@ -1,25 +1,11 @@
 """Records of a stream with `error` and `end_of_stream`: how such a stream ends, and how neighbours become one."""
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from tg_schema.errors import Error
 
-
-class _Fields(Protocol):
-    def __init__(self, *, error: Error | None, end_of_stream: bool | None) -> None: ...
-
-    @property
-    def error(self) -> Error | None: ...
-    @property
-    def end_of_stream(self) -> bool | None: ...
-    @classmethod
-    def join_whole(cls: type["AnyRecord"], records: Sequence["AnyRecord"]) -> Sequence["AnyRecord"]: ...
-    @classmethod
-    def join(cls: type["AnyRecord"], records: Sequence["AnyRecord"]) -> Sequence["AnyRecord"]: ...
-
-
-AnyRecord = TypeVar("AnyRecord", bound=_Fields)
+AnyRecord = TypeVar("AnyRecord")
 
 
 class StreamRecord:
@@ -31,21 +17,24 @@ class StreamRecord:
     __slots__ = ()
 
     @property
-    def last(self: _Fields) -> bool:
+    def last(self: Any) -> bool:
         """Whether the stream ends here."""
         return self.end_of_stream is True or self.error is not None
 
     @classmethod
     def from_error(cls: type[AnyRecord], error: Error) -> AnyRecord:
         """The last record of a failed stream."""
-        return cls(error=error, end_of_stream=True)
+        make: Callable[..., AnyRecord] = cls
+        return make(error=error, end_of_stream=True)
 
     @classmethod
     def join(cls: type[AnyRecord], records: Sequence[AnyRecord]) -> Sequence[AnyRecord]:
         """Fewer records that say the same: text is joined, an object is never split, an error stays apart."""
         if len(records) < 2:
             return records
-        final = records[-1]
+        own: Any = cls
+        final: Any = records[-1]
         if final.error is not None:
-            return (*cls.join(records[:-1]), final)
-        return cls.join_whole(records)
+            return (*own.join(records[:-1]), final)
+        whole: Sequence[AnyRecord] = own.join_whole(records)
+        return whole
