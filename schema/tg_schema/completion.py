@@ -127,7 +127,7 @@ _BESIDES_TEXT: Final = tuple(name for name in Completion.__struct_fields__ if na
 Joined = TypeVar("Joined", bound=Completion)
 
 
-def group_completions(pieces: Sequence[Joined], has_text: Callable[[Joined], bool]) -> list[list[Joined]]:
+def group_completions(pieces: Sequence[Joined], text: Callable[[Joined], str | None]) -> list[list[Joined]]:
     """The pieces in groups that can become one piece each: of one answer, with one piece of thinking before the text.
 
     The pieces of several answers may alternate. Groups are in the order of their last pieces, so that the last piece
@@ -135,22 +135,22 @@ def group_completions(pieces: Sequence[Joined], has_text: Callable[[Joined], boo
 
     Args:
         pieces: pieces of any number of answers, in the order in which they came.
-        has_text: whether a piece has answer text.
+        text: the answer text of a piece.
     """
     indexes = {piece.index for piece in pieces}
     if len(indexes) < 2:
-        return _group_answer(pieces, has_text)
+        return _group_answer(pieces, text)
     placed: list[tuple[int, list[Joined]]] = []
     for index in indexes:
         numbers = [number for number, piece in enumerate(pieces) if piece.index == index]
         taken = 0
-        for group in _group_answer([pieces[number] for number in numbers], has_text):
+        for group in _group_answer([pieces[number] for number in numbers], text):
             taken += len(group)
             placed.append((numbers[taken - 1], group))
     return [group for _, group in sorted(placed, key=lambda place: place[0])]
 
 
-def _group_answer(pieces: Sequence[Joined], has_text: Callable[[Joined], bool]) -> list[list[Joined]]:
+def _group_answer(pieces: Sequence[Joined], text: Callable[[Joined], str | None]) -> list[list[Joined]]:
     """The groups of one answer."""
     groups: list[list[Joined]] = []
     answered = signed = False
@@ -160,7 +160,7 @@ def _group_answer(pieces: Sequence[Joined], has_text: Callable[[Joined], bool]) 
             groups.append([])
             answered = signed = False
         groups[-1].append(piece)
-        answered = answered or bool(piece.tool_calls) or has_text(piece)
+        answered = answered or bool(piece.tool_calls or text(piece))
         signed = signed or bool(piece.signature)
     return groups
 

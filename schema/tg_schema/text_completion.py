@@ -240,7 +240,7 @@ class TextCompletionResponse(StreamRecord, Completion, frozen=True, omit_default
     @classmethod
     def join_whole(cls, records: Sequence[Self]) -> Sequence[Self]:
         """One record for each answer and piece of thinking, with what all of theirs say."""
-        return tuple(cls._join(group) for group in group_completions(records, _has_text))
+        return tuple(cls._join(group) for group in group_completions(records, attrgetter("response")))
 
     @classmethod
     def summarize(cls, records: Sequence[Self]) -> Self:
@@ -297,10 +297,6 @@ class TextCompletionResponse(StreamRecord, Completion, frozen=True, omit_default
         parts += [{"ids": group} for group in cut_list(self.ids, size)]
         parts += [{"vectors": group} for group in cut_list(self.vectors, size)]
         return in_parts(self, type(self)(index=self.index), parts)
-
-
-def _has_text(record: TextCompletionResponse) -> bool:
-    return bool(record.response)
 
 
 def _cut_call(call: ToolCallDelta, size: int) -> list[ToolCallDelta]:

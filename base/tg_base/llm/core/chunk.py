@@ -1,6 +1,7 @@
 """Provider -> LlmService: one piece of an answer."""
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -44,7 +45,7 @@ def join_chunks(chunks: Sequence[LlmChunk]) -> tuple[LlmChunk, ...]:
         return (joined,)
     if any(chunk.finish_reason is not None for chunk in chunks):
         chunks = _without_rest(chunks)
-    return tuple(_join(group) for group in group_completions(chunks, _has_text))
+    return tuple(_join(group) for group in group_completions(chunks, attrgetter("text")))
 
 
 def _join_texts(chunks: Sequence[LlmChunk]) -> LlmChunk | None:
@@ -58,8 +59,10 @@ def _join_texts(chunks: Sequence[LlmChunk]) -> LlmChunk | None:
     texts: list[str] = []
     counted: list[LlmChunk] = []
     for chunk in chunks:
-        if chunk != LlmChunk(chunk.text, model=chunk.model, index=index, finish_reason=chunk.finish_reason):
-            if chunk != _with_counts(chunk, index):
+        # The chunk with its text, the end of the answer, and then its counts alone.
+        ended = LlmChunk(chunk.text, model=chunk.model, index=index, finish_reason=chunk.finish_reason)
+        if chunk != ended:
+            if chunk != ended.with_usage(chunk.usage):
                 return None
             counted.append(chunk)
         if finish_reason is None:
@@ -70,12 +73,6 @@ def _join_texts(chunks: Sequence[LlmChunk]) -> LlmChunk | None:
     if len(counted) == 1:
         return msgspec.structs.replace(counted[0], text=joined.text, model=model, finish_reason=finish_reason)
     return joined.with_usage(Usage.total(counted)) if counted else joined
-
-
-def _with_counts(chunk: LlmChunk, index: int) -> LlmChunk:
-    """The chunk with its text, the end of the answer `index`, and its counts alone."""
-    ended = LlmChunk(chunk.text, model=chunk.model, index=index, finish_reason=chunk.finish_reason)
-    return ended.with_usage(chunk.usage)
 
 
 def _without_rest(chunks: Sequence[LlmChunk]) -> list[LlmChunk]:
@@ -91,7 +88,3 @@ def _without_rest(chunks: Sequence[LlmChunk]) -> list[LlmChunk]:
 
 def _join(chunks: Sequence[LlmChunk]) -> LlmChunk:
     return chunks[0] if len(chunks) == 1 else join_completions(LlmChunk("".join([c.text for c in chunks])), chunks)
-
-
-def _has_text(chunk: LlmChunk) -> bool:
-    return bool(chunk.text)
