@@ -121,17 +121,14 @@ class BoundedReader(AsyncIterator[Delivery], Generic[Raw]):
         # Mostly called in a thread of the client's: an exception that reached it would end the process.
         if isinstance(answer, TgError):
             self._over = True
-            self._end_soon(answer)
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.end, answer)
         else:
             self._handover.put(answer)
         self._under_way.release()
         # Called from within `_ask`, which goes on by itself: a long backlog would otherwise exhaust the stack.
         if threading.get_ident() not in self._asking:
             self._ask()
-
-    def _end_soon(self, error: TgError) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.end, error)
 
     @property
     def _enough(self) -> bool:

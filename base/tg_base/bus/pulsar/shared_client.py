@@ -1,9 +1,8 @@
 """Broker -> client: the one client that a bus uses, and the reopening of the subscriptions that it has lost."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pulsar
 
@@ -109,8 +108,14 @@ class SharedClient:
 
     def ask_limit(self, topic: str) -> int:
         """As `message_limit.ask_limit`, on a separate client, so that it delays nothing else; blocks."""
-        with self._for_a_while(OPERATION_TIMEOUT_SECONDS) as client:
+        with self._opening:
+            if self._closed:
+                raise error_of("AlreadyClosed")
+            client = self._broker.client(OPERATION_TIMEOUT_SECONDS)
+        try:
             return ask_limit(client, topic)
+        finally:
+            close_quietly(client)
 
     def close(self) -> None:
         """Close the client, but not the temporary ones; blocks.
@@ -138,18 +143,6 @@ class SharedClient:
         except TgError:
             return False
         return True
-
-    @contextmanager
-    def _for_a_while(self, timeout: int) -> Iterator[pulsar.Client]:
-        """A temporary client."""
-        with self._opening:
-            if self._closed:
-                raise error_of("AlreadyClosed")
-            client = self._broker.client(timeout)
-        try:
-            yield client
-        finally:
-            close_quietly(client)
 
 
 def _reopen(consumer: Consumer) -> TgError | None:

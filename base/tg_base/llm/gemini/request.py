@@ -9,7 +9,7 @@ from typing import Any
 
 from tg_base.llm import call_arguments, find_budget, read_signature, set_fields
 from tg_base.llm.gemini.options import GeminiOptions
-from tg_schema import COMMON_FEATURES, ImagePart, Message, TextCompletionRequest, TextPart, Tool
+from tg_schema import COMMON_FEATURES, ImagePart, Message, TextCompletionRequest, TextPart
 from tg_schema.conversation import Part, ReasoningPart
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
@@ -39,10 +39,14 @@ def to_wire(request: TextCompletionRequest, options: GeminiOptions) -> dict[str,
         BadRequest: this API cannot express the request, or a tool's result belongs to no call.
     """
     system = request.system_text
+    functions = [
+        {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+        for tool in request.tools
+    ]
     return set_fields(
         contents=_contents(request.turns),
         systemInstruction={"parts": [{"text": system}]} if system else None,
-        tools=[{"functionDeclarations": [_function(tool) for tool in request.tools]}] if request.tools else None,
+        tools=[{"functionDeclarations": functions}] if functions else None,
         toolConfig=_tool_config(request) if request.tools else None,
         generationConfig=_generation(request, options),
     )
@@ -103,10 +107,6 @@ def _result(turn: Message, names: dict[str, str]) -> dict[str, Any]:
 
 def _their_id(call_id: str | None) -> dict[str, str]:
     return {} if not call_id or call_id.startswith(OWN_CALL_PREFIX) else {"id": call_id}
-
-
-def _function(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
 
 
 def _tool_config(request: TextCompletionRequest) -> dict[str, Any] | None:

@@ -1,7 +1,5 @@
 """Loop -> model without native tool calls: a ReAct text that holds the whole dialog in one prompt."""
 
-from typing import Any
-
 import msgspec
 from typing_extensions import override
 
@@ -35,7 +33,9 @@ class TextCalling(Calling):
             "agent-react",
             question=goal.question,
             instructions=goal.instructions,
-            tools=[_describe(tool) for tool in tools],
+            tools=[
+                {"name": tool.name, "description": tool.description, "arguments": tool.parameters} for tool in tools
+            ],
             turns=[msgspec.to_builtins(turn) for turn in turns],
         )
         return TextCompletionRequest(rendered.system, rendered.prompt, streaming=True, sampling=self._sampling)
@@ -59,7 +59,3 @@ class TextReader(Reader):
     @override
     def end(self) -> list[Event]:
         return self._parser.end()
-
-
-def _describe(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "arguments": tool.parameters}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tg_base.llm import call_arguments, find_effort, read_signature, set_fields
-from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, Tool, ToolCall
+from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, Tool
 from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BadRequest
 from tg_schema.text_completion import Effort, Reasoning
@@ -69,14 +69,13 @@ def _messages(request: TextCompletionRequest) -> Iterable[dict[str, Any]]:
         more = set_fields(
             thinking=_thinking(turn),
             images=tuple(_image(image) for image in turn.images),
-            tool_calls=tuple(_call(call) for call in turn.tool_calls),
+            tool_calls=tuple(
+                {"function": {"name": call.name, "arguments": call_arguments(call.arguments)}}
+                for call in turn.tool_calls
+            ),
             tool_name=(turn.name or names.get(turn.tool_call_id or "")) if turn.role == "tool" else None,
         )
         yield {"role": turn.role, "content": turn.text, **more}
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {"function": {"name": call.name, "arguments": call_arguments(call.arguments)}}
 
 
 def _thinking(turn: Message) -> str | None:
