@@ -103,36 +103,31 @@ class MemoryBus(Bus):
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
         _check_size(body)
-        check_log(topic)
-        self._check_open()
+        self._check_log(topic)
         log = self._logs.get(topic) or self._logs.setdefault(topic, MemoryLog(self._next_entry))
         return log.append(body, properties)
 
     @override
     @asynccontextmanager
     async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
-        check_log(topic)
-        self._check_open()
+        self._check_log(topic)
         yield LogWriter(topic, self.append)
 
     @override
     @asynccontextmanager
     async def follow(self, topic: str, after: str) -> AsyncIterator[AsyncIterator[Entry]]:
-        check_log(topic)
-        self._check_open()
+        self._check_log(topic)
         yield (self._logs.get(topic) or MemoryLog(self._next_entry)).follow(after)
 
     @override
     async def read(self, topic: str) -> tuple[Entry, ...]:
-        check_log(topic)
-        self._check_open()
+        self._check_log(topic)
         log = self._logs.get(topic)
         return () if log is None else tuple(log.entries)
 
     @override
     async def erase(self, topic: str) -> None:
-        check_log(topic)
-        self._check_open()
+        self._check_log(topic)
         if (log := self._logs.pop(topic, None)) is not None:
             log.close()
             # A later log of this name reuses no position, and skips one, so that a reader of the old log learns that it
@@ -156,6 +151,10 @@ class MemoryBus(Bus):
     def _check_open(self) -> None:
         if self._closed:
             raise BusError("the bus is closed")
+
+    def _check_log(self, topic: str) -> None:
+        check_log(topic)
+        self._check_open()
 
 
 def open_memory_bus(url: str, _options: BusOptions) -> Bus:

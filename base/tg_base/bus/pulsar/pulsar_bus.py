@@ -264,16 +264,14 @@ class PulsarBus(Bus):
 
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
-        check_log(topic)
+        self._check_log(topic)
         self._check_size(body, properties)
-        self._check_open()
         return await in_time(self._off_loop(lambda: self._client.append(topic, body, properties)))
 
     @override
     @asynccontextmanager
     async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
-        check_log(topic)
-        self._check_open()
+        self._check_log(topic)
         try:
             yield LogWriter(topic, self.publish)
         finally:
@@ -285,8 +283,7 @@ class PulsarBus(Bus):
     @override
     @asynccontextmanager
     async def follow(self, topic: str, after: str) -> AsyncIterator[AsyncIterator[Entry]]:
-        check_log(topic)
-        self._check_open()
+        self._check_log(topic)
         start, ahead = topic_log.find_position(after), topic_log.READ_AHEAD_ENTRIES
         opening = self._off_loop(lambda: self._client.subscribe(topic, None, ahead, start))
         async with self._reading(opening, ahead) as reader:
@@ -294,14 +291,12 @@ class PulsarBus(Bus):
 
     @override
     async def read(self, topic: str) -> tuple[Entry, ...]:
-        check_log(topic)
-        self._check_open()
+        self._check_log(topic)
         return await in_time(self._off_loop(lambda: topic_log.read(self._client.handle, topic)))
 
     @override
     async def erase(self, topic: str) -> None:
-        check_log(topic)
-        self._check_open()
+        self._check_log(topic)
         # One after the other: of two concurrent ones, the broker sometimes leaves one unanswered.
         async with self._erasing.setdefault(topic, asyncio.Lock()):
             await in_time(self._off_loop(lambda: topic_log.erase(self._client.handle, topic)))
@@ -338,6 +333,10 @@ class PulsarBus(Bus):
     def _check_open(self) -> None:
         if self._closing is not None:
             raise error_of("AlreadyClosed")
+
+    def _check_log(self, topic: str) -> None:
+        check_log(topic)
+        self._check_open()
 
     def _off_loop(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         return self._loop.run_in_executor(self._pool, work)
