@@ -144,19 +144,16 @@ class ModelProcessors:
 
     async def _follow(self) -> None:
         while True:
-            await self._wait_edited()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._retry if self._failed else None):
+                    await self._edited.wait()
+            self._edited.clear()
             # Opening takes time: edits that arrive meanwhile set the event again, and only the last one counts.
             config = self._config
             if not self._find_changed(config) and self._bind(config).keys() == self._served.keys():
                 continue
             self._opening = self._start(self._open(config))
             await asyncio.wait([self._opening])
-
-    async def _wait_edited(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._retry if self._failed else None):
-                await self._edited.wait()
-        self._edited.clear()
 
     async def _open(self, config: Config) -> None:
         begun, errors = await self._begin(config)
@@ -273,17 +270,14 @@ class ModelProcessors:
         return task
 
     def _find_changed(self, config: Config) -> dict[str, ModelBinding]:
-        bound = self._bind(config)
-        return {model: binding for model, binding in bound.items() if self._get_binding(model) != binding}
+        served = {model: each.binding for model, each in self._served.items()}
+        return {model: binding for model, binding in self._bind(config).items() if served.get(model) != binding}
 
     def _bind(self, config: Config) -> dict[str, ModelBinding]:
         """The binding of each bound model. If a bound model's table was removed, its old binding stays."""
         bound = bind_models(config)
         stay = (model for model in list_bound_models(config) if model in self._served and model not in bound)
         return {**bound, **{model: self._served[model].binding for model in stay}}
-
-    def _get_binding(self, model: str) -> ModelBinding | None:
-        return self._served[model].binding if model in self._served else None
 
 
 def _replace_all(outcomes: Iterable[ModelProcessor | TgError]) -> None:
