@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AbstractContextManager, suppress
+from itertools import takewhile
 
 from typing_extensions import override
 
@@ -84,14 +85,9 @@ class Slots:
 
     def _is_before(self, queue: object) -> bool:
         """Whether a queue that was owed a slot earlier than this one has a request that is being confirmed."""
-        if len(self._reserved) <= self._capacity - self.taken:
-            return False
-        for owed in self._owed:
-            if owed == queue:
-                return False
-            if owed in self._reserved.values():
-                return True
-        return False
+        earlier = takewhile(lambda owed: owed != queue, self._owed)
+        scarce = len(self._reserved) > self._capacity - self.taken
+        return scarce and any(owed in self._reserved.values() for owed in earlier)
 
     def release(self) -> None:
         """Free a slot."""
