@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tg_picker.core import BandLimits, InstanceRequest, QueueLimits, Waiting
 from tg_picker.core.queue.fair_flows import MAX_LEFT_FLOWS, FairFlows, FlowAccounts
-from tg_picker.core.queue.lazy_heap import MIN_COMPACTED_ENTRIES, LazyHeap
+from tg_picker.core.queue.priority_queue import PriorityQueue
 from tg_picker.core.queue.request_queue import RequestQueue
 from tg_picker.core.queue.waiting import MAX_FLOW_CHARACTERS
 from tg_schema.errors import BadRequest
@@ -163,15 +163,15 @@ def test_wrong_limits_say_what_to_do() -> None:
         assert refused.value.message == sentence
 
 
-def test_requests_that_leave_do_not_stay_in_the_heap() -> None:
-    heap = LazyHeap[int]()
+def test_requests_that_leave_do_not_stay_in_the_queue() -> None:
+    queue = PriorityQueue[int]()
     for number in range(1_000):
-        heap.push(number, number)
+        queue.push(number // 2, number)
     for number in range(990):
-        heap.discard(number)
-        heap.discard(number)
-    assert len(heap._entries) <= 2 * 10 + MIN_COMPACTED_ENTRIES
-    assert [heap.pop() for _ in range(10)] == list(range(990, 1_000))
+        queue.discard(number)
+        queue.discard(number)
+    assert len(queue) == 10
+    assert [queue.pop() for _ in range(10)] == list(range(990, 1_000))
 
 
 EVENTS = st.tuples(

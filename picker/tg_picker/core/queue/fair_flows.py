@@ -1,6 +1,6 @@
 """Request queue -> the next request of one band: fair among flows, the earliest deadline first within one."""
 
-from tg_picker.core.queue.lazy_heap import LazyHeap
+from tg_picker.core.queue.priority_queue import PriorityQueue
 from tg_picker.core.queue.waiting import Waiting
 
 MAX_LEFT_FLOWS = 1_000
@@ -15,7 +15,7 @@ class _Flow:
     def __init__(self, name: str, paid: float) -> None:
         self.name = name
         self.paid = paid
-        self.requests = LazyHeap[Waiting]()
+        self.requests = PriorityQueue[Waiting]()
 
 
 class FlowAccounts:
@@ -42,7 +42,7 @@ class FairFlows:
     def __init__(self, accounts: FlowAccounts) -> None:
         self._accounts = accounts
         self._flows: dict[str, _Flow] = {}
-        self._ready = LazyHeap[_Flow]()
+        self._ready = PriorityQueue[_Flow]()
 
     def __len__(self) -> int:
         return len(self._ready)

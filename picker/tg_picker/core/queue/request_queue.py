@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from tg_picker.core.queue.fair_flows import FairFlows, FlowAccounts
-from tg_picker.core.queue.lazy_heap import LazyHeap
+from tg_picker.core.queue.priority_queue import PriorityQueue
 from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.queue.waiting import Lane, Waiting
 
@@ -34,7 +34,7 @@ class RequestQueue:
         self._limits = limits
         self._bands: dict[int, _Band] = {}
         self._priorities: list[int] = []
-        self._expiries = LazyHeap[Waiting]()
+        self._expiries = PriorityQueue[Waiting]()
         self.size = 0
 
     def __len__(self) -> int:
