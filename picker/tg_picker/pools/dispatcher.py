@@ -55,8 +55,8 @@ class Dispatcher:
         now = self._clock()
         for pool, lengths in self._flow_control.waiting.items():
             for priority, requests in lengths.items():
-                seconds = now - self._flow_control.oldest_at(pool, priority)
-                yield pool, priority, requests, seconds, self._flow_control.size_of(pool, priority)
+                oldest_at, size = self._flow_control.measure(pool, priority)
+                yield pool, priority, requests, now - oldest_at, size
 
     def submit(
         self,

@@ -41,13 +41,9 @@ class FlowControl:
         """Requests that wait, by pool and priority."""
         return {pool: queue.lengths for pool, queue in self._queues.items()}
 
-    def oldest_at(self, pool: str, priority: int) -> float:
-        """When the longest waiting request of this pool and priority arrived."""
-        return self._queues[pool].oldest_at(priority)
-
-    def size_of(self, pool: str, priority: int) -> int:
-        """Bytes held by the waiting requests of this pool and priority."""
-        return self._queues[pool].size_of(priority)
+    def measure(self, pool: str, priority: int) -> tuple[float, int]:
+        """When the longest waiting request of this pool and priority arrived, and the bytes that all of them hold."""
+        return self._queues[pool].measure(priority)
 
     @property
     def next_expiry(self) -> float | None:

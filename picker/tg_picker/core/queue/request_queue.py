@@ -1,6 +1,5 @@
 """Requests without a server -> the order in which they get one: bands, fair flows, deadlines. Bounded."""
 
-from bisect import insort
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 
@@ -33,25 +32,25 @@ class RequestQueue:
     def __init__(self, limits: QueueLimits) -> None:
         self._limits = limits
         self._bands: dict[int, _Band] = {}
-        self._priorities: list[int] = []
         self._expiries = PriorityQueue[Waiting]()
-        self.size = 0
 
     def __len__(self) -> int:
         return len(self._expiries)
 
     @property
+    def size(self) -> int:
+        """Bytes that are held for all requests."""
+        return sum(band.size for band in self._bands.values())
+
+    @property
     def lengths(self) -> dict[int, int]:
         """Requests that wait, by priority, the highest first."""
-        return {priority: len(self._bands[priority].arrivals) for priority in reversed(self._priorities)}
+        return {priority: len(self._bands[priority].arrivals) for priority in self.priorities}
 
-    def oldest_at(self, priority: int) -> float:
-        """When the longest waiting request of a band arrived. There must be one."""
-        return next(iter(self._bands[priority].arrivals)).arrived_at
-
-    def size_of(self, priority: int) -> int:
-        """Bytes that are held for the requests of a band. There must be one."""
-        return self._bands[priority].size
+    def measure(self, priority: int) -> tuple[float, int]:
+        """When the longest waiting request of a band arrived, and the bytes that the band holds. There must be one."""
+        band = self._bands[priority]
+        return next(iter(band.arrivals)).arrived_at, band.size
 
     @property
     def next_expiry(self) -> float | None:
@@ -70,25 +69,18 @@ class RequestQueue:
             return None
         for each in displaced:
             self.remove(each)
-        band = self._bands.get(waiting.priority)
-        if band is None:
-            band = self._bands[waiting.priority] = _Band()
-            insort(self._priorities, waiting.priority)
+        band = self._bands.setdefault(waiting.priority, _Band())
         band.arrivals[waiting] = None
-        lane = band.lanes.get(waiting.lane)
-        if lane is None:
-            lane = band.lanes[waiting.lane] = FairFlows(band.accounts)
-        lane.add(waiting)
+        band.lanes.setdefault(waiting.lane, FairFlows(band.accounts)).add(waiting)
         band.flows[waiting.flow][waiting] = None
         band.size += waiting.size
-        self.size += waiting.size
         self._expiries.push(waiting.expires_at, waiting)
         return displaced
 
     @property
     def priorities(self) -> list[int]:
         """The bands in which something waits, the highest first."""
-        return self._priorities[::-1]
+        return sorted(self._bands, reverse=True)
 
     def head(self, priority: int, blocked: Collection[Lane] = ()) -> Waiting | None:
         """The request that goes next in a band: one of the flow that was served least, in whichever lane.
@@ -129,14 +121,12 @@ class RequestQueue:
         if not band.flows[waiting.flow]:
             del band.flows[waiting.flow]
         band.size -= waiting.size
-        self.size -= waiting.size
         self._expiries.discard(waiting)
         # Clients choose neither bands nor lanes, but lanes change with the sets of eligible servers.
         if not band.lanes[waiting.lane]:
             del band.lanes[waiting.lane]
         if not band.arrivals:
             del self._bands[waiting.priority]
-            self._priorities.remove(waiting.priority)
 
     def _make_room(self, waiting: Waiting) -> list[Waiting] | None:
         requests, size = self._limits.band(waiting.priority)
@@ -168,9 +158,7 @@ class RequestQueue:
         return [newest] if waiting.size <= free + newest.size else None
 
     def _lower(self, priority: int) -> Iterator[Waiting]:
-        for lower in self._priorities:
-            if lower >= priority:
-                return
+        for lower in sorted(each for each in self._bands if each < priority):
             yield from reversed(self._bands[lower].arrivals)
 
 
