@@ -20,6 +20,10 @@ class Endpoint(Struct, frozen=True):
     labels: dict[str, str] = {}
     models: tuple[str, ...] = ()
 
+    def serves(self, model: str) -> bool:
+        """Whether it has a base model, as far as is known; every server has "", which is any."""
+        return not (self.models and model) or model in self.models
+
 
 Residency = Literal["gpu", "cpu"]
 """Where a loaded adapter is: ready to run, or to be copied to the accelerator first."""

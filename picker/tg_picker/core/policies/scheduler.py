@@ -237,7 +237,7 @@ class Scheduler:
         # The same tuple comes with nearly every request. A tuple cannot change, so the result for it stays valid.
         if endpoints is self._last_endpoints and model == self._last_model:
             return self._last_eligible
-        servers = [self.server(each) for each in endpoints if not (each.models and model) or model in each.models]
+        servers = [self.server(each) for each in endpoints if each.serves(model)]
         if isinstance(endpoints, tuple):
             self._last_endpoints, self._last_model, self._last_eligible = endpoints, model, servers
         return servers

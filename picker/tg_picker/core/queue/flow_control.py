@@ -89,8 +89,8 @@ class FlowControl:
         return waiting
 
     def _enqueue(self, pool: str, waiting: Waiting, now: float) -> None:
-        request, queue = waiting.request, self._queues.get(pool)
-        waiting.lane = _lane(request, waiting.endpoints())
+        model, queue = waiting.request.model, self._queues.get(pool)
+        waiting.lane = frozenset(each.address for each in waiting.endpoints() if each.serves(model))
         if queue is None:
             queue = RequestQueue(self._limits)
         displaced = queue.add(waiting)
@@ -261,7 +261,7 @@ class FlowControl:
         self, request: InstanceRequest, endpoints: Sequence[Endpoint], most: int
     ) -> Sequence[Endpoint] | None:
         """The servers below their bound of requests; None = there are servers, but all have reached it."""
-        serving = _serving(request, endpoints)
+        serving = [each for each in endpoints if each.serves(request.model)]
         # With no candidates, let the scheduler raise the error.
         roomy = [each for each in serving if self._scheduler.server(each).requests < most]
         return roomy or (None if serving else endpoints)
@@ -288,12 +288,3 @@ def _waits(rejection: Rejection) -> bool:
     A refusal by the admission rule is final.
     """
     return rejection.reason in {"objective-out-of-reach", "no-endpoints"}
-
-
-def _serving(request: InstanceRequest, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
-    model = request.model
-    return [each for each in endpoints if not (each.models and model) or model in each.models]
-
-
-def _lane(request: InstanceRequest, endpoints: Sequence[Endpoint]) -> Lane:
-    return frozenset(each.address for each in _serving(request, endpoints))
