@@ -66,7 +66,7 @@ class Capacity:
             if self._request.priority < 0:
                 # A sheddable request is not served late at the cost of others.
                 return choice if min(self._shares(choice.server)) >= FAIR_SHARE else None
-        return choice if has_short_queue(servers, self._limits) else None
+        return choice if any(each.queue < self._limits.max_queued for each in servers) else None
 
     def predict(self, server: ServerState) -> float:
         """Seconds until the request's first token on a server."""
@@ -117,8 +117,3 @@ class Capacity:
         if share(server.speed.predict_pace(server.requests), bound) >= route.objective.output_share:
             return True
         return max(route.output_token.share, share(server.speed.output_token_seconds, bound)) < FAIR_SHARE
-
-
-def has_short_queue(servers: Iterable[ServerState], limits: QueueLimits) -> bool:
-    """Whether one of the servers has a short queue."""
-    return any(each.queue < limits.max_queued for each in servers)

@@ -5,7 +5,7 @@ from functools import partial
 
 from tg_picker.core.interface import Endpoint, InstanceRequest, InstanceUsage
 from tg_picker.core.policies import NO_ENDPOINTS_RETRY_SECONDS, SATURATED_RETRY_SECONDS, Scheduler
-from tg_picker.core.queue.capacity import Capacity, has_short_queue
+from tg_picker.core.queue.capacity import Capacity
 from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.queue.request_queue import RequestQueue
 from tg_picker.core.queue.slo_attainment import SlidingWindow, SloAttainment
@@ -237,14 +237,8 @@ class FlowControl:
         choice = self._scheduler.choose(request, roomy, now, admitted=admitted)
         if isinstance(choice, Rejection):
             return None if _waits(choice) else choice
-        servers = map(self._scheduler.server, roomy)
-        if request.objective is None and not self.attainment.has_routes:
-            # No route has an objective: only the queues count, and the chosen server's is probably short.
-            is_short = choice.server.queue < self._limits.max_queued
-            has_room = is_short or has_short_queue(servers, self._limits)
-            return self._scheduler.place(request, choice, now) if has_room else None
         capacity = Capacity(self._scheduler, self.attainment, self._limits, request, arrived_at=arrived_at, now=now)
-        found = capacity.find(choice, servers)
+        found = capacity.find(choice, map(self._scheduler.server, roomy))
         if found is None:
             return None
         if request.objective is None:
