@@ -94,10 +94,10 @@ class Capacity:
         first = output = 1.0
         if objective is not None and objective.first_token is not None:
             left = self._arrived_at + objective.first_token - self._now
-            first = attainment.first_token_share(self.predict(server), left)
+            first = attainment.first_errors.share_within(self.predict(server), left)
         if objective is not None and objective.output_token is not None:
             pace = server.speed.predict_pace(server.requests)
-            output = attainment.output_token_share(pace, objective.output_token)
+            output = attainment.output_errors.share_within(pace, objective.output_token)
         return first, output
 
     def _keeps_first_token(self, server: ServerState, route: RouteSlo) -> bool:
@@ -113,7 +113,7 @@ class Capacity:
     def _keeps_pace(self, server: ServerState, route: RouteSlo) -> bool:
         if not route.misses_output_token:
             return True
-        bound, share = route.objective.output_token or 0.0, self._attainment.output_token_share
+        bound, share = route.objective.output_token or 0.0, self._attainment.output_errors.share_within
         if share(server.speed.predict_pace(server.requests), bound) >= route.objective.output_share:
             return True
         return max(route.output_token.share, share(server.speed.output_token_seconds, bound)) < FAIR_SHARE

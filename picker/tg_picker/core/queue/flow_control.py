@@ -135,7 +135,7 @@ class FlowControl:
             queue = self._queues[pool]
             queue.remove(waiting)
             self._drop_if_empty(pool, queue)
-            self.attainment.left(waiting.request, now - waiting.arrived_at, now)
+            self.attainment.refused(waiting.request, now, now - waiting.arrived_at)
             # Requests of its lane may have waited only for it.
             self.changed()
 

@@ -36,8 +36,7 @@ class SlidingWindow:
 
     def note(self, now: float, *, kept: bool) -> None:
         """Count an event; `now` never goes back."""
-        if now // _BUCKET_SECONDS > self._bucket:
-            self._slide(now)
+        self._slide(now)
         at = self._bucket % BUCKET_COUNT
         self._total[at] += 1
         self._kept[at] += kept
@@ -48,9 +47,7 @@ class SlidingWindow:
         return Attained(sum(self._kept), sum(self._total))
 
     def _slide(self, now: float) -> None:
-        bucket = int(now // _BUCKET_SECONDS)
-        if bucket <= self._bucket:
-            return
+        bucket = max(int(now // _BUCKET_SECONDS), self._bucket)
         for passed in range(self._bucket + 1, min(bucket, self._bucket + BUCKET_COUNT) + 1):
             self._kept[passed % BUCKET_COUNT] = self._total[passed % BUCKET_COUNT] = 0
         # After a gap longer than the window, all buckets are empty.
@@ -121,13 +118,18 @@ class _Watched(NamedTuple):
 
 
 class SloAttainment:
-    """Counts how often routes meet their objectives, and learns how reliable predictions are."""
+    """Counts how often routes meet their objectives, and learns how reliable predictions are.
+
+    Attributes:
+        first_errors: those of the seconds from a placement to the first token.
+        output_errors: those of the seconds from a token to the next.
+    """
 
     def __init__(self) -> None:
         self._routes: dict[str, _Route] = {}
         self._watched: dict[Placement, _Watched] = {}
-        self._first_errors = PredictionErrors()
-        self._output_errors = PredictionErrors()
+        self.first_errors = PredictionErrors()
+        self.output_errors = PredictionErrors()
         self._behind: list[RouteSlo] = []
         self._looked_at = float("-inf")
 
@@ -144,14 +146,6 @@ class SloAttainment:
             self._looked_at = now
             self._behind = [route for route in self.read(now).values() if route.is_behind]
         return [route for route in self._behind if route.priority > priority]
-
-    def first_token_share(self, predicted: float, bound: float) -> float:
-        """The probability that a first token comes within a bound; both in seconds from its placement."""
-        return self._first_errors.share_within(predicted, bound)
-
-    def output_token_share(self, predicted: float, bound: float) -> float:
-        """The probability that an answer's pace stays below a bound; both in seconds for each token."""
-        return self._output_errors.share_within(predicted, bound)
 
     def watch(
         self, placement: Placement, request: InstanceRequest, arrived_at: float, first: float, output: float
@@ -180,7 +174,7 @@ class SloAttainment:
             return
         seconds = now - watched.arrived_at
         watched.route.first_token.note(now, kept=seconds <= watched.objective.first_token)
-        self._first_errors.learn(watched.first_token, now - placement.picked_at)
+        self.first_errors.learn(watched.first_token, now - placement.picked_at)
 
     def finished(self, placement: Placement, usage: InstanceUsage | None, now: float) -> None:
         """Count the pace of the answer; one that never began counts as late if its time had run out."""
@@ -197,20 +191,18 @@ class SloAttainment:
             return
         pace = (now - placement.first_at) / (tokens - 1)
         watched.route.output_token.note(now, kept=pace <= watched.objective.output_token)
-        self._output_errors.learn(watched.output_token, pace)
+        self.output_errors.learn(watched.output_token, pace)
 
-    def refused(self, request: InstanceRequest, now: float) -> None:
-        """Count a request that no server got: it has missed its objective."""
-        if request.objective is not None and request.objective.first_token is not None:
-            self._route(request).first_token.note(now, kept=False)
+    def refused(self, request: InstanceRequest, now: float, waited: float = float("inf")) -> None:
+        """Count a request that no server got: it has missed its objective.
 
-    def left(self, request: InstanceRequest, seconds: float, now: float) -> None:
-        """Count a request whose client left after some seconds of waiting.
-
-        If it left early, that says nothing about the servers.
+        Args:
+            request: what was refused, or left.
+            now: on the scheduler's clock.
+            waited: seconds after which its client left, which says nothing about the servers if that was early.
         """
         objective = request.objective
-        if objective is not None and objective.first_token is not None and seconds > objective.first_token:
+        if objective is not None and objective.first_token is not None and waited > objective.first_token:
             self._route(request).first_token.note(now, kept=False)
 
     def _route(self, request: InstanceRequest) -> _Route:
