@@ -12,6 +12,8 @@ from tg_picker.core.queue.slo_attainment import SlidingWindow, SloAttainment
 from tg_picker.core.queue.waiting import Lane, Waiting
 from tg_picker.core.state import ASSUMED_OUTPUT_TOKENS, Pick, Placement, Rejection, RejectionReason
 
+_EMPTY = Rejection("no-endpoints", 503, NO_ENDPOINTS_RETRY_SECONDS)
+
 
 class FlowControl:
     """Places requests while a server has capacity (see `Capacity`); otherwise lets them wait by priority, in bands.
@@ -33,7 +35,7 @@ class FlowControl:
         self._queues: dict[str, RequestQueue] = {}
         self._served = SlidingWindow()
         self.attainment = SloAttainment()
-        self.on_capacity: Callable[[], None] = _nothing
+        self.on_capacity: Callable[[], None] = lambda: None
         scheduler.follower = self
 
     @property
@@ -80,7 +82,9 @@ class FlowControl:
         if queue is None:
             made = self._try(request, endpoints(), arrived_at, now, admitted=False)
         else:
-            made = self._refuse(request, endpoints(), now)
+            choice = self._scheduler.choose(request, endpoints(), now)
+            # Refuse at once what waiting would not help.
+            made = choice if isinstance(choice, Rejection) and not _waits(choice) else None
         waiting = self._waiting(request, endpoints, arrived_at, size)
         if made is not None:
             self._settle(waiting, made, now)
@@ -123,7 +127,7 @@ class FlowControl:
         for pool, queue in tuple(self._queues.items()):
             for each in queue.expire(now):
                 reason = Rejection("expired", 429, self._retry_after(queue, now))
-                self._settle(each, reason if each.endpoints() else _empty(), now)
+                self._settle(each, reason if each.endpoints() else _EMPTY, now)
             self._serve(pool, queue, now)
 
     def leave(self, pool: str, waiting: Waiting, now: float) -> None:
@@ -203,28 +207,20 @@ class FlowControl:
             self._queues.pop(pool, None)
 
     def _settle(self, waiting: Waiting, made: Pick | Rejection, now: float) -> None:
-        self._count(waiting.request, made, now)
-        waiting.settle(made)
-
-    def _count(self, request: InstanceRequest, made: Pick | Rejection, now: float) -> None:
         if isinstance(made, Pick):
             self._served.note(now, kept=True)
         elif made.may_wait:
-            self.attainment.refused(request, now)
+            self.attainment.refused(waiting.request, now)
+        waiting.settle(made)
 
     def _refuse_full(self, waiting: Waiting, queue: RequestQueue, now: float) -> Rejection:
         """If no request of this priority may wait, the refusal names what it would have waited for."""
         reason: RejectionReason = "queue-full"
         if not self._limits.band(waiting.priority)[0]:
             if not waiting.endpoints():
-                return _empty()
+                return _EMPTY
             reason = "saturated" if waiting.request.objective is None else "objective-out-of-reach"
         return Rejection(reason, 429, self._retry_after(queue, now))
-
-    def _refuse(self, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float) -> Rejection | None:
-        """Refuse a request that waiting would not help; None = it may wait."""
-        choice = self._scheduler.choose(request, endpoints, now)
-        return choice if isinstance(choice, Rejection) and not _waits(choice) else None
 
     def _try(
         self, request: InstanceRequest, endpoints: Sequence[Endpoint], arrived_at: float, now: float, *, admitted: bool
@@ -266,14 +262,6 @@ class FlowControl:
         if not served:
             return min(self._limits.max_seconds, 1.0)
         return min(max(60.0 * len(queue) / served, SATURATED_RETRY_SECONDS), self._limits.max_seconds)
-
-
-def _nothing() -> None:
-    """Notifies nobody."""
-
-
-def _empty() -> Rejection:
-    return Rejection("no-endpoints", 503, NO_ENDPOINTS_RETRY_SECONDS)
 
 
 def _waits(rejection: Rejection) -> bool:
