@@ -1,5 +1,7 @@
 """Request queue -> the next request of one band: fair among flows, the earliest deadline first within one."""
 
+from msgspec import Struct, field
+
 from tg_picker.core.queue.priority_queue import PriorityQueue
 from tg_picker.core.queue.waiting import Waiting
 
@@ -7,28 +9,22 @@ MAX_LEFT_FLOWS = 1_000
 """How many flows without a waiting request keep their account."""
 
 
-class _Flow:
+class _Flow(Struct, eq=False):
     """One flow's requests. `paid` is the flow's total in this band, in tokens, since the band began."""
 
-    __slots__ = ("name", "paid", "requests")
-
-    def __init__(self, name: str, paid: float) -> None:
-        self.name = name
-        self.paid = paid
-        self.requests = PriorityQueue[Waiting]()
+    name: str
+    paid: float
+    requests: PriorityQueue[Waiting] = field(default_factory=PriorityQueue)
 
 
-class FlowAccounts:
+class FlowAccounts(Struct):
     """The accounts of flows without a waiting request, and the account with which a new flow starts.
 
     Requests of one band wait in separate lanes if they may go to different servers; the lanes share these accounts.
     """
 
-    __slots__ = ("clock", "left")
-
-    def __init__(self) -> None:
-        self.clock = 0.0
-        self.left: dict[str, float] = {}
+    clock: float = 0.0
+    left: dict[str, float] = {}
 
 
 class FairFlows:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from operator import attrgetter
 
 from tg_picker.core.queue.fair_flows import FairFlows, FlowAccounts
 from tg_picker.core.queue.priority_queue import PriorityQueue
@@ -94,7 +95,7 @@ class RequestQueue:
         """
         band = self._bands.get(priority)
         free = [] if band is None else [flows for lane, flows in band.lanes.items() if lane not in blocked]
-        return min(free, key=_paid).head() if free else None
+        return min(free, key=attrgetter("paid")).head() if free else None
 
     def take(self, head: Waiting) -> None:
         """Take out a `head` that goes to a server: its flow pays for it."""
@@ -160,7 +161,3 @@ class RequestQueue:
     def _lower(self, priority: int) -> Iterator[Waiting]:
         for lower in sorted(each for each in self._bands if each < priority):
             yield from reversed(self._bands[lower].arrivals)
-
-
-def _paid(flows: FairFlows) -> float:
-    return flows.paid
