@@ -20,7 +20,7 @@ ENDPOINTS = tuple(map(endpoint, "abc"))
 STEP_SECONDS = 0.4
 
 
-NOTHING = [0, 0, 0, 0, 0, {}, 0, 0]
+NOTHING = [0, 0, 0, {}, 0, 0]
 
 
 ROUNDS = 20

@@ -43,15 +43,13 @@ def counters(server: ServerState) -> list[object]:
         server.requests,
         server.unstarted,
         server.uncached_tokens,
-        server.prompt_tokens,
-        server.output_tokens,
         server.adapter_requests,
         server.kv_tokens,
         server.ready_at,
     ]
 
 
-NOTHING = [0, 0, 0, 0, 0, {}, 0, {}]
+NOTHING = [0, 0, 0, {}, 0, {}]
 
 
 @dataclass
@@ -108,17 +106,17 @@ def test_what_a_request_counts_until_it_ends() -> None:
     pick = scheduler.pick(request("x", tokens=200, blocks=(1, 2)), ENDPOINTS[:1], 0.0)
     assert isinstance(pick, Pick)
     state = scheduler.server(ENDPOINTS[0])
-    assert counters(state)[:6] == [1, 1, 200, 200, 128, {"x": 1}]
+    assert counters(state)[:5] == [1, 1, 200, {"x": 1}, 200 + 128]
     again = scheduler.pick(request("x", tokens=200, blocks=(1, 2, 3)), ENDPOINTS[:1], 0.1)
     assert isinstance(again, Pick)
-    assert counters(state)[:6] == [2, 2, 200 + 200 - 2 * 64, 400, 256, {"x": 2}]
+    assert counters(state)[:5] == [2, 2, 200 + 72, {"x": 2}, 200 + 72 + 256]
     pick.placement.first_token(0.2)
     pick.placement.first_token(0.3)
-    assert counters(state)[:6] == [2, 1, 72, 400, 256, {"x": 2}]
+    assert counters(state)[:5] == [2, 1, 72, {"x": 2}, 200 + 72 + 256]
     pick.placement.finish(InstanceUsage(output_tokens=11), 1.2)
     pick.placement.finish(None, 1.3)
     pick.placement.first_token(1.4)
-    assert counters(state)[:6] == [1, 1, 72, 200, 128, {"x": 1}]
+    assert counters(state)[:5] == [1, 1, 72, {"x": 1}, 72 + 128]
     again.placement.finish(None, 2.0)
     assert counters(state) == NOTHING
 

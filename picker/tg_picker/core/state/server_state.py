@@ -26,9 +26,7 @@ class ServerState:
         unstarted: those of them without a first token.
         uncached_tokens: tokens of the unstarted ones' prompts that the server has to compute.
         room_tokens: tokens of these prompts that no other request in flight has in use: what is cached and idle counts.
-        prompt_tokens: of all requests placed here.
-        output_tokens: the expected tokens of their answers.
-        kv_tokens: the tokens of KV cache that they are expected to need in addition.
+        kv_tokens: the tokens of KV cache that all requests placed here are expected to need in addition.
         ready_at: when adapters that were not loaded are predicted to be ready; removed at their first token.
         loads_end_at: when the loads that need no free slot are predicted to end, one after the other.
         load: seconds of work that waits, roughly; to find the least loaded servers.
@@ -62,9 +60,7 @@ class ServerState:
         "kv_tokens",
         "load",
         "loads_end_at",
-        "output_tokens",
         "prefixes",
-        "prompt_tokens",
         "ready_at",
         "report",
         "requests",
@@ -77,8 +73,7 @@ class ServerState:
 
     def __init__(self, endpoint: Endpoint, engine: EngineSpeed | None = None) -> None:
         self.endpoint = endpoint
-        self.requests = self.unstarted = self.uncached_tokens = self.prompt_tokens = self.output_tokens = 0
-        self.kv_tokens = self.room_tokens = 0
+        self.requests = self.unstarted = self.uncached_tokens = self.kv_tokens = self.room_tokens = 0
         self._placed_at, self._begun_at = deque[float](maxlen=_MAX_REMEMBERED), deque[float](maxlen=_MAX_REMEMBERED)
         self.load = 0.0
         self.concurrency_limit = float("inf")
@@ -215,8 +210,6 @@ class ServerState:
         self.room_tokens += room
         self._unreported_tokens += room
         self.active.use(marks)
-        self.prompt_tokens += request.prompt_tokens
-        self.output_tokens += expected
         if request.adapter is not None:
             counts = self.adapter_requests
             if loads:
@@ -289,8 +282,6 @@ class ServerState:
         still_used = self.active.still_used(marks, (prompt_tokens - uncached) // BLOCK_TOKENS)
         self._unreported_tokens -= max(prompt_tokens - BLOCK_TOKENS * still_used, 0) + answered
         self._weigh()
-        self.prompt_tokens -= prompt_tokens
-        self.output_tokens -= expected
         if adapter is not None:
             left = self.adapter_requests[adapter] - 1
             if left:
