@@ -117,7 +117,7 @@ class SharedState:
         """The messages to publish now, in this order. Call it when woken, and with every heartbeat."""
         limit = now - self._timing.dead_after
         for origin in [origin for origin, peer in self._peers.items() if peer.received_at < limit]:
-            self._forget(origin, now)
+            self._peers.pop(origin).drop(now)
         self._rest_if_alone(now)
         deltas = [*self._own(now), *self._questions(now), *self._knowledge()]
         if any(isinstance(each, Batch) for each in deltas):
@@ -258,20 +258,17 @@ class SharedState:
         if placed.last is not None:
             _, known = self._scheduler.server(endpoint).prefixes.chain(placed.last)
             if not known:
-                self._want(origin, endpoint.address, behind[-1] if behind else placed.last)
+                if len(self._wants) < MAX_WANTS:
+                    block = behind[-1] if behind else placed.last
+                    self._wants[Want(self._origin, origin, endpoint.address, block)] = None
                 return NO_FINGERPRINT
         return Fingerprint((*known, *behind))
 
-    def _want(self, origin: int, address: str, block: int) -> None:
-        if len(self._wants) < MAX_WANTS:
-            self._wants[Want(self._origin, origin, address, block)] = None
-
     def _note_lacking(self, batch: Batch, now: float) -> None:
         for address, adapter in batch.lacking:
-            endpoint = self._find(batch.names[address])
-            if endpoint is not None:
-                self._scheduler.server(endpoint)
-                self._scheduler.forget_adapter(endpoint, batch.names[adapter], now, by_peer=True)
+            server = self._server(batch.names[address])
+            if server is not None:
+                self._scheduler.forget_adapter(server.endpoint, batch.names[adapter], now, by_peer=True)
 
     def _learn_prompts(self, batch: Batch) -> None:
         """Use what a batch says of servers, although it is not the next one."""
@@ -294,11 +291,6 @@ class SharedState:
     def _server(self, address: str) -> ServerState | None:
         endpoint = self._find(address)
         return None if endpoint is None else self._scheduler.server(endpoint)
-
-    def _forget(self, origin: int, now: float) -> None:
-        peer = self._peers.pop(origin, None)
-        if peer is not None:
-            peer.drop(now)
 
 
 def _chains(server: ServerState, most: int) -> list[tuple[int | None, bytes]]:
