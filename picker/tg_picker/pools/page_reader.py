@@ -78,38 +78,29 @@ def _find_start(page: MetricsPage) -> float | None:
     return max((value for _, value in page.find(_STARTED) if math.isfinite(value)), default=None)
 
 
-def _values(page: MetricsPage, metrics: tuple[Metric, ...]) -> list[float]:
-    """The values of the first metric that the page has."""
-    for metric in metrics:
-        if series := page.find(metric):
-            return [value for _, value in series]
-    return []
+def _values(page: MetricsPage, metrics: tuple[Metric, ...], most: float = MAX_COUNT) -> list[float]:
+    """The values of the first metric that the page has, which are 0 to `most`."""
+    series = next(filter(None, map(page.find, metrics)), [])
+    if not all(0 <= value <= most for _, value in series):
+        raise _LieError
+    return [value for _, value in series]
 
 
 def _count(page: MetricsPage, metrics: tuple[Metric, ...]) -> int | None:
     values = _values(page, metrics)
-    if not values:
-        return None
-    if (count := read_count(sum(values))) is None or min(values) < 0:
+    if sum(values) > MAX_COUNT:
         raise _LieError
-    return count
+    return int(sum(values)) if values else None
 
 
 def _first_count(page: MetricsPage, metrics: tuple[Metric, ...]) -> int | None:
     """A size, which is not summed over several models or engines; 0 = unknown."""
-    values = _values(page, metrics)
-    if any(read_count(value) is None for value in values):
-        raise _LieError
-    return next((int(value) for value in values if value >= 1), None)
+    return next((int(value) for value in _values(page, metrics) if value >= 1), None)
 
 
 def _share(page: MetricsPage, metrics: tuple[Metric, ...]) -> float | None:
-    values = _values(page, metrics)
-    if not values:
-        return None
-    if not all(read_share(value) is not None for value in values):
-        raise _LieError
-    return sum(values) / len(values)
+    values = _values(page, metrics, most=1)
+    return sum(values) / len(values) if values else None
 
 
 def _cache_info(page: MetricsPage, info: InfoLabels) -> tuple[int | None, int | None]:
