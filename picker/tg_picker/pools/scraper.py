@@ -116,6 +116,10 @@ class Scraper(Entered):
         observe: gets each report.
         options: how to scrape.
         returned: called for each server that can be reached again; None = nobody.
+
+    Attributes:
+        unreachable: the addresses that refused the last connection, or did not answer on it.
+        refusing: those of them that took no connection: asking them is of no use until they take one again.
     """
 
     def __init__(
@@ -127,7 +131,7 @@ class Scraper(Entered):
         self._options = options or ScrapeOptions()
         self._targets: dict[str, _Target] = {}
         self._tasks: ServerTasks[str] = ServerTasks()
-        self._unreachable = self._refusing = frozenset[str]()
+        self.unreachable = self.refusing = frozenset[str]()
         self._free = asyncio.Semaphore(self._options.concurrency)
 
     @override
@@ -154,16 +158,6 @@ class Scraper(Entered):
     def failing(self) -> dict[str, str]:
         """The servers whose page cannot be read, by address, and why."""
         return {address: target.reason for address, target in self._targets.items() if target.failures}
-
-    @property
-    def unreachable(self) -> frozenset[str]:
-        """The addresses that refused the last connection, or did not answer on it."""
-        return self._unreachable
-
-    @property
-    def refusing(self) -> frozenset[str]:
-        """The unreachable addresses that took no connection: asking them is of no use until they take one again."""
-        return self._refusing
 
     def _interval(self, servers: int) -> float:
         return max(self._options.interval, servers / MAX_SCRAPES_PER_SECOND)
@@ -217,14 +211,12 @@ class Scraper(Entered):
         try:
             if answer.status != 200:
                 raise ProtocolError(f"the page was answered with status {answer.status}")
-            parts: list[bytes] = []
-            size = 0
-            while part := await answer.read():
-                parts.append(part)
-                size += len(part)
-                if size > MAX_PAGE_BYTES:
-                    raise TooLarge(f"the page has more than {MAX_PAGE_BYTES} bytes")
-            return b"".join(parts)
+            page = bytearray()
+            while len(page) <= MAX_PAGE_BYTES and (part := await answer.read()):
+                page += part
+            if len(page) > MAX_PAGE_BYTES:
+                raise TooLarge(f"the page has more than {MAX_PAGE_BYTES} bytes")
+            return bytes(page)
         finally:
             answer.close()
 
@@ -256,5 +248,5 @@ class Scraper(Entered):
 
     def _find_unreachable(self) -> None:
         # Cached: each request asks for them, and they seldom change.
-        self._unreachable = frozenset(address for address, target in self._targets.items() if not target.is_reachable)
-        self._refusing = frozenset(address for address, target in self._targets.items() if target.is_refusing)
+        self.unreachable = frozenset(address for address, target in self._targets.items() if not target.is_reachable)
+        self.refusing = frozenset(address for address, target in self._targets.items() if target.is_refusing)
