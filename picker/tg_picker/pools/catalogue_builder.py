@@ -47,9 +47,7 @@ def build_catalogue(resources: Iterable[Resource[Spec]]) -> Catalogue:
         BadRequest: a name is used twice, a pool is not there, all weights are 0, rewrites lead in a circle, or an
             objective cannot be kept.
     """
-    builder = CatalogueBuilder(tuple(resources))
-    builder.add_all()
-    return builder.catalogue
+    return CatalogueBuilder(tuple(resources)).build()
 
 
 def find_empty(resources: Iterable[Resource[Spec]], labelled: Sequence[Mapping[str, str]]) -> Iterator[str]:
@@ -87,11 +85,11 @@ class CatalogueBuilder:
 
     def __init__(self, resources: tuple[Resource[Spec], ...]) -> None:
         self._resources = resources
-        self.catalogue = Catalogue()
+        self._catalogue = Catalogue()
         self._named: dict[str, Resource[Spec]] = {}
         self._rules: dict[tuple[str, str], tuple[Resource[Spec], Keys]] = {}
 
-    def add_all(self) -> None:
+    def build(self) -> Catalogue:
         """Read all resources, each after those that it refers to.
 
         Raises:
@@ -100,7 +98,7 @@ class CatalogueBuilder:
         self._refuse_duplicates()
         for pool in _of(self._resources, InferencePool):
             made = _make_pool(pool)
-            self.catalogue.pools[made.name] = made
+            self._catalogue.pools[made.name] = made
         for route in _of(self._resources, LLMRoute):
             self._add_route(route)
         for model in _of(self._resources, InferenceModel):
@@ -109,8 +107,9 @@ class CatalogueBuilder:
             self._add_rewrite(rewrite)
         for objective in _of(self._resources, InferenceObjective):
             pool_name = self._find_pool(objective, objective.spec.pool_ref, ("spec", "poolRef"))
-            self.catalogue.objectives[objective.metadata.name] = Objective(pool_name, objective.spec.priority)
+            self._catalogue.objectives[objective.metadata.name] = Objective(pool_name, objective.spec.priority)
         self._refuse_circles()
+        return self._catalogue
 
     def _refuse_duplicates(self) -> None:
         seen: dict[tuple[str, str, str], Resource[Spec]] = {}
@@ -126,17 +125,13 @@ class CatalogueBuilder:
                 )
 
     def _add_route(self, route: Resource[LLMRoute]) -> None:
-        spec = route.spec
-        pools: list[tuple[str, int]] = []
-        for at, ref in enumerate(spec.backend_refs):
-            keys = ("spec", "backendRefs", str(at))
-            pool = self._find_pool(route, ref, keys, ref.namespace)
-            if any(pool == named for named, _ in pools):
-                raise route.fault(f"the InferencePool {pool} is repeated; add the weights", *keys)
-            pools.append((pool, ref.weight))
-        weighted = _sound(route, tuple(pools), ("spec", "backendRefs"))
-        slos = _make_slos(route)
-        failure = _make_failure(route)
+        spec, keys = route.spec, ("spec", "backendRefs")
+        pools = [
+            (self._find_pool(route, ref, (*keys, str(at)), ref.namespace), ref.weight)
+            for at, ref in enumerate(spec.backend_refs)
+        ]
+        weighted = _weigh(route, pools, "the InferencePool {}", keys)
+        slos, failure = _make_slos(route), _make_failure(route)
         case = UseCase(route.metadata.name, weighted, True, spec.adapter.priority, slos, failure)
         self._add_case(route, spec.adapter.name, case, ("spec", "adapter", "name"))
 
@@ -154,7 +149,7 @@ class CatalogueBuilder:
         if first is not resource:
             sentence = f'the model "{model}" has a route already, {first.title} in {_place(first)}; remove one'
             raise resource.fault(sentence, *keys)
-        self.catalogue.cases[model] = case
+        self._catalogue.cases[model] = case
 
     def _add_rewrite(self, rewrite: Resource[InferenceModelRewrite]) -> None:
         pool = self._find_pool(rewrite, rewrite.spec.pool_ref, ("spec", "poolRef"))
@@ -162,30 +157,27 @@ class CatalogueBuilder:
             keys = ("spec", "rules", str(at))
             targets = _targets(rewrite, rule.targets, (*keys, "targets"))
             if not rule.matches:
-                self._add_default(rewrite, pool, targets, keys)
+                if pool in self._catalogue.defaults:
+                    sentence = f"a second rule without matches for the pool {pool}; name models, or remove one"
+                    raise rewrite.fault(sentence, *keys)
+                self._catalogue.defaults[pool] = targets
             for number, match in enumerate(rule.matches):
                 where = (*keys, "matches", str(number), "model", "value")
                 self._add_targets(rewrite, pool, match.model.value, targets, where)
 
-    def _add_default(self, rewrite: Resource[InferenceModelRewrite], pool: str, targets: Weighted, keys: Keys) -> None:
-        if pool in self.catalogue.defaults:
-            sentence = f"a second rule without matches for the pool {pool}; name models, or remove one"
-            raise rewrite.fault(sentence, *keys)
-        self.catalogue.defaults[pool] = targets
-
     def _add_targets(self, resource: Resource[Spec], pool: str, model: str, targets: Weighted, keys: Keys) -> None:
         first, _ = self._rules.setdefault((pool, model), (resource, keys))
-        if (pool, model) in self.catalogue.rewrites:
+        if (pool, model) in self._catalogue.rewrites:
             sentence = f'the model "{model}" is rewritten already, by {first.title} in {_place(first)}; remove one'
             raise resource.fault(sentence, *keys)
-        self.catalogue.rewrites[pool, model] = targets
-        if model not in self.catalogue.cases:
-            self.catalogue.homes[model] = (*self.catalogue.homes.get(model, ()), (pool, 1))
+        self._catalogue.rewrites[pool, model] = targets
+        if model not in self._catalogue.cases:
+            self._catalogue.homes[model] = (*self._catalogue.homes.get(model, ()), (pool, 1))
 
     def _find_pool(self, resource: Resource[Spec], ref: PoolRef, keys: Keys, namespace: str = "") -> str:
         name = _pool_name(namespace or resource.metadata.namespace, ref.name)
-        if name not in self.catalogue.pools:
-            known = list(self.catalogue.pools)
+        if name not in self._catalogue.pools:
+            known = list(self._catalogue.pools)
             advice = advise(name, known) if known else "add an InferencePool"
             raise resource.fault(f"there is no InferencePool {name}; {advice}", *keys, "name")
         return name
@@ -193,7 +185,7 @@ class CatalogueBuilder:
     def _refuse_circles(self) -> None:
         graph = {
             (pool, model): {(pool, target) for target, _ in targets if target != model}
-            for (pool, model), targets in self.catalogue.rewrites.items()
+            for (pool, model), targets in self._catalogue.rewrites.items()
         }
         try:
             TopologicalSorter(graph).prepare()
@@ -263,18 +255,19 @@ def _read_duration(route: Resource[LLMRoute], text: str, *keys: str) -> float:
 
 
 def _targets(resource: Resource[Spec], targets: Iterable[RewriteTarget | TargetModel], keys: Keys) -> Weighted:
+    rows = ((each.model_rewrite if isinstance(each, RewriteTarget) else each.name, each.weight) for each in targets)
+    return _weigh(resource, rows, 'the target "{}"', keys)
+
+
+def _weigh(resource: Resource[Spec], rows: Iterable[tuple[str, int]], title: str, keys: Keys) -> Weighted:
+    """The rows of a list, of which one can be chosen; `title` is what an error calls a row."""
     found: dict[str, int] = {}
-    for at, each in enumerate(targets):
-        name = each.model_rewrite if isinstance(each, RewriteTarget) else each.name
+    for at, (name, weight) in enumerate(rows):
         if name in found:
-            raise resource.fault(f'the target "{name}" is repeated; add the weights', *keys, str(at))
-        found[name] = each.weight
-    return _sound(resource, tuple(found.items()), keys)
-
-
-def _sound(resource: Resource[Spec], weighted: Weighted, keys: Keys) -> Weighted:
-    if not weighted:
+            raise resource.fault(f"{title.format(name)} is repeated; add the weights", *keys, str(at))
+        found[name] = weight
+    if not found:
         raise resource.fault(f"{keys[-1]} is empty; add one", *keys)
-    if not any(weight for _, weight in weighted):
+    if not any(found.values()):
         raise resource.fault("all weights are 0, so nothing can be chosen; make one larger", *keys)
-    return weighted
+    return tuple(found.items())
