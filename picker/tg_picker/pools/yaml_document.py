@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 from msgspec import Struct
@@ -23,32 +23,24 @@ _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]{1,300}|[0-9]{1,300}(\.[0-9]{0,300})?)([eE][-+]?[0-9]{1,3})?")
 
 
-class Mark(Struct, frozen=True):
-    """A position; both are counted from 1."""
-
-    line: int
-    column: int
-
-
 class YamlDocument(Struct, frozen=True):
     """One document of a file.
 
     Attributes:
         file: for errors.
         data: JSON's types.
-        places: the position of each key and of each element of a list, by its path.
+        places: PyYAML's position of each key and of each element of a list, by its path.
     """
 
     file: Path
     data: Any
-    places: dict[Keys, Mark]
+    places: dict[Keys, Any]
 
     def fault(self, sentence: str, *keys: str) -> BadRequest:
         """The error about a value: `FILE, line N, column M: sentence`."""
         while keys and keys not in self.places:
             keys = keys[:-1]
-        mark = self.places[keys]
-        return BadRequest(f"{self.file}, line {mark.line}, column {mark.column}: {sentence}").at(*keys)
+        return _make_error(self.file, self.places[keys], sentence).at(*keys)
 
 
 def parse_yaml(text: str, file: Path) -> tuple[YamlDocument, ...]:
@@ -64,15 +56,16 @@ def parse_yaml(text: str, file: Path) -> tuple[YamlDocument, ...]:
         parser = _Parser(text, file)
         documents = tuple(parser.read_documents())
     except yaml.MarkedYAMLError as error:
-        _refuse(file, error.problem_mark or error.context_mark, f"not valid YAML: {error.problem or error.context}")
+        mark, problem = error.problem_mark or error.context_mark, error.problem or error.context
+        raise _make_error(file, mark, f"not valid YAML: {problem}") from None
     except yaml.YAMLError:
         raise BadRequest(f"{file}: not valid YAML: a character that YAML does not allow; remove it") from None
     return tuple(document for document in documents if document.data is not None)
 
 
-def _refuse(file: Path, mark: Any, sentence: str) -> NoReturn:
+def _make_error(file: Path, mark: Any, sentence: str) -> BadRequest:
     where = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-    raise BadRequest(f"{file}{where}: {sentence}") from None
+    return BadRequest(f"{file}{where}: {sentence}")
 
 
 class _Parser:
@@ -81,7 +74,7 @@ class _Parser:
     def __init__(self, text: str, file: Path) -> None:
         self._file = file
         self._events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
-        self._places: dict[Keys, Mark] = {}
+        self._places: dict[Keys, Any] = {}
 
     def read_documents(self) -> Iterator[YamlDocument]:
         for event in self._events:
@@ -92,7 +85,7 @@ class _Parser:
 
     def _read(self, event: Any, keys: Keys) -> Any:
         self._check(event, keys)
-        self._places.setdefault(keys, _mark(event))
+        self._places.setdefault(keys, event.start_mark)
         if isinstance(event, yaml.ScalarEvent):
             return _resolve(event.value) if event.implicit[0] else event.value
         if isinstance(event, yaml.SequenceStartEvent):
@@ -101,11 +94,11 @@ class _Parser:
 
     def _check(self, event: Any, keys: Keys) -> None:
         if isinstance(event, yaml.AliasEvent):
-            _refuse(self._file, event.start_mark, "an alias; write the value out")
+            raise _make_error(self._file, event.start_mark, "an alias; write the value out")
         if event.tag is not None and event.tag != "!":
-            _refuse(self._file, event.start_mark, f"the tag {event.tag}; remove it, plain values need none")
+            raise _make_error(self._file, event.start_mark, f"the tag {event.tag}; remove it, plain values need none")
         if len(keys) > MAX_DEPTH:
-            _refuse(self._file, event.start_mark, "lists or mappings are nested too deep")
+            raise _make_error(self._file, event.start_mark, "lists or mappings are nested too deep")
 
     def _read_elements(self, keys: Keys) -> list[Any]:
         found: list[Any] = []
@@ -117,19 +110,15 @@ class _Parser:
         found: dict[str, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
-                _refuse(self._file, event.start_mark, "a key that is no text; name a field")
+                raise _make_error(self._file, event.start_mark, "a key that is no text; name a field")
             path = (*keys, event.value)
             if event.value in found:
-                first = self._places[path].line
-                _refuse(self._file, event.start_mark, f'"{event.value}" is repeated, first in line {first}; keep one')
-            self._places[path] = _mark(event)
+                sentence = f'"{event.value}" is repeated, first in line {self._places[path].line + 1}; keep one'
+                raise _make_error(self._file, event.start_mark, sentence)
+            self._places[path] = event.start_mark
             found[event.value] = self._read(next(self._events), path)
         # An empty value is none: Kubernetes reads `labels:` as if it were absent.
         return {key: value for key, value in found.items() if value is not None}
-
-
-def _mark(event: Any) -> Mark:
-    return Mark(event.start_mark.line + 1, event.start_mark.column + 1)
 
 
 def _resolve(text: str) -> Any:
