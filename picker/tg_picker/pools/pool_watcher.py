@@ -67,13 +67,6 @@ class PoolSources(Struct, frozen=True, kw_only=True):
         return (*self.names, *(name for table in self.tables for name in table.dns_names))
 
 
-class _Files(Struct, frozen=True):
-    """What the files say, checked as a whole."""
-
-    catalogue: Catalogue
-    hosts: tuple[Host, ...]
-
-
 class PoolWatcher(Watcher[Follower]):
     """The pools. Enter it to follow edits and names; an edit is in force within a second, in all files or in none.
 
@@ -97,7 +90,7 @@ class PoolWatcher(Watcher[Follower]):
         self._sources = sources
         self._resolve = resolve
         self._edits = FileEdits((*sources.resources, *sources.endpoint_files), poll)
-        self._files = _read(sources)
+        self._catalogue, self._hosts = _read(sources)
         self._resolved: dict[_NameKey, tuple[Host, ...]] = {}
         self._unresolved: set[_NameKey] = set()
         self._refused = False
@@ -122,7 +115,7 @@ class PoolWatcher(Watcher[Follower]):
             try:
                 # As with the configuration: one defect must not end the watch.
                 with translate_defects(Internal, _DEFECT, "pools.defect", log):
-                    self._files = await asyncio.to_thread(_read, self._sources)
+                    self._catalogue, self._hosts = await asyncio.to_thread(_read, self._sources)
             except TgError as error:
                 self._refused = True
                 log.error("pools.refused", reason=error.message)
@@ -160,7 +153,7 @@ class PoolWatcher(Watcher[Follower]):
 
     def _make_view(self) -> PoolView:
         resolved = (host for name in self._sources.all_names for host in self._resolved.get(_key(name), ()))
-        return make_view(self._files.catalogue, (*self._files.hosts, *resolved))
+        return make_view(self._catalogue, (*self._hosts, *resolved))
 
 
 def _key(name: DnsName) -> _NameKey:
@@ -185,7 +178,8 @@ def check_files(sources: PoolSources, findings: Findings) -> None:
             build_catalogue(resources)
 
 
-def _read(sources: PoolSources) -> _Files:
+def _read(sources: PoolSources) -> tuple[Catalogue, tuple[Host, ...]]:
+    """What the files say, checked as a whole."""
     resources = tuple(each for file in sources.resources for each in read_resources(file))
     read = (read_endpoint_file(file, ip_only=sources.ip_only) for file in sources.endpoint_files)
     hosts = (*sources.all_hosts, *(host for each in read for host in each))
@@ -207,7 +201,7 @@ def _read(sources: PoolSources) -> _Files:
         sentence = f"the route {route} has a hedging delay, but Envoy asks the servers"
         raise BadRequest(f"{sentence}; remove it, and write a hedge_policy into Envoy's route")
     _check_ports(catalogue, expected)
-    return _Files(catalogue, hosts)
+    return catalogue, hosts
 
 
 def _check_ports(catalogue: Catalogue, hosts: Sequence[Host]) -> None:
