@@ -67,9 +67,8 @@ def parse_endpoint_file(text: str, file: Path, *, ip_only: bool = False) -> tupl
 
 
 def _read_endpoints(document: YamlDocument, read: _EndpointList, ip_only: bool) -> tuple[Host, ...]:
-    hosts: list[Host] = []
+    hosts: dict[str, Host] = {}
     names: set[str] = set()
-    places: set[str] = set()
     for at, entry in enumerate(read.endpoints):
         keys = ("endpoints", str(at))
         if not (is_ip(entry.address) or is_host(entry.address)):
@@ -85,12 +84,11 @@ def _read_endpoints(document: YamlDocument, read: _EndpointList, ip_only: bool) 
         if name in names:
             raise document.fault(f'the name "{name}" is used twice; rename one', *keys, "name")
         place = join_address(entry.address, port)
-        if place in places:
+        if place in hosts:
             raise document.fault(f"{place} is there twice; keep one", *keys, "address")
         names.add(name)
-        places.add(place)
-        hosts.append(Host(entry.address, (port,), name, entry.labels))
-    return tuple(hosts)
+        hosts[place] = Host(entry.address, (port,), name, entry.labels)
+    return tuple(hosts.values())
 
 
 def _read_models(document: YamlDocument, read: _ModelList, ip_only: bool) -> tuple[Host, ...]:
