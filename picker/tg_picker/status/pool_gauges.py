@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from statistics import fmean
 
 from msgspec import Struct
@@ -49,9 +50,9 @@ def pool_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:
     yield metrics.READY.family(((pool.name,), float(pool.reachable)) for pool in pools)
     filled = [pool for pool in pools if pool.servers]
     for metric, read in (
-        (metrics.MEAN_QUEUE, _queued),
+        (metrics.MEAN_QUEUE, attrgetter("queued")),
         (metrics.MEAN_RUNNING, _running),
-        (metrics.MEAN_CACHE, _kv_usage),
+        (metrics.MEAN_CACHE, attrgetter("kv_usage")),
     ):
         yield metric.family([((pool.name,), fmean(map(read, pool.states))) for pool in filled])
     yield metrics.SATURATION.family(((pool.name,), saturation(pool.states, pool.board.clock())) for pool in filled)
@@ -72,7 +73,7 @@ def queue_gauges(boards: Iterable[PoolBoard]) -> Iterator[Metric]:
 def server_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:
     """The waiting and running requests of each server, and its probable adapters and prompts."""
     servers = [((pool.name, name), state) for pool in pools for name, state in pool.servers]
-    yield metrics.SERVER_QUEUE.family((key, _queued(state)) for key, state in servers)
+    yield metrics.SERVER_QUEUE.family((key, state.queued) for key, state in servers)
     yield metrics.PLACED.family((key, state.requests) for key, state in servers)
     yield metrics.LOADED.family((key, len(state.adapters)) for key, state in servers)
     slots = [(key, state.adapters.slots) for key, state in servers]
@@ -90,15 +91,7 @@ def _adapter_gauge(servers: Iterable[tuple[tuple[str, str], ServerState]]) -> Me
     return metrics.HOLDERS.family(found.most_common(MAX_LABEL_VALUES))
 
 
-def _queued(state: ServerState) -> float:
-    return float(state.queued)
-
-
 def _running(state: ServerState) -> float:
     """Running requests as the server reports them; without a report, those that have begun by our own count."""
     report = state.report
     return float(state.running if report is None or report.running is None else report.running)
-
-
-def _kv_usage(state: ServerState) -> float:
-    return state.kv_usage
