@@ -6,41 +6,8 @@ from typing import Final
 import msgspec
 
 from tg_llama.grammar import ParameterTypes, fits
+from tg_llama.tools.call_scanner import CallScanner
 from tg_schema.codec import decode_json
-
-_TELLING = re.compile(r'["\\{}\[\]]')
-
-
-class CallScanner:
-    """Follows the nesting of one value; it does not ask whether what stands between the brackets is valid.
-
-    Args:
-        depth: how many brackets are open already.
-    """
-
-    def __init__(self, depth: int = 0) -> None:
-        self._depth = depth
-        self._quoted = False
-        self._escaped = False
-
-    def find_end(self, piece: str) -> int:
-        """The position in `piece`, the text's next piece, after the last bracket; -1 if it is not in this piece."""
-        escaped_at = 0 if self._escaped else -1
-        for found in _TELLING.finditer(piece):
-            at, character = found.start(), found[0]
-            if at == escaped_at:
-                continue
-            if character == "\\":
-                escaped_at = at + 1 if self._quoted else -1
-            elif character == '"':
-                self._quoted = not self._quoted
-            elif not self._quoted:
-                self._depth += 1 if character in "{[" else -1
-                if self._depth == 0:
-                    return at + 1
-        if piece:
-            self._escaped = escaped_at == len(piece)
-        return -1
 
 
 class JsonArguments:

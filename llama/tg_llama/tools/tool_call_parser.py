@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from tg_llama.grammar import ParameterTypes
-from tg_llama.tools.python_call import PythonScanner, read_python_call
-from tg_llama.tools.tagged_arguments import CallScanner, JsonArguments, TaggedArguments, overlap
+from tg_llama.tools.call_scanner import CallScanner
+from tg_llama.tools.python_call import read_python_call
+from tg_llama.tools.tagged_arguments import JsonArguments, TaggedArguments, overlap
 from tg_llama.tools.tool_format import ToolFormat
 from tg_schema import ToolCallDelta
 from tg_schema.codec import decode_json
@@ -60,7 +61,7 @@ class ToolCallParser:
         self._state: State = self._find if form.begin else self._begin_bare
         self._held = self._raw = self._text = ""
         self._deltas: list[ToolCallDelta] = []
-        self._scanner: CallScanner | PythonScanner = CallScanner()
+        self._scanner = CallScanner()
         self._arguments_reader: JsonArguments | TaggedArguments = JsonArguments()
         self._scanned = 0
         self._listing = self._after_call = False
@@ -138,8 +139,7 @@ class ToolCallParser:
         python = self._form.syntax == "python"
         if text[0] != "{" and not self._form.split and not python:
             return self._no_call("")
-        self._state, self._scanned = (self._name if python else self._head), 0
-        self._scanner = PythonScanner() if python else CallScanner()
+        self._state, self._scanned, self._scanner = (self._name if python else self._head), 0, CallScanner()
         return True
 
     def _name(self) -> bool:
