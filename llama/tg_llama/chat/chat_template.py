@@ -4,7 +4,6 @@ A template is a program from an untrusted file. It runs once for each kind of co
 a sandbox, on placeholders; the text of a request never passes through it.
 """
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
 from tg_llama.chat.template_sandbox import (
@@ -60,7 +59,7 @@ class ChatTemplate:
             return
         try:
             names = {"bos_token": begin_text, "eos_token": end_text}
-            layouts = within(seconds, lambda: _Layouts(SandboxedTemplate(source, names)))
+            within(seconds, lambda: self._find_layouts(SandboxedTemplate(source, names)))
         except TemplateEndless:
             raise Unavailable(
                 "the model file's chat template does not come to an end; use another model file"
@@ -69,7 +68,14 @@ class ChatTemplate:
             raise Unavailable(
                 "the model file's chat template cannot be rendered; use an instruction-tuned model file"
             ) from None
-        self.alone, self.with_system, self.between = layouts.alone, layouts.with_system, layouts.between
+
+    def _find_layouts(self, template: SandboxedTemplate) -> None:
+        """Raises: TemplateFailed, if the template cannot be rendered."""
+        self.alone = tuple(_split(template.render([_message("user", "prompt")])))
+        if not _has(self.alone, "prompt"):
+            raise TemplateFailed
+        self.with_system = _add_system(template, self.alone)
+        self.between = _find_between(template, self.alone)
 
     def conversation(self, turns: int, *, system: bool) -> Layout:
         """The layout of `turns` alternating turns of user and assistant, the last one the user's.
@@ -84,46 +90,35 @@ class ChatTemplate:
         return (*layout[:at], *(prompt, *self.between) * (turns // 2), *layout[at:])
 
 
-class _Layouts:
-    """A conversation of placeholders, rendered by a template. Raises: TemplateFailed."""
+def _add_system(template: SandboxedTemplate, alone: Layout) -> Layout:
+    layout = _try_layout(template, _message("system", "system"), _message("user", "prompt"))
+    if _has(layout, "system") and _has(layout, "prompt"):
+        return layout
+    parts: list[str | Hole] = []
+    for part in alone:
+        parts.extend([part] if isinstance(part, str) else [Hole("system", part.trimmed), "\n\n", part])
+    return tuple(parts)
 
-    def __init__(self, template: SandboxedTemplate) -> None:
-        self._template = template
-        self.alone = self._layout([_message("user", "prompt")])
-        if not _has(self.alone, "prompt"):
-            raise TemplateFailed
-        self.with_system = self._with_system(self.alone)
-        self.between = self._between(self.alone)
 
-    def _with_system(self, alone: Layout) -> Layout:
-        try:
-            layout = self._layout([_message("system", "system"), _message("user", "prompt")])
-        except TemplateFailed:  # raise_exception("System role not supported")
-            layout = ()
-        if _has(layout, "system") and _has(layout, "prompt"):
-            return layout
-        parts: list[str | Hole] = []
-        for part in alone:
-            parts.extend([part] if isinstance(part, str) else [Hole("system", part.trimmed), "\n\n", part])
-        return tuple(parts)
+def _find_between(template: SandboxedTemplate, alone: Layout) -> Layout | None:
+    """The text between two prompts, if it is the same in every round and everything else is as in `alone`."""
+    prompt, answer = _message("user", "prompt"), _message("assistant", "answer")
+    long = _try_layout(template, prompt, answer, prompt, answer, prompt)
+    holes = [part.name for part in long if isinstance(part, Hole)]
+    if holes != ["prompt", "answer", "prompt", "answer", "prompt"]:
+        return None
+    first, second, third = (at for at, part in enumerate(long) if isinstance(part, Hole) and part.name == "prompt")
+    between = long[first + 1 : second]
+    whole = (*long[: first + 1], *between, long[first], *between, *long[third:])
+    return between if long == whole and (*long[:first], *long[third:]) == alone else None
 
-    def _between(self, alone: Layout) -> Layout | None:
-        """The text between two prompts, if it is the same in every round and everything else is as in `alone`."""
-        prompt, answer = _message("user", "prompt"), _message("assistant", "answer")
-        try:
-            long = self._layout([prompt, answer, prompt, answer, prompt])
-        except TemplateFailed:
-            return None
-        holes = [part.name for part in long if isinstance(part, Hole)]
-        if holes != ["prompt", "answer", "prompt", "answer", "prompt"]:
-            return None
-        first, second, third = (at for at, part in enumerate(long) if isinstance(part, Hole) and part.name == "prompt")
-        between = long[first + 1 : second]
-        whole = (*long[: first + 1], *between, long[first], *between, *long[third:])
-        return between if long == whole and (*long[:first], *long[third:]) == alone else None
 
-    def _layout(self, messages: Sequence[dict[str, str]]) -> Layout:
-        return tuple(_split(self._template.render(messages)))
+def _try_layout(template: SandboxedTemplate, *messages: dict[str, str]) -> Layout:
+    """A conversation of placeholders; () if the template refuses it, as by "System role not supported"."""
+    try:
+        return tuple(_split(template.render(messages)))
+    except TemplateFailed:
+        return ()
 
 
 def _message(role: str, name: _Name) -> dict[str, str]:

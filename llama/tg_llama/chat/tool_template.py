@@ -148,16 +148,12 @@ class _Probe:
         self._header = _after_question(asked)
 
     def renders_result(self, form: ToolFormat, calls: int, *, objects: bool) -> bool:
-        """Whether a parser of `form` finds all calls in the rendered text, and the text has the result.
-
-        Raises:
-            TemplateFailed: the template refuses them.
-        """
+        """Whether a parser of `form` finds all calls in the rendered text, and the text has the result."""
         ids = [form.call_id(number, _TOOL) for number in range(calls)]
         made = [_call(id_, _TOOL, {_KEY: _VALUE}, objects=objects) for id_ in ids]
         result = {"role": "tool", "content": _RESULT, "tool_call_id": ids[0], "name": _TOOL}
         turns: list[dict[str, Any]] = [self._user, {"role": "assistant", "content": "", "tool_calls": made}, result]
-        text, rest, _ = _after_question(self._template.render(turns, self._tools)).partition(_RESULT)
+        text, rest, _ = _after_question(self._try_render(turns)).partition(_RESULT)
         if form.begin:
             text = text[text.index(form.begin) :] if form.begin in text else ""
         elif text.startswith(self._header):
@@ -170,27 +166,24 @@ class _Probe:
 
     def renders_system(self) -> bool:
         """Whether the system's text is rendered beside a tool."""
+        return _SYSTEM in self._try_render([{"role": "system", "content": _SYSTEM}, self._user])
+
+    def _try_render(self, turns: list[dict[str, Any]]) -> str:
+        """The conversation; "" if the template refuses it."""
         try:
-            return _SYSTEM in self._template.render([{"role": "system", "content": _SYSTEM}, self._user], self._tools)
+            return self._template.render(turns, self._tools)
         except TemplateFailed:
-            return False
+            return ""
 
 
 def _find_abilities(template: SandboxedTemplate) -> _Abilities | None:
     """Raises: TemplateFailed, if the template does not name tools."""
     probe = _Probe(template)
     for objects in (True, False):
-        form = next((form for form in TOOL_FORMATS if _tries(probe, form, 1, objects=objects)), None)
+        form = next((form for form in TOOL_FORMATS if probe.renders_result(form, 1, objects=objects)), None)
         if form is not None:
-            return _Abilities(form, objects, _tries(probe, form, 2, objects=objects), probe.renders_system())
+            return _Abilities(form, objects, probe.renders_result(form, 2, objects=objects), probe.renders_system())
     return None
-
-
-def _tries(probe: _Probe, form: ToolFormat, calls: int, *, objects: bool) -> bool:
-    try:
-        return probe.renders_result(form, calls, objects=objects)
-    except TemplateFailed:
-        return False
 
 
 def _after_question(text: str) -> str:
