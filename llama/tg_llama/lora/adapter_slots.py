@@ -75,19 +75,16 @@ class _Waiter:
         self.source = source
         self.end: Lease | TgError | None = None
         self._loop = asyncio.get_running_loop()
-        self._done = asyncio.Event()
+        self.done = asyncio.Event()
 
     def finish(self, end: Lease | TgError) -> bool:
         """Wake the request; any thread may call it. False if its loop is closed, so it waits no more."""
         self.end = end
         try:
-            self._loop.call_soon_threadsafe(self._done.set)
+            self._loop.call_soon_threadsafe(self.done.set)
         except RuntimeError:
             return False
         return True
-
-    async def wait(self) -> None:
-        await self._done.wait()
 
 
 class AdapterSlots:
@@ -139,15 +136,11 @@ class AdapterSlots:
         with self.lock:
             return tuple(waiter.source.name for waiter in self._waiting)
 
-    def check(self, name: str) -> None:
-        """Raises: NotFound, if no adapter has this name; the message lists those that there are."""
-        self._find(name)
-
     async def acquire(self, name: str) -> Lease:
         """The adapter, as soon as it is in memory. A cancelled wait leaves nothing behind.
 
         Raises:
-            NotFound: as `check`.
+            NotFound: no adapter has this name; the message lists those that there are.
             RateLimited: too many requests wait.
             Unavailable: its file cannot be loaded, or the model is closed.
         """
@@ -162,7 +155,7 @@ class AdapterSlots:
                 raise RateLimited("too many requests wait for their adapters: ask again", retry_after=1.0)
         try:
             if waiter.end is None:
-                await waiter.wait()
+                await waiter.done.wait()
         except asyncio.CancelledError:
             self._give_up(waiter)
             raise
@@ -186,7 +179,7 @@ class AdapterSlots:
         """Forget an adapter. Its running answers, and those that wait for it, go on; then its memory is freed.
 
         Raises:
-            NotFound: as `check`.
+            NotFound: as `acquire`.
         """
         with self.lock:
             source = self._find(name)
