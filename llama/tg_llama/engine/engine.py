@@ -6,9 +6,8 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from queue import SimpleQueue
-from typing import Self
+from typing import NamedTuple, Self
 
-import msgspec
 import structlog
 
 from tg_base.runtime import translate_defects
@@ -30,7 +29,7 @@ CUT_ADVICE = "Cut the text into parts, or have it truncated."
 log = structlog.get_logger()
 
 
-class EngineStats(msgspec.Struct, frozen=True):
+class EngineStats(NamedTuple):
     """Totals since the engine was started, and its present state."""
 
     steps: int
@@ -43,7 +42,7 @@ class EngineStats(msgspec.Struct, frozen=True):
     @classmethod
     def total(cls, several: Sequence[Self]) -> Self:
         """The sum of several engines' stats."""
-        return cls(*[sum(column) for column in zip(*[msgspec.structs.astuple(each) for each in several], strict=True)])
+        return cls(*map(sum, zip(*several, strict=True)))
 
 
 class Engine:
@@ -99,13 +98,16 @@ class Engine:
             raise ContextLengthExceeded.of_counts(length, self.context_length)
         self._admit(generation)
 
-    def follow(self, generation: Generation) -> None:
-        """As `submit`, for a further answer of a running request, which is not refused.
+    def follow(self, task: Generation | Embedding) -> None:
+        """Take a task in, however many wait: a further answer of a running request is not refused.
 
         Raises:
             Unavailable: the engine is closed.
         """
-        self._put(generation)
+        self._inbox.put(task)
+        # Check after the put: a job that missed the thread's last look into the inbox is refused here.
+        if self._closing:
+            raise Unavailable("the model is being shut down; ask again")
 
     def embed(self, embedding: Embedding) -> None:
         """Evaluate the texts of `embedding` beside the streams; read the vectors from the object itself.
@@ -120,13 +122,7 @@ class Engine:
     def _admit(self, task: Generation | Embedding) -> None:
         if self.load() >= self._room:
             raise RateLimited("all slots of the model are busy and too many requests wait: ask again", retry_after=1.0)
-        self._put(task)
-
-    def _put(self, task: Generation | Embedding) -> None:
-        self._inbox.put(task)
-        # Check after the put: a job that missed the thread's last look into the inbox is refused here.
-        if self._closing:
-            raise Unavailable("the model is being shut down; ask again")
+        self.follow(task)
 
     def load(self) -> int:
         """The number of generations and embeddings, running and waiting."""
