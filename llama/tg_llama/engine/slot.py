@@ -76,11 +76,8 @@ class Slot:
             return
         token = self._sample_without(self._barred(), context, row) if self._bars else self._sampler.sample(context, row)
         stops = token in job.stop_ids
-        if token in self._model.end_tokens and not (stops and job.keep_stop):
+        if (stops or token in self._model.end_tokens) and not (stops and job.keep_stop):
             self.finish(Ending("stop", token if stops else None, self._end_data(context, row, token)))
-            return
-        if stops and not job.keep_stop:
-            self.finish(Ending("stop", token, self._end_data(context, row, token)))
             return
         self.tokens.append(token)
         self.answering = True
