@@ -54,6 +54,10 @@ class TokenGrammars:
     Args:
         pieces: the bytes of each token, b"" for those that are no text: only a grammar that names one allows it.
         end_tokens: allowed where a grammar may end, and nowhere else.
+
+    Attributes:
+        compile: compiles a grammar, so that `start` takes microseconds. Blocks, the first time for up to a second.
+            Raises BadRequest: it cannot be read, or is too large.
     """
 
     def __init__(self, pieces: Sequence[bytes], end_tokens: Collection[int]) -> None:
@@ -61,23 +65,15 @@ class TokenGrammars:
         self._end_tokens = sorted(end_tokens)
         self._lock = threading.Lock()
         self._tokenizer: LLTokenizer | None = None
-        self._compile = lru_cache(MAX_COMPILED_GRAMMARS)(self._compile_anew)
-
-    def compile(self, grammar: str) -> None:
-        """Compile `grammar`, so that `start` takes microseconds. Blocks, the first time for up to a second.
-
-        Raises:
-            BadRequest: it cannot be read, or is too large.
-        """
-        self._compile(grammar)
+        self.compile = lru_cache(MAX_COMPILED_GRAMMARS)(self._compile_anew)
 
     def start(self, grammar: str) -> Any:
         """An `LLMatcher` at the beginning of an answer. Raises as `compile`."""
-        return self._compile(grammar).deep_copy()
+        return self.compile(grammar).deep_copy()
 
     def clear(self) -> None:
         """Forget the compiled grammars: a grammar that reached a bound would reach it again for the next answer."""
-        self._compile.cache_clear()
+        self.compile.cache_clear()
 
     def _compile_anew(self, grammar: str) -> Any:
         with self._lock:
