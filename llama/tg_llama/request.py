@@ -111,16 +111,11 @@ async def _form(request: TextCompletionRequest) -> str | None:
         return choice_grammar(request.choice)
     if request.regex is not None:
         return await asyncio.to_thread(regex_grammar, request.regex)
-    return await _json_grammar(request)
-
-
-async def _json_grammar(request: TextCompletionRequest) -> str | None:
-    if request.schema is None:
-        if request.response_format != "json":
-            return None
-        return await asyncio.to_thread(_schema_grammar, _ANY_OBJECT)
+    schema = ANY_OBJECT if request.schema is None and request.response_format == "json" else request.schema
+    if schema is None:
+        return None
     try:
-        return await asyncio.to_thread(_schema_grammar, msgspec.json.encode(request.schema))
+        return await asyncio.to_thread(_schema_grammar, msgspec.json.encode(schema))
     except (RecursionError, UnicodeEncodeError) as error:
         raise BadRequest("schema: it is nested too deep, or has a text that is not Unicode") from error
 
@@ -128,9 +123,6 @@ async def _json_grammar(request: TextCompletionRequest) -> str | None:
 @lru_cache(maxsize=64)
 def _schema_grammar(schema: bytes) -> str:
     return json_grammar(msgspec.json.decode(schema))
-
-
-_ANY_OBJECT = msgspec.json.encode(ANY_OBJECT)
 
 
 _FREE = {None, "", "auto", "none"}
@@ -176,9 +168,8 @@ async def read_calls(
 
     An answer with calls ends with "tool_calls", unless it was cut off.
     """
-    parser = ToolCallParser(
-        template.form, {tool.name: tool.parameters for tool in offered_tools(request)}, _new_call_id
-    )
+    tools = {tool.name: tool.parameters for tool in offered_tools(request)}
+    parser = ToolCallParser(template.form, tools, lambda: f"call_{uuid4().hex}")
     # If the template renders only one call, several calls would be refused together with their results.
     single = request.parallel_tool_calls is False or not template.several
     async with aclosing(answer):
@@ -196,7 +187,3 @@ async def read_calls(
             yield msgspec.structs.replace(chunk, text=text, tool_calls=calls, finish_reason=reason)
             if reason is not None:
                 return
-
-
-def _new_call_id() -> str:
-    return f"call_{uuid4().hex}"
