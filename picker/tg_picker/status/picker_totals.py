@@ -2,6 +2,7 @@
 
 from collections import Counter as Counts
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -68,8 +69,7 @@ class PickerTotals:
         self._models = BoundedLabel(is_configured)
         self._adapters = BoundedLabel(is_configured)
         self._servers = BoundedLabel()
-        self._begun: list[RequestRecord] = []
-        self._ended: list[RequestRecord] = []
+        self._noted: list[tuple[Callable[[RequestRecord], None], RequestRecord]] = []
         self.registry = CollectorRegistry()
         self.routes: dict[tuple[str, str], RouteCount] = {}
         self.answers: Counts[str] = Counts()
@@ -90,10 +90,8 @@ class PickerTotals:
 
     def begin(self, record: RequestRecord) -> None:
         """Count a decision, and of a pick later the end."""
-        record.on_end = self._end
-        self._begun.append(record)
-        if len(self._begun) >= MAX_NOTED:
-            self.settle()
+        record.on_end = partial(self._note, self._count_ended)
+        self._note(self._count_begun, record)
 
     def refuse(self, record: RequestRecord) -> None:
         """Count a request that was refused before anything was picked."""
@@ -103,16 +101,13 @@ class PickerTotals:
 
     def settle(self) -> None:
         """Count what was noted."""
-        begun, self._begun = self._begun, []
-        ended, self._ended = self._ended, []
-        for record in begun:
-            self._count_begun(record)
-        for record in ended:
-            self._count_ended(record)
+        noted, self._noted = self._noted, []
+        for count, record in noted:
+            count(record)
 
-    def _end(self, record: RequestRecord) -> None:
-        self._ended.append(record)
-        if len(self._ended) >= MAX_NOTED:
+    def _note(self, count: Callable[[RequestRecord], None], record: RequestRecord) -> None:
+        self._noted.append((count, record))
+        if len(self._noted) >= MAX_NOTED:
             self.settle()
 
     def _count_begun(self, record: RequestRecord) -> None:
@@ -148,7 +143,7 @@ class PickerTotals:
             self._hit_ratios.observe(record.cached_tokens / record.prompt_tokens)
             self._hit_bytes.observe(record.cached_tokens * CHARACTERS_PER_TOKEN)
         # Use the label of its beginning, even if an operator has configured its model since.
-        model = record.counted_as or self._find(record)
+        model = record.counted_as
         self._running.labels(model[0]).dec()
         if record.failed:
             self._count_error(record, model)

@@ -57,7 +57,7 @@ class RequestRecord(Struct, eq=False):
         began: whether something of the answer came.
         pick_seconds: what the decision took.
         waited: seconds from the request to the decision; None = another attempt was recorded before.
-        counted_as: the labels of its model, under which both its beginning and its end are counted; None = not yet.
+        counted_as: the labels of its model, under which both its beginning and its end are counted.
         on_end: is told of the end of a request that was picked a server for; None = nobody.
     """
 
@@ -75,7 +75,7 @@ class RequestRecord(Struct, eq=False):
     loads: bool = False
     pick_seconds: float = 0.0
     waited: float | None = None
-    counted_as: tuple[str, str] | None = None
+    counted_as: tuple[str, str] = ("", "")
     on_end: "Callable[[RequestRecord], None] | None" = None
     first_at: float | None = None
     ended_at: float | None = None
