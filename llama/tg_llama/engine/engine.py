@@ -181,13 +181,9 @@ class Engine:
             self._take(self._inbox.get())
         while not self._inbox.empty():
             self._take(self._inbox.get())
-        if any(generation.cancelled for generation in self._waiting):
-            waiting, self._waiting = self._waiting, deque[Generation]()
-            for generation in waiting:
-                if generation.cancelled:
-                    generation.leave()
-                else:
-                    self._waiting.append(generation)
+        for generation in [each for each in self._waiting if each.cancelled]:
+            self._waiting.remove(generation)
+            generation.leave()
         return not self._closing
 
     def _take(self, task: Generation | Embedding | None) -> None:

@@ -125,18 +125,15 @@ class Embedder:
 
     def _next(self, free: Iterator[int]) -> _Text | None:
         """The next text of the request whose turn it is; None if there is none, or no sequence for it."""
-        while self._waiting:
-            embedding, number = self._waiting[0]
-            if not _is_dropped(embedding):
-                sequence = next(free, None)
-                if sequence is None:
-                    return None
-                self._waiting.popleft()
-                if number + 1 < len(embedding.texts):
-                    self._waiting.append((embedding, number + 1))
-                return _Text(embedding, number, sequence)
+        while self._waiting and _is_dropped(self._waiting[0][0]):
             self._waiting.popleft()
-        return None
+        sequence = next(free, None) if self._waiting else None
+        if sequence is None:
+            return None
+        embedding, number = self._waiting.popleft()
+        if number + 1 < len(embedding.texts):
+            self._waiting.append((embedding, number + 1))
+        return _Text(embedding, number, sequence)
 
     def _pass_on(self, context: VectorContext, parts: list[tuple[_Text, int]], rows: Rows | None) -> int:
         taken = 0
