@@ -37,10 +37,7 @@ class Asked(Struct, frozen=True):
 
     def header(self, *names: str) -> str:
         """The first of these headers that is set; "" if none is."""
-        for name in names:
-            if value := self.headers.get(name):
-                return value
-        return ""
+        return next(filter(None, map(self.headers.get, names)), "")
 
 
 class Course(Protocol):
