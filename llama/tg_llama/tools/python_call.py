@@ -58,7 +58,7 @@ class _Translation:
             if key is None:
                 raise ValueError("an argument without a name")
             self._at = key.end()
-            self._out.append(f"{_json(key[1])}: ")
+            self._out.append(f"{write_json(key[1])}: ")
             self._value()
         return "".join([*self._out, "}"])
 
@@ -113,7 +113,7 @@ class _Translation:
 def _literal(token: re.Match[str]) -> str:
     if token["text"]:
         size = 3 if token["text"][:3] in {"'''", '"""'} else 1
-        return _json(_unescape(token["text"][size:-size]))
+        return write_json(_unescape(token["text"][size:-size]))
     if token["number"]:
         return _number("".join(token["number"].split()))
     if token["word"] in _NULLS:
@@ -149,5 +149,6 @@ def _escaped(found: re.Match[str]) -> str:
     return _ESCAPED.get(code, code if code in "\\'\"/" else f"\\{code}")
 
 
-def _json(text: str) -> str:
+def write_json(text: str) -> str:
+    """A text as JSON has it."""
     return msgspec.json.encode(text).decode()

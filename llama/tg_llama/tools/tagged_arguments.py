@@ -7,6 +7,7 @@ import msgspec
 
 from tg_llama.grammar import ParameterTypes, fits
 from tg_llama.tools.call_scanner import CallScanner
+from tg_llama.tools.python_call import write_json
 from tg_schema.codec import decode_json
 
 
@@ -92,7 +93,7 @@ class TaggedArguments:
             # A dropped value need not be complete, whatever its type.
             self._types = _STRING if self._repeated else self._known.of_property(found["key"])
             quote = '"' if self._types == _STRING else ""
-            self._write(f"{self._separator}{_json(found['key'])}: {quote}")
+            self._write(f"{self._separator}{write_json(found['key'])}: {quote}")
             self._separator, self._in_value, self._leads, self._searched = ", ", True, True, 0
         return True
 
@@ -105,11 +106,11 @@ class TaggedArguments:
         streams = self._types == _STRING
         if end >= 0:
             value, self._held = self._held[:end].removesuffix("\n"), self._held[end + len(CLOSE) :]
-            self._write(_json(value)[1:] if streams else _value_of(value, self._types))
+            self._write(write_json(value)[1:] if streams else _value_of(value, self._types))
             self._in_value = False
         elif streams:
             cut = len(self._held) - (overlap(self._held, f"\n{CLOSE}") or overlap(self._held, CLOSE))
-            self._write(_json(self._held[:cut])[1:-1])
+            self._write(write_json(self._held[:cut])[1:-1])
             self._held, self._searched = self._held[cut:], 0
         return end >= 0
 
@@ -125,10 +126,6 @@ def _value_of(text: str, types: frozenset[str]) -> str:
     try:
         value: object = decode_json(word)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return _json(text)
+        return write_json(text)
     fitting = any(fits(value, kind) for kind in types - _STRING)
-    return word if fitting or "string" not in types else _json(text)
-
-
-def _json(text: str) -> str:
-    return msgspec.json.encode(text).decode()
+    return word if fitting or "string" not in types else write_json(text)
