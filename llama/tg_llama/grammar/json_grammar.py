@@ -127,8 +127,9 @@ class _Check:
         for word, value in schema.items():
             if word not in KNOWN:
                 raise BadRequest(f"schema: this provider cannot hold a model to {json.dumps(word)[:100]}; leave it out")
-            if word in _CHECKS:
-                _CHECKS[word](value)
+            is_right, sentence = _RULES.get(word, _NO_RULE)
+            if not is_right(value):
+                raise BadRequest(f"schema: {sentence}")
         self._bounds(schema, "minItems", "maxItems")
         self._bounds(schema, "minLength", "maxLength")
         for inner in _inner(schema):
@@ -171,36 +172,31 @@ def _listed(schema: dict[str, Any], word: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _check_type(value: object) -> None:
+def _are_kinds(value: object) -> bool:
     kinds = value if isinstance(value, list) else [value]
-    if not kinds or not all(isinstance(kind, str) and kind in KINDS for kind in kinds):
-        raise BadRequest(f'schema: the "type" of every sub-schema must be one of {", ".join(KINDS)}')
+    return bool(kinds) and all(isinstance(kind, str) and kind in KINDS for kind in kinds)
 
 
-def _check_enum(value: object) -> None:
-    if not isinstance(value, list) or not 0 < len(value) <= MAX_NODES:
-        raise BadRequest(f"schema: enum must be a list of 1 to {MAX_NODES} values")
-
-
-def _check_reference(value: object) -> None:
-    if not isinstance(value, str) or not value.startswith("#") or len(value) > MAX_REFERENCE_CHARACTERS:
-        raise BadRequest(
-            f"schema: $ref must point into the schema itself, for instance to #/$defs/name, in at most "
+_NO_RULE: tuple[Callable[[object], bool], str] = (lambda _: True, "")
+_RULES: dict[str, tuple[Callable[[object], bool], str]] = {
+    "type": (_are_kinds, f'the "type" of every sub-schema must be one of {", ".join(KINDS)}'),
+    "enum": (
+        lambda value: isinstance(value, list) and 0 < len(value) <= MAX_NODES,
+        f"enum must be a list of 1 to {MAX_NODES} values",
+    ),
+    "$ref": (
+        lambda value: isinstance(value, str) and value.startswith("#") and len(value) <= MAX_REFERENCE_CHARACTERS,
+        (
+            "$ref must point into the schema itself, for instance to #/$defs/name, in at most "
             f"{MAX_REFERENCE_CHARACTERS} characters"
-        )
-
-
-def _check_names(value: object) -> None:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise BadRequest("schema: required must be a list of names")
-
-
-_CHECKS: dict[str, Callable[[object], None]] = {
-    "type": _check_type,
-    "enum": _check_enum,
-    "$ref": _check_reference,
-    "required": _check_names,
+        ),
+    ),
+    "required": (
+        lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
+        "required must be a list of names",
+    ),
 }
+"""What the value of a keyword must be: whether it is, and what an error says."""
 
 
 def _inner(schema: dict[str, Any]) -> Iterator[object]:
