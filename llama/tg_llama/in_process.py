@@ -29,7 +29,7 @@ from tg_llama.request import (
     read_calls,
 )
 from tg_llama.sampling import SamplerSettings
-from tg_schema import ModelInfo, Sampling, TextCompletionRequest, TgError, Token
+from tg_schema import ModelInfo, Sampling, TextCompletionRequest, Token
 from tg_schema.errors import BadRequest
 
 MANY_MESSAGES = 100
@@ -100,7 +100,7 @@ class InProcess(LlmService[OwnOptions]):
             *[partial(self._follow, first, lease, echo, i) for i in range(1, request.answers)],
         ]
         try:
-            _submit(self.engine, first)
+            self.engine.submit(first)
             answers = [self._read(begin, request) for begin in begins]
             async with aclosing(merge_streams(answers, self.capacity)) as chunks:
                 async for chunk in chunks:
@@ -126,7 +126,7 @@ class InProcess(LlmService[OwnOptions]):
 
     async def _submit(self, job: Job, adapter: str | None) -> Generation:
         generation = self._generation(job, lease=await self._lease(adapter))
-        _submit(self.engine, generation)
+        self.engine.submit(generation)
         return generation
 
     def _generation(
@@ -227,11 +227,3 @@ class InProcess(LlmService[OwnOptions]):
 async def begun(generation: Generation, echo: str | None) -> tuple[Generation, str | None]:
     """What has begun already; see `Begin`."""
     return generation, echo
-
-
-def _submit(engine: EnginePool[Any], generation: Generation) -> None:
-    try:
-        engine.submit(generation)
-    except TgError:
-        generation.leave()
-        raise

@@ -52,10 +52,14 @@ class EnginePool(Generic[AnyModel]):
     def submit(self, generation: Generation) -> None:
         """Give `generation` to an engine with few streams, else to the one with the least to do.
 
-        Raises as `Engine.submit`.
+        Raises as `Engine.submit`; then the generation has left.
         """
         few = (engine for engine in self._engines if engine.load() < FEW_STREAMS)
-        (next(few, None) or min(self._engines, key=Engine.load)).submit(generation)
+        try:
+            (next(few, None) or min(self._engines, key=Engine.load)).submit(generation)
+        except TgError:
+            generation.leave()
+            raise
 
     def follow(self, generation: Generation) -> None:
         """Give a further answer of a running request to the engine with the least to do. Raises as `Engine.follow`."""
