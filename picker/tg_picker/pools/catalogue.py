@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
 from random import Random
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -124,13 +125,7 @@ class Destination(Struct, frozen=True):
 HasAdapter = Callable[[str, str], bool]
 """Whether a server of a pool reported an adapter: called with the pool's name, then the adapter's."""
 
-_NO_MODELS: Mapping[str, Collection[str]] = {}
 _NO_CASE = UseCase("", ())
-
-
-def _has_none(_pool: str, _adapter: str) -> bool:
-    """No server reports its adapters."""
-    return False
 
 
 class Catalogue(Struct, frozen=True):
@@ -159,8 +154,8 @@ class Catalogue(Struct, frozen=True):
         *,
         pool: str | None = None,
         objective: str = "",
-        served: Mapping[str, Collection[str]] = _NO_MODELS,
-        has: HasAdapter = _has_none,
+        served: Mapping[str, Collection[str]] = MappingProxyType({}),
+        has: HasAdapter = lambda _pool, _adapter: False,
     ) -> Destination | None:
         """Where a request for a model goes; None: nothing is known of the model.
 
