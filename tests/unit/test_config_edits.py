@@ -145,7 +145,7 @@ async def test_what_needs_a_restart_says_so_until_it_is_taken_back(tmp_path: Pat
     with structlog.testing.capture_logs() as logs:
         async with ConfigWatcher(file, poll=0.01) as config_file:
             with config_file.follow(heard.prepare):
-                replace(file, "[gateway]\nport = 2\nhosts = ['h']\n" + GOOD + "[flows.g]\n")
+                replace(file, "[gateway]\nport = 2\nhosts = ['h']\n" + GOOD + "[flows.g]\nprompt.plain = true\n")
                 in_force = await seen(logs, "config.in_force")
                 assert in_force == {
                     "event": "config.in_force",

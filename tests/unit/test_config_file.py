@@ -124,6 +124,7 @@ def test_an_empty_file_is_a_configuration() -> None:
         ("[flows.f]\nprompt = {}", 2, 'flow "f" has prompts but no text-completion'),
         ('[flows.f]\nprompt = { plain = true, request = "x" }', 2, "write a topic"),
         ('[flows."a/b"]\n', 1, "a flow's name may have letters"),
+        (GOOD + "[flows.g]", 5, 'flow "g" has no service to ask; add one, for instance text-completion = { model'),
         ("a =", 1, "not valid TOML: invalid value"),
         ("[a]\nb = 1\nb = 2\n\n", 3, "not valid TOML: cannot overwrite a value"),
         ("ok = 1\n[a\n", 2, "not valid TOML"),

@@ -73,6 +73,22 @@ def test_a_provider_and_its_options() -> None:
     assert bound(config) == ("gpt", "openai", {"base_url": "http://x/"})
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ('[gateway]\naliases = { x = "a" }', 9, 'no flow has the model "a"; name one of them (b, other)'),
+        ('[routes.r]\nmodels = ["a"]', 9, 'no flow has the model "a"; known are b, other'),
+    ],
+)
+def test_a_name_that_leads_nowhere_with_the_models_of_the_options_either(text: str, line: int, words: str) -> None:
+    models = '[models]\na.provider = "openai"\nb.provider = "openai"\nother.provider = "openai"\n'
+    flows = '[flows]\ndefault.text-completion.model = "a"\nother.text-completion.model = "other"\n'
+    config = parse_config(models + flows + text, Path("t.toml"), completed=("default",))
+    with pytest.raises(BadRequest) as refused:
+        CliOverrides(model="b").apply(config)
+    assert refused.value.message.startswith(f"t.toml, line {line}: {words}")
+
+
 def test_a_configuration_without_flows() -> None:
     assert bound(CliOverrides(model="m.gguf").apply(Config()))[0] == "m"
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tg_base.config.model import ApiKey, Config, ModelConfig
+from tg_base.config.rules import faults
 from tg_base.config.services import TextCompletionConfig
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import BadRequest
@@ -50,7 +51,8 @@ class CliOverrides:
         """The configuration with these options applied.
 
         Raises:
-            BadRequest: they contradict each other, or name an unknown model, or one twice.
+            BadRequest: they contradict each other, or name an unknown model, or one twice; or a name of the file leads
+                nowhere even so.
         """
         if self.bus is not None:
             config = msgspec.structs.replace(config, bus=msgspec.structs.replace(config.bus, url=self.bus))
@@ -69,6 +71,11 @@ class CliOverrides:
                 raise BadRequest(f'two models would have the name "{name}": name each one once')
             config = _bind(config, name if served else OVERRIDDEN_FLOW, name)
             served.add(name)
+        if served and config.source is not None:
+            # The reader could not know the names that these options give.
+            config = msgspec.structs.replace(config, source=msgspec.structs.replace(config.source, completed=()))
+            for fault in faults(config):
+                raise fault
         return config
 
     def _with_model(self, config: Config, model: str) -> tuple[str, Config]:

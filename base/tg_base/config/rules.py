@@ -30,6 +30,9 @@ def faults(config: Config) -> Iterator[BadRequest]:
     for flow, services in config.flows.items():
         if not _FLOW.fullmatch(flow):
             yield config.fault("a flow's name may have letters, digits, and . _ - only", "flows", flow)
+        if not services and not config.completes(flow):
+            advice = 'text-completion = { model = "NAME" }'
+            yield config.fault(f'flow "{flow}" has no service to ask; add one, for instance {advice}', "flows", flow)
         for service, bound in services.items():
             yield from _faults_of_service(config, flow, service, bound)
     for name, tool in config.tools.items():
