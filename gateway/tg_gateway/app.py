@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
-from tg_base.protocol import Route
+from tg_base.protocol import Route, RoutePlan
 from tg_base.runtime import SharedListener, open_listening_sockets, running
 from tg_base.telemetry import MODEL_LOADS
 from tg_gateway.access import Authenticator, Limits, Origins, Payers, RateLimits, UnauthenticatedLimit
@@ -113,6 +113,8 @@ class Gateway:
         self._config = config
         self._requestor = requestor
         self._routes = routes
+        self._aliases = config.aliases
+        self._asked: list[Router | Backend | FlexQueue] = []
         self._needed = routes if needed is None else needed
         self._limits = limits or Limits()
         table = load_mounts() if mounts is None else mounts
@@ -122,10 +124,15 @@ class Gateway:
         self._rate_limits = RateLimits(config, time.monotonic)
         self._payers = Payers(config)
 
-    def prepare(self, config: GatewayConfig) -> Callable[[], None]:
+    def prepare(self, config: GatewayConfig, plans: Mapping[str, RoutePlan] | None = None) -> Callable[[], None]:
         """Check the `Followed` parts of an edited configuration, and return a function that puts them in force.
 
         A revoked key is refused from its next request on, on open WebSockets too; its running requests may finish.
+        A running request keeps what its names meant when it came.
+
+        Args:
+            config: the edited table.
+            plans: the edited routes by name; None = they stay.
 
         Raises:
             BadRequest: as at a start.
@@ -138,8 +145,18 @@ class Gateway:
             replace_origins()
             self._rate_limits.update(config)
             self._payers.update(config)
+            if plans is not None:
+                self._requestor.routes.replace(plans)
+            self._aliases = config.aliases
+            self._replace_catalogue()
 
         return commit
+
+    def _replace_catalogue(self) -> None:
+        if self._asked:
+            catalogue = self._make_catalogue()
+            for each in self._asked:
+                each.catalogue = catalogue
 
     async def __aenter__(self) -> Self:
         timeout, callers = self._config.request_timeout, self._authenticator.callers
@@ -211,9 +228,7 @@ class Gateway:
 
     def _application(self) -> tuple[web.Application, Callable[[UnreadableHead], web.Response]]:
         config, limits, relay = self._config, self._limits, self._relay
-        requestor = self._requestor
-        serving, plans = requestor.presence.serving, requestor.routes.named
-        catalogue = Catalogue(self._routes, serving, config.aliases, plans, requestor.routes.explain)
+        catalogue = self._make_catalogue()
         router = Router(self._mounts, catalogue)
         unauthenticated = self._unauthenticated = UnauthenticatedLimit(
             config.max_unauthenticated, lambda: self._authenticator.required
@@ -221,6 +236,7 @@ class Gateway:
         self._background, self._resumable = self._make_runs(), self._make_runs(RESUMABLE)
         self._flex_queue = self._make_flex_queue(catalogue) if config.max_wait else None
         backend = Backend(self._authenticator, catalogue, relay, self._resumable, limits)
+        self._asked = [router, backend] if self._flex_queue is None else [router, backend, self._flex_queue]
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
         loads = LoadHeaders(self._requestor)
         handlers = HttpHandlers(
@@ -239,6 +255,10 @@ class Gateway:
             application.add_routes(Documentation(self._mounts).routes())
         application.add_routes([web.get(path, show, expect_handler=defer_expectation) for path, show in shown.items()])
         return application, middleware.refuse_unreadable
+
+    def _make_catalogue(self) -> Catalogue:
+        plans, serving = self._requestor.routes, self._requestor.presence.serving
+        return Catalogue(self._routes, serving, self._aliases, plans.named, plans.explain)
 
     def _make_flex_queue(self, catalogue: Catalogue) -> FlexQueue:
         limits, runs = self._limits, self._background

@@ -294,10 +294,9 @@ async def _gateway(
 
     def prepare(edited: Config) -> Callable[[], None]:
         with _locating(edited):
-            return gateway.prepare(edited.gateway)
+            return gateway.prepare(edited.gateway, edited.plans)
 
     stack.enter_context(follow(prepare))
-    stack.enter_context(follow(lambda edited: partial(requestor.routes.replace, edited.plans)))
     await stack.enter_async_context(requestor)
     if listener is not None:
         # In its first second a worker knows no model yet and would refuse requests; another worker takes them instead.

@@ -19,18 +19,17 @@ class RoutePlans:
         find: what the processors of a queue announce.
 
     Attributes:
-        named: the plans; always the same mapping, whose entries change.
+        named: the plans; an edit replaces them as a whole.
     """
 
     def __init__(self, plans: Mapping[str, RoutePlan], find: Callable[[str], Announced]) -> None:
-        self.named = dict(plans)
+        self.named = plans
         self._find = find
         self._health = ModelHealth()
 
     def replace(self, plans: Mapping[str, RoutePlan]) -> None:
         """Carry out these from the next request on."""
-        self.named.clear()
-        self.named.update(plans)
+        self.named = plans
 
     def begin(self, route: Route[Any, Any], needed: frozenset[Feature], *, bounded: bool) -> RouteRun:
         """The way of one request through a route.

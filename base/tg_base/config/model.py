@@ -86,7 +86,7 @@ class GatewayConfig(Section, frozen=True):
     """Origins, as "https://app.example", whose pages may use the gateway from a browser (CORS); "*" = of all."""
     allow_credentials: Followed[bool] = False
     """Whether browsers of these origins may send cookies and the like, which a proxy may want; not with "*"."""
-    aliases: dict[str, str] = {}
+    aliases: Followed[dict[str, str]] = {}
     """Additional names: name -> model, "model:adapter", or route."""
     auth_timeout: Seconds = 10.0
     """Seconds within which a WebSocket must authenticate, if authentication is on."""

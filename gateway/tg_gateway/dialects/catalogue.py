@@ -84,13 +84,13 @@ def _explain_none(name: str) -> tuple[RoutedModel, ...]:
 
 
 class Catalogue:
-    """The services, models and adapters that can be asked.
+    """The services, models and adapters that can be asked. An edit of the file makes a new one.
 
     Args:
         routes: every service of every flow.
         serving: returns the live processors of a queue.
         aliases: further names of models: name to model, to `base:adapter`, or to a route.
-        plans: the routes by name; they may change.
+        plans: the routes by name.
         explain: returns the states of a route's models.
 
     Attributes:

@@ -18,12 +18,14 @@ class Socket(Protocol):
     """One client's WebSocket. None of its methods waits.
 
     Attributes:
-        catalogue: the services and models that can be asked.
         max_name: characters that a request's name may have.
     """
 
-    catalogue: Catalogue
     max_name: int
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The services and models that can be asked now."""
 
     @property
     def key(self) -> str | None:

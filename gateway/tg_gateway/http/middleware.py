@@ -95,10 +95,13 @@ class Router:
     Args:
         mounts: the table.
         catalogue: the services and models that can be asked.
+
+    Attributes:
+        catalogue: as given; an edit of the file replaces it, and each request keeps the one with which it came.
     """
 
     def __init__(self, mounts: Sequence[Mount], catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._rows: dict[tuple[str, str], list[Mount]] = {}
         for mount in mounts:
             self._rows.setdefault((mount.method, mount.path), []).append(mount)
@@ -135,14 +138,14 @@ class Router:
         mount = None if rows is None else rows[0] if len(rows) == 1 else _choose(rows, request.headers)
         dialect = self._nearest(request.path) if mount is None else mount.dialect
         operation = "" if mount is None else mount.operation
-        call = Call(operation, self._catalogue, request.headers, request.match_info, request.query, "")
+        call = Call(operation, self.catalogue, request.headers, request.match_info, request.query, "")
         return Door(dialect, mount, call)
 
     def find_nearest(self, path: str, request_id: str) -> Door:
         """The `Door` of a request that no mount can read."""
         rows = self._rows.get(("GET", path)) or self._rows.get(("POST", path))
         dialect = _choose(rows, {}).dialect if rows else self._nearest(path)
-        return Door(dialect, None, Call("", self._catalogue, {}, {}, {}, request_id))
+        return Door(dialect, None, Call("", self.catalogue, {}, {}, {}, request_id))
 
     def _nearest(self, path: str) -> Dialect:
         # An unknown path is refused in the shape of the protocol whose paths resemble it most: its client can

@@ -74,6 +74,9 @@ class FlexQueue:
         bounds: limits of waiting responses.
         longest_pause: the longest pause after a refusal, in seconds.
         most_paused: bytes of a model's messages that wait here after lost attempts; beyond that no more are taken.
+
+    Attributes:
+        catalogue: as given; an edit of the file replaces it.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class FlexQueue:
         self._runs = runs
         self._logs = runs.store.logs
         self._clock = runs.store.logs.clock
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._dialects = dialects
         self._bounds = bounds
         # A flow that is bound to a route waits in the queue of its first model.
@@ -359,7 +362,7 @@ class FlexQueue:
         dialect = self._dialects.get(message.dialect)
         if dialect is None:
             raise BadRequest("no dialect of this gateway has this name")
-        asked = dialect.restart(Call("", self._catalogue, {}, {}, {}, message.request, bytes(message.body)))
+        asked = dialect.restart(Call("", self.catalogue, {}, {}, {}, message.request, bytes(message.body)))
         if asked.background is None or asked.background.name != message.name:
             raise BadRequest("this is another answer")
         return asked, asked.background

@@ -40,9 +40,9 @@ CANCEL_SECONDS = 2.0
 _DEFECTS: Final = translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Backend:
-    """The parts of the gateway that all sockets share."""
+    """The parts of the gateway that all sockets share. An edit of the file replaces the catalogue."""
 
     authenticator: Authenticator
     catalogue: Catalogue
@@ -123,7 +123,6 @@ class Session(Socket):
         *,
         max_request: int,
     ) -> None:
-        self.catalogue = backend.catalogue
         self.max_name = backend.limits.socket_id
         self._principal = principal if backend.authenticator.required else backend.authenticator.check(None, address)
         self._backend = backend
@@ -137,6 +136,11 @@ class Session(Socket):
         # socket.
         self._tasks: set[asyncio.Task[None]] = set()
         self._cancels: set[asyncio.Task[None]] = set()
+
+    @property
+    @override
+    def catalogue(self) -> Catalogue:
+        return self._backend.catalogue
 
     @property
     @override

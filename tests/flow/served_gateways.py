@@ -1,0 +1,102 @@
+"""Several gateways and a process of models, prompts and agents on one bus: each watches its own copy of the file."""
+
+import json
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from structlog.testing import capture_logs
+
+from tests.fakes.shared_bus import SharedBus
+from tests.flow.edited_models import table, write
+from tests.installed_package import install_package
+from tests.until import until
+from tg_base.bus.memory import MemoryBus
+from tg_serve.launcher import launch
+from tg_serve.options import GATEWAY, ServeOptions
+
+GATEWAYS = 8
+SERVICES = ("text-completion", "prompt", "agent")
+MODELS = table("m", "old") + table("n", "other")
+HEAD = """[gateway]
+port = 0
+drain = 0.05
+{gateway}
+[bus]
+url = "shared://"
+"""
+FLOWS = '[flows]\nf.text-completion.model = "m"\ng.text-completion.model = "n"\n'
+
+
+def config_of(more: str = "", gateway: str = "", flows: str = FLOWS) -> str:
+    return HEAD.format(gateway=gateway) + MODELS + flows + more
+
+
+def text_of(events: bytes) -> str:
+    """What the records of an answer say."""
+    lines = [line.removeprefix(b"data: ") for line in events.splitlines() if line.startswith((b"data: {", b"{"))]
+    return "".join(json.loads(line).get("response") or "" for line in lines)
+
+
+@dataclass
+class Gateways:
+    """What a test needs of them."""
+
+    file: Path
+    doors: list[ClientSession]
+    logs: list[MutableMapping[str, Any]]
+
+    def edit(self, text: str) -> None:
+        self.logs.clear()
+        write(self.file, text)
+
+    async def told(self, event: str, times: int = GATEWAYS + 1) -> MutableMapping[str, Any]:
+        """Wait until so many processes have logged it; all of them by default."""
+        await until(lambda: sum(line["event"] == event for line in self.logs) >= times)
+        return next(line for line in self.logs if line["event"] == event)
+
+    async def say(self, model: str) -> set[str]:
+        """What all gateways have answered for this model: a text, or the status of an error."""
+        return {await say(http, {"model": model, "prompt": "x"}) for http in self.doors}
+
+    async def list_models(self) -> set[tuple[str, ...]]:
+        """The lists of all gateways."""
+        found = set()
+        for http in self.doors:
+            async with http.get("v1/models") as response:
+                found.add(tuple(each["id"] for each in (await response.json())["data"]))
+        return found
+
+
+async def say(http: ClientSession, body: dict[str, Any], path: str = "api/v1/text-completion") -> str:
+    async with http.post(path, json=body) as response:
+        return text_of(await response.read()) if response.status == 200 else str(response.status)
+
+
+@asynccontextmanager
+async def gateways(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> AsyncIterator[Gateways]:
+    """All run, and know each other."""
+    points = "[tokengrid.buses]\nshared = tests.fakes.shared_bus:SharedBus"
+    install_package(folder / "site", monkeypatch, "shared-bus", points)
+    file = folder / "tg.toml"
+    write(file, text)
+    SharedBus.behind = MemoryBus()
+    with capture_logs() as logs:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(SharedBus.behind.aclose)
+            await stack.enter_async_context(launch(ServeOptions(file=file, only=SERVICES)))
+            doors = []
+            for _ in range(GATEWAYS):
+                _, url = await stack.enter_async_context(launch(ServeOptions(file=file, only=(GATEWAY,))))
+                doors.append(await stack.enter_async_context(ClientSession(str(url))))
+            it = Gateways(file, doors, logs)
+            for http in doors:
+                ready = False
+                while not ready:
+                    async with http.get("ready") as response:
+                        ready = response.status == 200
+            yield it
