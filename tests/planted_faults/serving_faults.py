@@ -160,7 +160,7 @@ SERVING: Final = (
     Fault(
         "a request for which no slot is free is dropped",
         _SERVER + "request_task.py",
-        "            responder.hand_back()\n            return None\n",
+        '            responder.signal("returned")\n            return None\n',
         "            return None\n",
     ),
     Fault(

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.virtual_time import VirtualTimeLoop, in_virtual_time
-from tg_base.protocol import RequestHeaders, Route, StreamKey
+from tg_base.protocol import FrameKind, RequestHeaders, Route, StreamKey
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import PlainResponder
@@ -39,20 +39,12 @@ class Questions(PlainResponder):
         pass
 
     @override
-    def ask(self, question: int) -> None:
-        self.asked.put_nowait(question)
-
-    @override
-    def fetch(self, offset: int) -> None:
-        raise AssertionError("this request is not large")
-
-    @override
-    def tell_begun(self) -> None:
-        self.begun = True
-
-    @override
-    def hand_back(self) -> None:
-        self.handed_back = True
+    def signal(self, kind: FrameKind, question: int = 0) -> None:
+        if kind == "confirm":
+            self.asked.put_nowait(question)
+        assert kind != "fetch", "this request is not large"
+        self.begun |= kind == "accepted"
+        self.handed_back |= kind == "returned"
 
     @override
     async def send(self, record: Response) -> None:

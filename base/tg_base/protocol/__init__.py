@@ -1,5 +1,8 @@
 """Requestor <-> processor: what they say to each other on the bus, and the clocks they say it by."""
 
+# A face is read at a glance: several names stand on one line.
+# fmt: off
+# isort: off
 from tg_base.protocol.clocks import AwakeClock, PublisherClocks
 from tg_base.protocol.dead_letter import publish_dead_letter
 from tg_base.protocol.encoded_request import EncodedRequest
@@ -7,21 +10,8 @@ from tg_base.protocol.heartbeat import Echo, HeartbeatTiming
 from tg_base.protocol.link_sender import LinkSender, LinkStream
 from tg_base.protocol.message_spacing import FairSpacing
 from tg_base.protocol.messages import (
-    ACCEPTED_AFTER_SECONDS,
-    CONTROL,
-    IDLE_LINK_SECONDS,
-    KIND_PROPERTY,
-    Ack,
-    Announce,
-    Cancel,
-    Confirmed,
-    Control,
-    Frame,
-    Heartbeat,
-    LinkReport,
-    Nack,
-    Presence,
-    StreamKey,
+    ACCEPTED_AFTER_SECONDS, CONTROL, IDLE_LINK_SECONDS, KIND_PROPERTY, Ack, Announce, Cancel, Confirmed,
+    Control, Frame, FrameKind, Heartbeat, LinkReport, Nack, Presence, StreamKey,
 )
 from tg_base.protocol.model_health import ModelHealth
 from tg_base.protocol.outbox import Outbox
@@ -33,8 +23,8 @@ from tg_base.protocol.subscriptions import Subscriptions, answers
 
 __all__ = [
     "ACCEPTED_AFTER_SECONDS", "CONTROL", "IDLE_LINK_SECONDS", "KIND_PROPERTY", "MAX_REQUEST_BYTES",
-    "QUEUE_PROPERTY", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control", "Echo",
-    "EncodedRequest", "FairSpacing", "Frame", "Heartbeat", "HeartbeatTiming", "LinkReport", "LinkSender", "LinkStream",
-    "ModelHealth", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route", "RoutePlan",
-    "StreamKey", "Subscriptions", "answers", "publish_dead_letter", "whole_number",
-]  # fmt: skip
+    "QUEUE_PROPERTY", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control",
+    "Echo", "EncodedRequest", "FairSpacing", "Frame", "FrameKind", "Heartbeat", "HeartbeatTiming", "LinkReport",
+    "LinkSender", "LinkStream", "ModelHealth", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders",
+    "Route", "RoutePlan", "StreamKey", "Subscriptions", "answers", "publish_dead_letter", "whole_number",
+]

@@ -301,21 +301,15 @@ class LinkStream:
         self._opening = opening
         self._timer = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._repeat_accepted)
 
-    def tell_begun(self) -> None:
-        """Tell the requestor that work had begun, because the error that follows does not say so."""
-        self._signal("accepted")
-
-    def ask(self, question: int) -> None:
-        """Ask the requestor to confirm that it still wants the answer."""
-        self._signal("confirm", question)
-
-    def fetch(self, offset: int) -> None:
-        """Ask the requestor for the body of a large request, from this offset on."""
-        self._signal("fetch", offset)
-
-    def hand_back(self) -> None:
-        """Return a request that was not begun, for another processor to take."""
-        self._signal("returned")
+    def signal(self, kind: FrameKind, question: int = 0) -> None:
+        """Tell or ask the requestor something beside the records; `Frame` says what the kinds and numbers mean."""
+        signal = len(self._records), Frame(kind, self._key.stream, self._key.attempt, question=question)
+        signals = self._signals = self._signals or []
+        if not signals or signals[-1] != signal:
+            signals.append(signal)
+        if not self._waits:
+            self._waits = True
+            self._link.enqueue(self)
 
     async def send(self, record: Response) -> None:
         """Buffer a record; waits while `MAX_WAITING_RECORDS` are buffered, unless it is the last one."""
@@ -363,19 +357,10 @@ class LinkStream:
     def _repeat_accepted(self) -> None:
         loop, opening = asyncio.get_running_loop(), self._opening()
         if not opening or loop.time() >= self._repeat_at:
-            self._signal("accepted", OPENING_MODEL if opening else 0)
+            self.signal("accepted", OPENING_MODEL if opening else 0)
             self._repeat_at = loop.time() + self._repeat_after
         # The timer runs more often than it sends, so that the end of the opening is reported at once.
         self._timer = loop.call_later(ACCEPTED_AFTER_SECONDS if opening else self._repeat_after, self._repeat_accepted)
-
-    def _signal(self, kind: FrameKind, question: int = 0) -> None:
-        signal = len(self._records), Frame(kind, self._key.stream, self._key.attempt, question=question)
-        signals = self._signals = self._signals or []
-        if not signals or signals[-1] != signal:
-            signals.append(signal)
-        if not self._waits:
-            self._waits = True
-            self._link.enqueue(self)
 
 
 def _join(key: StreamKey, records: Sequence[Response], largest: int) -> list[_KindFrame]:

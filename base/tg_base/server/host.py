@@ -271,7 +271,7 @@ class Host:
         """Tell the requestor that its request is not begun here. If the process is ending, its silence is enough."""
         if call.reply is not None and not self._ended:
             stream = LinkStream(self.links.to(call.reply, call.delay, call.least_delay), call.key, 0.0)
-            stream.hand_back()
+            stream.signal("returned")
             stream.close()
 
     def _on_heartbeat(self, heartbeat: Heartbeat, age: float) -> None:

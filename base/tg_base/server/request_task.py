@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
@@ -153,10 +154,11 @@ class RequestTask:
             ending = self._ending or Cancelled("the request was cancelled")
             outcome = ending.type
             if self._leaving and not begun:
-                responder.hand_back()
+                responder.signal("returned")
             else:
                 if self._leaving:
-                    responder.tell_begun()
+                    # The error that follows does not say that work had begun.
+                    responder.signal("accepted")
                 await self._fail(responder, ending)
         except TgError as error:
             outcome, self.failure = error.type, error
@@ -206,7 +208,7 @@ class RequestTask:
         if not self._wanted:
             await self._until_wanted(responder)
         if not (self._slot.taken or await self._slot.take()):
-            responder.hand_back()
+            responder.signal("returned")
             return None
         # This process may have been suspended behind the confirmation, or behind the arrival of a fresh request.
         await self._until_wanted(responder)
@@ -225,7 +227,7 @@ class RequestTask:
             TgError: the body is no such record, or is refused.
         """
         if not body:
-            body = await self._bodies.fetch(self._call.key, self._call.size, responder.fetch)
+            body = await self._bodies.fetch(self._call.key, self._call.size, partial(responder.signal, "fetch"))
             # While it came this process may have been suspended, and the requestor may have asked another processor.
             self._wanted = False
             await self._until_wanted(responder)
@@ -251,7 +253,7 @@ class RequestTask:
             asked = {} if self._questions is None else self._questions
             self._questions = {n: at for n, at in asked.items() if clock() - at < self._patience}
             self._questions[question] = clock()
-            responder.ask(question)
+            responder.signal("confirm", question)
             with suppress(TimeoutError):
                 async with asyncio.timeout(CONFIRM_INTERVAL_SECONDS):
                     await confirmed.wait()

@@ -6,7 +6,7 @@ from typing import Final
 import structlog
 
 from tg_base.bus import Bus
-from tg_base.protocol import LinkStream
+from tg_base.protocol import FrameKind, LinkStream
 from tg_schema import TgError, encode
 from tg_schema.response import Response
 
@@ -39,17 +39,8 @@ class PlainResponder:
             opening: returns whether the request waits for its model to be opened; called until it returns False.
         """
 
-    def tell_begun(self) -> None:
-        """Tell the requestor that work had begun, because the error that follows does not say so."""
-
-    def ask(self, question: int) -> None:
-        """Ask whether the answer is still wanted. The reply is a `Confirmed` with the question's number."""
-
-    def fetch(self, offset: int) -> None:
-        """Ask for the body of a large request, from this offset on."""
-
-    def hand_back(self) -> None:
-        """Return the request, which was not begun, for another processor to take."""
+    def signal(self, kind: FrameKind, question: int = 0) -> None:
+        """Tell or ask the requestor something beside the responses."""
 
     async def send(self, record: Response) -> None:
         """Send one response; waits while the link's buffer for this stream is full."""
