@@ -6,6 +6,7 @@ its processing mode: `FULL_DUPLEX_STREAMED` or `BUFFERED` for the request; the r
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Final
 
 from tg_base.telemetry import LOAD_RESPONSE_HEADER
 from tg_picker.extproc import answers
@@ -28,73 +29,90 @@ _HEADER_COST = 64
 """Bytes counted for each header besides its own."""
 _NO_ANSWER: tuple[wire.ProcessingResponse, ...] = ()
 
+_Answers = Iterable[wire.ProcessingResponse]
 
-class RequestPhase:
-    """Collects the body, asks the picker once, and says where the request goes.
+
+class Exchange:
+    """One stream of messages. `close` must be called, however it ends.
+
+    It collects the request's body, asks the picker once, and says where the request goes. What Envoy sends of the
+    response is passed on at once, and reported to the course.
 
     Attributes:
-        course: the course of the directed request; None = not decided, or refused.
-        refused: whether the client got a refusal, which ends the exchange.
+        over: whether nothing may follow: the client was refused.
     """
 
     def __init__(self, picker: Picker) -> None:
+        self.over = False
         self._picker = picker
-        self._mode = _Mode.FULL_DUPLEX_STREAMED
-        self._is_unread = False
+        self._request_mode = self._response_mode = _Mode.FULL_DUPLEX_STREAMED
         self._headers: dict[str, str] = {}
         self._subset: frozenset[str] | None = None
         self._body: bytes | bytearray = bytearray()
-        self._complete = False
-        self.course: Course | None = None
-        self.refused = False
+        self._is_complete = False
+        self._course: Course | None = None
+        self._usage: UsageReader | None = None
 
-    async def take_headers(self, message: wire.ProcessingRequest) -> Iterable[wire.ProcessingResponse]:
-        """Decide at once if there is no body. In duplex mode nothing may be answered before the body is complete."""
-        if self._complete:
-            return _NO_ANSWER
+    def count_held(self) -> int:
+        """Bytes of messages that it keeps. The request's body is held until its last piece is on the way back."""
+        headers = sum(len(name) + len(value) + _HEADER_COST for name, value in self._headers.items())
+        return len(self._body) + headers + (0 if self._usage is None else self._usage.held)
+
+    async def take(self, message: wire.ProcessingRequest) -> _Answers:
+        """Take Envoy's next message; return what answers it, in order.
+
+        A message of a kind that this protocol version does not have is answered by nothing.
+        """
         if message.HasField("protocol_config"):
-            self._mode = message.protocol_config.request_body_mode
-            self._is_unread = message.protocol_config.response_body_mode == _Mode.NONE
+            self._request_mode = message.protocol_config.request_body_mode
+            self._response_mode = message.protocol_config.response_body_mode
+        take = self._takes.get(message.WhichOneof("request"))
+        return _NO_ANSWER if take is None else await take(self, message)
+
+    def close(self) -> None:
+        """Report that the request is over, if nothing else did: the client or the endpoint left."""
+        course, self._course = self._course, None
+        if course is not None:
+            course.end(self._usage.read() if self._usage is not None else None)
+
+    async def _take_request_headers(self, message: wire.ProcessingRequest) -> _Answers:
+        """Decide at once if there is no body. In duplex mode nothing may be answered before the body is complete."""
+        if self._is_complete:
+            return _NO_ANSWER
         self._headers = read_headers(message.request_headers.headers)
         self._subset = read_subset(message)
-        if self._mode not in _READABLE:
+        if self._request_mode not in _READABLE:
             return self._refuse(_WRONG_MODE)
-        if message.request_headers.end_of_stream or self._mode == _Mode.NONE:
+        if message.request_headers.end_of_stream or self._request_mode == _Mode.NONE:
             decision = await self._decide(None)
-            if isinstance(decision, Refused):
-                return self._refuse(decision)
-            return [answers.direct_headers(decision)]
-        return _NO_ANSWER if self._mode == _Mode.FULL_DUPLEX_STREAMED else [answers.NOTHING_FOR_HEADERS]
+            return self._refuse(decision) if isinstance(decision, Refused) else [answers.direct_headers(decision)]
+        return _NO_ANSWER if self._request_mode == _Mode.FULL_DUPLEX_STREAMED else [answers.NOTHING_FOR_HEADERS]
 
-    async def take_body(self, message: wire.ProcessingRequest) -> Iterable[wire.ProcessingResponse]:
+    async def _take_request_body(self, message: wire.ProcessingRequest) -> _Answers:
         """Collect; decide when it is complete."""
-        if self._complete:
+        if self._is_complete:
             # Envoy 1.35 and later may send the last piece of a large body twice (envoyproxy/envoy#46237).
             return _NO_ANSWER
         body = message.request_body
         self._body += body.body
         if len(self._body) > MAX_BODY_BYTES:
             return self._refuse(_TOO_LARGE)
-        if body.end_of_stream or self._mode != _Mode.FULL_DUPLEX_STREAMED:
+        if body.end_of_stream or self._request_mode != _Mode.FULL_DUPLEX_STREAMED:
             return await self._direct(last=True)
         return _NO_ANSWER
 
-    async def take_trailers(self, _: wire.ProcessingRequest) -> Iterable[wire.ProcessingResponse]:
+    async def _take_request_trailers(self, _: wire.ProcessingRequest) -> _Answers:
         """Trailers end a body whose pieces did not say so."""
-        directing = _NO_ANSWER if self._complete else await self._direct(last=False)
-        return directing if self.refused else chain(directing, (answers.NOTHING_FOR_TRAILERS,))
+        directing = _NO_ANSWER if self._is_complete else await self._direct(last=False)
+        return directing if self.over else chain(directing, (answers.NOTHING_FOR_TRAILERS,))
 
-    def count_held(self) -> int:
-        """Bytes of headers and body held in memory. The body is held until its last piece is on the way back."""
-        return len(self._body) + sum(len(name) + len(value) + _HEADER_COST for name, value in self._headers.items())
-
-    async def _direct(self, *, last: bool) -> Iterable[wire.ProcessingResponse]:
+    async def _direct(self, *, last: bool) -> _Answers:
         # The headers stay in memory until the decision, so they are counted.
         self._body = body = bytes(self._body)
         decision = await self._decide(body)
         if isinstance(decision, Refused):
             return self._refuse(decision)
-        if self._mode != _Mode.FULL_DUPLEX_STREAMED:
+        if self._request_mode != _Mode.FULL_DUPLEX_STREAMED:
             self._body = b""
             return (answers.direct_buffered_body(decision),)
         return self._pass_on(decision, body if decision.body is None else decision.body, last=last)
@@ -105,34 +123,18 @@ class RequestPhase:
         self._body = b""
 
     async def _decide(self, body: bytes | None) -> Directed | Refused:
-        self._complete = True
-        decision = await self._picker.decide(Asked(self._headers, body, self._subset, self._is_unread))
+        self._is_complete = True
+        is_unread = self._response_mode == _Mode.NONE
+        decision = await self._picker.decide(Asked(self._headers, body, self._subset, is_unread))
         if isinstance(decision, Directed):
-            self.course = decision.course
+            self._course = decision.course
         return decision
 
-    def _refuse(self, refused: Refused) -> Iterable[wire.ProcessingResponse]:
-        self._complete = self.refused = True
+    def _refuse(self, refused: Refused) -> _Answers:
+        self._is_complete = self.over = True
         return [answers.refuse(refused, self._headers.get(":path", ""))]
 
-
-class ResponsePhase:
-    """Passes everything on at once and reports it to the course."""
-
-    def __init__(self) -> None:
-        self._mode = _Mode.FULL_DUPLEX_STREAMED
-        self._course: Course | None = None
-        self._usage: UsageReader | None = None
-
-    def follow(self, course: Course) -> None:
-        """Report to this course how its request proceeds, until `finish`."""
-        self._course = course
-
-    def configure(self, config: wire.ProtocolConfiguration) -> None:
-        """Take how Envoy sends the response."""
-        self._mode = config.response_body_mode
-
-    def take_headers(self, message: wire.ProcessingRequest) -> wire.ProcessingResponse:
+    async def _take_response_headers(self, message: wire.ProcessingRequest) -> _Answers:
         """Report which endpoint answered, with its status and load."""
         headers = read_headers(message.response_headers.headers)
         if self._course is not None:
@@ -140,16 +142,16 @@ class ResponsePhase:
                 self._course.served(address)
             status = headers.get(":status", "")
             self._course.respond(int(status) if status.isdigit() else 0, headers.get(LOAD_RESPONSE_HEADER, ""))
-            if self._mode == _Mode.NONE:
+            if self._response_mode == _Mode.NONE:
                 # If Envoy does not send the response's body, no more messages come until it ends the call.
                 self._course.begin()
-        if self._mode != _Mode.NONE:
+        if self._response_mode != _Mode.NONE:
             self._usage = UsageReader(headers.get("content-type", ""))
         if message.response_headers.end_of_stream:
-            self.finish()
-        return answers.NOTHING_FOR_RESPONSE_HEADERS
+            self.close()
+        return (answers.NOTHING_FOR_RESPONSE_HEADERS,)
 
-    def take_body(self, message: wire.ProcessingRequest) -> wire.ProcessingResponse:
+    async def _take_response_body(self, message: wire.ProcessingRequest) -> _Answers:
         """Report the first piece, read the usage, and pass the piece on."""
         body = message.response_body
         if self._course is not None and body.body:
@@ -157,75 +159,21 @@ class ResponsePhase:
         if self._usage is not None:
             self._usage.feed(body.body)
         if body.end_of_stream:
-            self.finish()
-        if self._mode == _Mode.FULL_DUPLEX_STREAMED:
-            return answers.stream_response_body(body.body, last=body.end_of_stream)
-        return answers.NOTHING_FOR_RESPONSE_BODY
+            self.close()
+        if self._response_mode == _Mode.FULL_DUPLEX_STREAMED:
+            return (answers.stream_response_body(body.body, last=body.end_of_stream),)
+        return (answers.NOTHING_FOR_RESPONSE_BODY,)
 
-    def take_trailers(self, _: wire.ProcessingRequest) -> wire.ProcessingResponse:
+    async def _take_response_trailers(self, _: wire.ProcessingRequest) -> _Answers:
         """Trailers end a response."""
-        self.finish()
-        return answers.NOTHING_FOR_RESPONSE_TRAILERS
+        self.close()
+        return (answers.NOTHING_FOR_RESPONSE_TRAILERS,)
 
-    def count_held(self) -> int:
-        """Bytes of the answer that it keeps."""
-        return 0 if self._usage is None else self._usage.held
-
-    def finish(self) -> None:
-        """Report that the request is over. Further calls have no effect."""
-        course, self._course = self._course, None
-        if course is not None:
-            course.end(self._usage.read() if self._usage is not None else None)
-
-
-_ASKING = {
-    "request_headers": RequestPhase.take_headers,
-    "request_body": RequestPhase.take_body,
-    "request_trailers": RequestPhase.take_trailers,
-}
-_ANSWERING = {
-    "response_headers": ResponsePhase.take_headers,
-    "response_body": ResponsePhase.take_body,
-    "response_trailers": ResponsePhase.take_trailers,
-}
-
-
-class Exchange:
-    """One stream of messages. `close` must be called, however it ends."""
-
-    def __init__(self, picker: Picker) -> None:
-        self._request = RequestPhase(picker)
-        self._response = ResponsePhase()
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing may follow: the client was refused."""
-        return self._request.refused
-
-    def count_held(self) -> int:
-        """Bytes of messages that it keeps in memory."""
-        return self._request.count_held() + self._response.count_held()
-
-    async def take(self, message: wire.ProcessingRequest) -> Iterable[wire.ProcessingResponse]:
-        """Take Envoy's next message; return what answers it, in order.
-
-        A message of a kind that this protocol version does not have is answered by nothing.
-        """
-        if message.HasField("protocol_config"):
-            self._response.configure(message.protocol_config)
-        kind = message.WhichOneof("request")
-        if (asking := _ASKING.get(kind)) is not None:
-            answered = await asking(self._request, message)
-            if self._request.course is not None:
-                self._response.follow(self._request.course)
-                self._request.course = None
-            return answered
-        answering = _ANSWERING.get(kind)
-        return () if answering is None else (answering(self._response, message),)
-
-    def close(self) -> None:
-        """Release the request's placement if nothing else did: the client or the endpoint left."""
-        if (course := self._request.course) is not None:
-            # The server was picked, but the answer could not be written.
-            self._response.follow(course)
-        self._response.finish()
+    _takes: Final = {
+        "request_headers": _take_request_headers,
+        "request_body": _take_request_body,
+        "request_trailers": _take_request_trailers,
+        "response_headers": _take_response_headers,
+        "response_body": _take_response_body,
+        "response_trailers": _take_response_trailers,
+    }
