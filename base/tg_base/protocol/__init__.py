@@ -25,6 +25,6 @@ __all__ = [
     "ACCEPTED_AFTER_SECONDS", "CONTROL", "IDLE_LINK_SECONDS", "KIND_PROPERTY", "MAX_REQUEST_BYTES",
     "QUEUE_PROPERTY", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control",
     "Echo", "EncodedRequest", "FairSpacing", "Frame", "FrameKind", "Heartbeat", "HeartbeatTiming", "LinkReport",
-    "LinkSender", "LinkStream", "ModelHealth", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders",
-    "Route", "RoutePlan", "StreamKey", "Subscriptions", "answers", "publish_dead_letter", "whole_number",
+    "LinkSender", "LinkStream", "ModelHealth", "Nack", "Outbox", "Part", "Presence", "PublisherClocks",
+    "RequestHeaders", "Route", "RoutePlan", "StreamKey", "Subscriptions", "answers", "publish_dead_letter", "whole_number",
 ]
