@@ -124,7 +124,12 @@ class Gateway:
         self._rate_limits = RateLimits(config, time.monotonic)
         self._payers = Payers(config)
 
-    def prepare(self, config: GatewayConfig, plans: Mapping[str, RoutePlan] | None = None) -> Callable[[], None]:
+    def prepare(
+        self,
+        config: GatewayConfig,
+        routes: tuple[Route[Any, Any], ...] | None = None,
+        plans: Mapping[str, RoutePlan] | None = None,
+    ) -> Callable[[], None]:
         """Check the `Followed` parts of an edited configuration, and return a function that puts them in force.
 
         A revoked key is refused from its next request on, on open WebSockets too; its running requests may finish.
@@ -132,6 +137,7 @@ class Gateway:
 
         Args:
             config: the edited table.
+            routes: every service of every edited flow; None = they stay.
             plans: the edited routes by name; None = they stay.
 
         Raises:
@@ -148,6 +154,7 @@ class Gateway:
             if plans is not None:
                 self._requestor.routes.replace(plans)
             self._aliases = config.aliases
+            self._routes = self._routes if routes is None else routes
             self._replace_catalogue()
 
         return commit
@@ -157,6 +164,7 @@ class Gateway:
             catalogue = self._make_catalogue()
             for each in self._asked:
                 each.catalogue = catalogue
+            self._health.follow(self._routes)
 
     async def __aenter__(self) -> Self:
         timeout, callers = self._config.request_timeout, self._authenticator.callers
@@ -250,7 +258,8 @@ class Gateway:
             middlewares=[middleware.admit], client_max_size=max(config.body_limit, config.large_body_limit)
         )
         application.add_routes(router.routes(handlers.answer, self._sockets.answer))
-        application.add_routes(Health(self._requestor, self._needed, relay, limits).routes())
+        self._health = Health(self._requestor, self._needed, relay, limits)
+        application.add_routes(self._health.routes())
         if config.docs:
             application.add_routes(Documentation(self._mounts).routes())
         application.add_routes([web.get(path, show, expect_handler=defer_expectation) for path, show in shown.items()])

@@ -252,7 +252,7 @@ def _make_gateway(
 ) -> tuple[Requestor, "Gateway"]:
     from tg_gateway.app import Gateway
 
-    routes = tuple(route for service in order.services for route in config.routes(service))
+    routes = _list_routes(order, config)
     plain = tuple(route.response for route in routes if route.plain)
     requestor = Requestor(bus, config.topics, plain=plain, queues=_list_queues(order, config), plans=config.plans)
     # Without a file, only a model is needed.
@@ -266,10 +266,13 @@ def _list_awaited(order: ServeOptions, config: Config) -> tuple[Route[Any, Any],
     return tuple(route for service in awaited for route in config.routes(service))
 
 
+def _list_routes(order: ServeOptions, config: Config) -> tuple[Route[Any, Any], ...]:
+    return tuple(route for service in order.services for route in config.routes(service))
+
+
 def _list_queues(order: ServeOptions, config: Config) -> tuple[str, ...]:
     """The queues whose processors announce themselves."""
-    routes = (route for service in order.services for route in config.routes(service))
-    return tuple(route.request for route in routes if not route.plain)
+    return tuple(route.request for route in _list_routes(order, config) if not route.plain)
 
 
 @contextmanager
@@ -294,7 +297,7 @@ async def _gateway(
 
     def prepare(edited: Config) -> Callable[[], None]:
         with _locating(edited):
-            return gateway.prepare(edited.gateway, edited.plans)
+            return gateway.prepare(edited.gateway, _list_routes(order, edited), edited.plans)
 
     stack.enter_context(follow(prepare))
     await stack.enter_async_context(requestor)

@@ -123,8 +123,14 @@ class Served:
 
     file: Path
     watcher: ConfigWatcher
+    requestor: Requestor
     clients: dict[str, Client[Any, Any]]
     logs: list[MutableMapping[str, Any]]
+
+    def know(self, flow: str) -> None:
+        """Have a client for a flow that an edit has added."""
+        routes = {route.flow: route for route in self.watcher.config.routes(TEXT_COMPLETION.name)}
+        self.clients[flow] = Client(self.requestor, routes[flow])
 
     async def say(self, flow: str = "f") -> str:
         return str((await self.clients[flow].call(TextCompletionRequest(prompt="x"))).response)
@@ -145,5 +151,8 @@ async def serving(file: Path, retry: float = 30.0) -> AsyncIterator[Served]:
                 Requestor(bus, config.topics, timing=PatientTiming(LIVELY.interval)) as requestor,
             ):
                 routes = config.routes(TEXT_COMPLETION.name)
-                yield Served(file, config_file, {route.flow: Client(requestor, route) for route in routes}, logs)
+                it = Served(file, config_file, requestor, {}, logs)
+                for route in routes:
+                    it.know(route.flow)
+                yield it
     await bus.aclose()

@@ -39,7 +39,8 @@ def config_of(more: str = "", gateway: str = "", flows: str = FLOWS) -> str:
 def text_of(events: bytes) -> str:
     """What the records of an answer say."""
     lines = [line.removeprefix(b"data: ") for line in events.splitlines() if line.startswith((b"data: {", b"{"))]
-    return "".join(json.loads(line).get("response") or "" for line in lines)
+    records = [json.loads(line) for line in lines]
+    return "".join(each.get("response") or each.get("text") or each.get("content") or "" for each in records)
 
 
 @dataclass
@@ -61,7 +62,7 @@ class Gateways:
 
     async def say(self, model: str) -> set[str]:
         """What all gateways have answered for this model: a text, or the status of an error."""
-        return {await say(http, {"model": model, "prompt": "x"}) for http in self.doors}
+        return {await ask(http, "text-completion", {"model": model, "prompt": "x"}) for http in self.doors}
 
     async def list_models(self) -> set[tuple[str, ...]]:
         """The lists of all gateways."""
@@ -72,8 +73,9 @@ class Gateways:
         return found
 
 
-async def say(http: ClientSession, body: dict[str, Any], path: str = "api/v1/text-completion") -> str:
-    async with http.post(path, json=body) as response:
+async def ask(http: ClientSession, path: str, body: dict[str, Any]) -> str:
+    """The text of an answer, or the status of an error."""
+    async with http.post(f"api/v1/{path}", json=body) as response:
         return text_of(await response.read()) if response.status == 200 else str(response.status)
 
 

@@ -24,10 +24,9 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.config.reader import parse_config
 from tg_base.protocol import HeartbeatTiming
 from tg_client import TgClient
-from tg_flow.providers import TextCompletionKind
 from tg_flow.providers.model_processors import ModelProcessors
 from tg_schema import TextCompletionRequest
-from tg_schema.errors import BusError
+from tg_schema.errors import BusError, Unavailable
 from tg_serve import launcher
 from tg_serve.options import ServeOptions
 
@@ -111,9 +110,10 @@ async def test_a_mistake_in_the_options_refuses_the_file(it: Served) -> None:
 async def test_what_waits_for_a_restart_stays(it: Served) -> None:
     write(
         it.file,
-        SERVED.replace("[models.m.options]", "queue = 3\n[models.m.options]", 1) + 'h.text-completion.model = "n"',
+        SERVED.replace("[models.m.options]", "queue = 3\n[models.m.options]", 1) + "h.text-completion.plain = true",
     )
     assert (await it.told("config.needs_restart"))["keys"] == ["models.m.queue", "flows.h"]
+    assert "h" not in it.watcher.config.flows
     assert OneWord.opened == ["old", "other"]
 
 
@@ -132,11 +132,46 @@ async def test_a_model_that_loses_a_flow_is_opened_anew(it: Served) -> None:
     await until(lambda: sorted(OneWord.closed) == ["old", "other"])
 
 
-async def test_a_table_that_goes_before_its_flow_stays_in_force(it: Served) -> None:
-    write(it.file, table("m", "new") + FLOWS.partition("g.text")[0])
-    await it.told("models.in_force")
-    assert [await it.say(flow) for flow in "fg"] == ["new new", "other other"]
-    await until(lambda: OneWord.closed == ["old"])
+async def test_a_flow_comes_with_its_model_and_goes_with_it(it: Served) -> None:
+    write(it.file, table("added", "fresh") + SERVED + 'h.text-completion.model = "added"')
+    assert (await it.told("models.in_force"))["begun"] == ["added"]
+    it.know("h")
+    assert await it.say("h") == "fresh fresh"
+    it.logs.clear()
+    write(it.file, SERVED)
+    assert (await it.told("models.in_force"))["ended"] == ["added"]
+    assert (await it.told("config.in_force"))["keys"] == ["models.added", "flows.h"]
+    assert [await it.say(flow) for flow in "fg"] == ["old old", "other other"]
+    await until(lambda: OneWord.closed == ["fresh"])
+    with pytest.raises(Unavailable, match="no live processor serves text-completion of flow h"):
+        await it.say("h")
+
+
+async def test_a_request_that_waits_in_the_queue_of_a_flow_is_answered_when_the_flow_is_bound_to_a_route(
+    models_file: Path,
+) -> None:
+    text = SERVED.replace('word = "old"', 'word = "old"\ncapacity = 1')
+    write(models_file, text)
+    asked = TextCompletionRequest(prompt="wait", streaming=True)
+    async with serving(models_file) as it:
+        f = it.clients["f"]
+        # Now it knows the requestor's clock, and takes no request that has to wait for a slot.
+        assert await it.say() == "old old"
+        async with f.stream(asked) as first, f.stream(asked) as second:
+            await anext(first)
+            bound = text.replace('f.text-completion.model = "m"', 'f.text-completion.model = "r"')
+            write(it.file, bound + "[routes.r]\nmodels = ['n']")
+            assert (await it.told("models.in_force"))["ended"] == ["m"]
+            assert [await it.say("g") for _ in range(20)] == ["other other"] * 20
+            OneWord.gate.set()
+            assert "".join([record.response async for record in second]) == "old old"
+
+
+async def test_an_edit_that_takes_the_model_of_a_flow_that_needs_a_restart_is_refused(it: Served) -> None:
+    write(it.file, table("m", "new") + FLOWS.replace('g.text-completion.model = "n"', "g.text-completion.plain = true"))
+    reason = (await it.told("config.refused"))["reason"]
+    assert reason.startswith(f'{it.file}, line 8: there is no model "n"; known are m. Add a table [models.n] (what ')
+    assert [await it.say(flow) for flow in "fg"] == ["old old", "other other"]
 
 
 async def test_a_model_that_is_being_opened_is_not_rehearsed_again(it: Served) -> None:
@@ -155,12 +190,6 @@ async def test_an_edit_replaces_a_model_whose_opening_hangs(it: Served) -> None:
     await it.told("models.in_force")
     assert [await it.say(flow) for flow in "fg"] == ["begun begun", "mended mended"]
     await until(lambda: sorted(OneWord.closed) == ["begun", "old", "other"])
-
-
-async def test_a_service_names_its_models_without_those_whose_tables_have_gone(it: Served) -> None:
-    write(it.file, table("m", "new") + FLOWS.partition("g.text")[0])
-    await it.told("config.in_force")
-    assert TextCompletionKind().summarize(it.watcher.config) == f"m of {PROVIDER}"
 
 
 async def test_a_server_follows_its_file(models_file: Path) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.flow.edited_models import OneWord
-from tests.flow.served_gateways import config_of, gateways, text_of
+from tests.flow.edited_models import OneWord, table
+from tests.flow.served_gateways import GATEWAYS, ask, config_of, gateways, text_of
 from tests.flow.socket_frames import answer
+from tests.until import until
 
 pytestmark = pytest.mark.usefixtures("fresh_models")
 
@@ -52,3 +53,62 @@ async def test_a_name_that_leads_nowhere_changes_nothing_at_any_gateway(
             it.edit(wrong)
             assert words in (await it.told("config.refused"))["reason"]
             assert [await it.say(name) for name in ("nick", "r")] == [{"old old"}] * 2
+
+
+TEMPLATE = '[prompts.templates.say]\nprompt = "{{ word }}"\n'
+ALL = """[flows]
+f = { text-completion.model = "m", prompt = {}, agent.calling = "text" }
+g.text-completion.model = "n"
+"""
+
+
+async def test_flows_come_and_go_at_all_gateways_and_touch_no_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(tmp_path, monkeypatch, config_of(TEMPLATE, flows=ALL)) as it, AsyncExitStack() as stack:
+        streams = []
+        for http in it.doors:
+            for path, body in (
+                ("flow/g/service/text-completion", {"prompt": "wait"}),
+                ("flow/f/service/prompt", {"id": "say", "variables": {"word": "wait"}}),
+            ):
+                asked = http.post(f"api/v1/{path}", json=body | {"streaming": True})
+                response = await stack.enter_async_context(asked)
+                streams.append((response, await response.content.readuntil(b"\n\n")))
+        # The flow g goes, h comes with a model, a prompt and an agent of its own, and k is bound to a route.
+        flows = ALL.replace("g.text-completion", "k.text-completion").replace('"n"', '"r"')
+        flows += 'h = { text-completion.model = "added", prompt = {}, agent.calling = "text" }\n'
+        more = TEMPLATE + table("added", "fresh") + '[routes]\nr.models = ["added", "m"]\n'
+        it.edit(config_of(more, flows=flows))
+        await it.told("config.in_force")
+        await it.told("models.in_force", 1)
+        await it.told("services.in_force", 2)
+        assert await it.list_models() == {("m", "added", "r")}
+        assert [await it.say(name) for name in ("m", "added", "r")] == [{"old old"}, {"fresh fresh"}, {"fresh fresh"}]
+        for http in it.doors:
+            told = [
+                await ask(http, "flow/h/service/prompt", {"id": "say", "variables": {"word": "x"}}),
+                await ask(http, "flow/k/service/text-completion", {"prompt": "x"}),
+                await ask(http, "flow/h/service/agent", {"question": "x"}),
+                await ask(http, "flow/g/service/text-completion", {"prompt": "x"}),
+            ]
+            assert told == ["fresh fresh"] * 3 + ["404"]
+            async with http.get("ready") as response:
+                assert response.status == 200
+        assert OneWord.closed == []
+        OneWord.gate.set()
+        texts = [text_of(begun + await response.read()) for response, begun in streams]
+        assert texts == ["other other", "old old"] * GATEWAYS
+        await until(lambda: OneWord.closed == ["other"])
+
+
+async def test_a_tool_that_cannot_be_opened_leaves_the_agents_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(tmp_path, monkeypatch, config_of(flows=ALL)) as it:
+        it.edit(config_of('[tools.t]\nkind = "mcp"\noptions.command = ["/no/such/program"]\n', flows=ALL))
+        assert "the MCP server" in (await it.told("services.refused", 1))["reason"]
+        assert await ask(it.doors[0], "agent", {"question": "x"}) == "old old"
+        it.edit(config_of('[tools.t]\nkind = "python"\noptions.function = "tests.fakes.tools:add"\n', flows=ALL))
+        await it.told("services.in_force", 1)
+        assert await ask(it.doors[0], "agent", {"question": "x"}) == "old old"

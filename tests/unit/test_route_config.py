@@ -1,4 +1,4 @@
-"""[routes] -> plans: what is read, what is refused with its line, and which edits need a restart."""
+"""[routes] -> plans: what is read, and what is refused with its line."""
 
 from pathlib import Path
 
@@ -7,14 +7,10 @@ import pytest
 from tg_base.config import (
     Config,
     Findings,
-    RouteConfig,
-    ServiceConfig,
-    TextCompletionConfig,
     inspect_config,
     sound_part,
 )
 from tg_base.config.reader import parse_config
-from tg_base.config.route_rules import check_bindings
 from tg_base.config.services import SERVICES
 from tg_schema.errors import BadRequest
 
@@ -77,18 +73,3 @@ def test_a_route_has_the_queues_of_its_models() -> None:
     assert plan.followed == (queues["b"],)
     assert (queues["d"].plan, queues["d"].request, queues["d"].model) == ("r", queues["b"].request, "r")
     assert plan.entry.flow == "b"
-
-
-def test_only_a_restart_binds_a_flow_to_a_route() -> None:
-    routes = {"r": RouteConfig(models=("a",)), "s": RouteConfig(models=("a",))}
-
-    def bound(model: str) -> Config:
-        flows: dict[str, dict[str, ServiceConfig]] = {
-            name: {"text-completion": TextCompletionConfig(model=to)} for name, to in (("a", "a"), ("f", model))
-        }
-        return Config(flows=flows, model_routes=routes)
-
-    check_bindings(bound("a"), bound("b"))
-    for before, after in (("a", "r"), ("r", "a"), ("r", "s")):
-        with pytest.raises(BadRequest, match="restart"):
-            check_bindings(bound(before), bound(after))

@@ -50,13 +50,14 @@ class Changes(Generic[Table]):
     def _merge(self, keys: tuple[str, ...], held: Any, edited: Any, *, followed: bool) -> Any:
         if held == edited:
             return held
-        if isinstance(held, msgspec.Struct) and type(held) is type(edited):
-            return self._merge_fields(keys, held, edited, followed=followed)
         # Entry by entry, so that the log names the one model or flow that was edited, not the whole table.
         if isinstance(held, dict) and isinstance(edited, dict):
             names = dict.fromkeys((*held, *edited))
             merged = {name: self._merge_entry(keys, name, held, edited, followed=followed) for name in names}
             return {name: value for name, value in merged.items() if value is not _ABSENT}
+        followed = followed and _follows_edits(held) and _follows_edits(edited)
+        if isinstance(held, msgspec.Struct) and type(held) is type(edited):
+            return self._merge_fields(keys, held, edited, followed=followed)
         (self.followed if followed else self.at_start).append(".".join(keys))
         return edited if followed else held
 
@@ -82,6 +83,13 @@ class Changes(Generic[Table]):
         self, keys: tuple[str, ...], name: str, held: dict[str, Any], edited: dict[str, Any], *, followed: bool
     ) -> Any:
         return self._merge((*keys, name), held.get(name, _ABSENT), edited.get(name, _ABSENT), followed=followed)
+
+
+def _follows_edits(value: Any) -> bool:
+    """Whether a value may change while a process runs; a whole flow that comes or goes may if all its services may."""
+    if isinstance(value, dict):
+        return all(map(_follows_edits, value.values()))
+    return bool(getattr(value, "follows_edits", True))
 
 
 def is_followed(kind: Any, *, below: bool = False) -> bool:

@@ -149,6 +149,8 @@ class ServiceConfig(Section, frozen=True):
     """The service of this table; None = an unknown one."""
     awaited: ClassVar[bool] = True
     """Whether a gateway is ready only when it is there."""
+    followed: ClassVar[bool] = False
+    """Whether processors come, go and change with the edits of these tables; otherwise that needs a restart."""
     request: str | None = None
     response: str | None = None
     plain: bool = False
@@ -161,6 +163,11 @@ class ServiceConfig(Section, frozen=True):
     def find_queue(self, config: "Config") -> int | None:
         """Queued requests per requestor; None = in proportion to the announced capacity."""
         return None
+
+    @property
+    def follows_edits(self) -> bool:
+        """Whether an edit of this table takes effect while a process runs. A plain peer's topics are read once."""
+        return self.followed and not self.plain
 
     @property
     def bound_model(self) -> str | None:
@@ -263,12 +270,12 @@ class Config(Section, frozen=True):
     model_routes: Followed[dict[str, RouteConfig]] = msgspec.field(name="routes", default_factory=dict)
     services: dict[str, str] = {}
     """Further services that flows may bind, by name: their kinds, as "module:Class"."""
-    flows: dict[str, dict[str, ServiceConfig]] = {}
+    flows: Followed[dict[str, dict[str, ServiceConfig]]] = {}
     prompts: Followed[PromptsConfig] = PromptsConfig()
     prices: Followed[dict[str, PriceConfig]] = {}
     """By the name of a model, here or at its provider; they go before the known prices of providers."""
     traces: TracesConfig = TracesConfig()
-    tools: dict[str, ToolConfig] = {}
+    tools: Followed[dict[str, ToolConfig]] = {}
     source: Annotated[Source | None, SET_BY_READER] = None
     """The file it was read from. None = the built-in default."""
 

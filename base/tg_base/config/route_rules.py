@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from tg_base.config.model import Config
 from tg_base.config.services import TextCompletionConfig, find_reached
-from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import BadRequest
 
 
@@ -25,19 +24,6 @@ def route_faults(config: Config) -> Iterator[BadRequest]:
                 yield config.fault(sentence, "routes", name, *keys)
         if table.shadow is not None and known is not None and table.shadow not in known:
             yield config.fault(_unknown(table.shadow, known), "routes", name, "shadow")
-
-
-def check_bindings(held: Config, edited: Config) -> None:
-    """Check that an edit binds no flow to a route in place of a model, or to another route.
-
-    Raises:
-        BadRequest: it does; that needs a restart.
-    """
-    for flow, bound in edited.bound(TextCompletionConfig).items():
-        before = held.bound(TextCompletionConfig)[flow].model
-        if before != bound.model and (before in held.model_routes or bound.model in edited.model_routes):
-            keys = ("flows", flow, TEXT_COMPLETION.name, "model")
-            raise edited.fault("to bind a flow to a route, or no longer to it, restart; or edit the route", *keys)
 
 
 def _find_fault(config: Config, name: str, member: str, known: set[str | None] | None) -> str:

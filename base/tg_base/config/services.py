@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 import msgspec
 from typing_extensions import override
 
-from tg_base.config.changes import Followed
 from tg_base.config.model import Config, Seconds, Section, ServiceConfig
 from tg_schema import AGENT, PROMPT, TEXT_COMPLETION
 from tg_schema.errors import BadRequest
@@ -22,7 +21,8 @@ class TextCompletionConfig(ServiceConfig, frozen=True):
     """The text-completion service of a flow."""
 
     spec = TEXT_COMPLETION
-    model: Followed[str | None] = None
+    followed = True
+    model: str | None = None
     """The name of a table of models, or of a route; required unless the processors are TrustGraph's (`plain`)."""
 
     @override
@@ -55,6 +55,7 @@ class PromptConfig(ServiceConfig, frozen=True):
     """The prompt service of a flow."""
 
     spec = PROMPT
+    followed = True
 
     @override
     def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:
@@ -77,6 +78,7 @@ class AgentConfig(ServiceConfig, frozen=True):
     """The agent of a flow."""
 
     spec = AGENT
+    followed = True
     model: str | None = None
     """The model that the agent uses; None = that of the flow's own text-completion."""
     description: str = ""

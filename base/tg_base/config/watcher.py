@@ -13,11 +13,11 @@ from typing_extensions import override
 from tg_base.config.changes import Changes
 from tg_base.config.model import Config, ServiceConfig
 from tg_base.config.reader import read_config, read_default
-from tg_base.config.route_rules import check_bindings
+from tg_base.config.rules import faults
 from tg_base.config.services import SERVICES
 from tg_base.runtime import POLL_SECONDS, FileEdits, Watcher, running, translate_defects
 from tg_schema import TgError
-from tg_schema.errors import Internal
+from tg_schema.errors import BadRequest, Internal
 
 log = structlog.get_logger()
 
@@ -88,7 +88,8 @@ class ConfigWatcher(Watcher[Prepare]):
                 edited = await asyncio.to_thread(self._read, file)
                 # The new positions, even if no value has changed: later errors name the lines of the file as it is.
                 changes = Changes(msgspec.structs.replace(self.config, source=edited.source), edited)
-                check_bindings(self.config, changes.in_force)
+                for fault in faults(changes.in_force):
+                    raise BadRequest(f"{fault.message} (what needs a restart counts as it was at the start)")
                 # Two phases: an edit takes effect in all followers or in none, and commits cannot fail halfway.
                 commits = await self._prepare(changes.in_force)
         except TgError as error:

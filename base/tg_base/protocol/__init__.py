@@ -26,5 +26,6 @@ __all__ = [
     "QUEUE_PROPERTY", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control",
     "Echo", "EncodedRequest", "FairSpacing", "Frame", "FrameKind", "Heartbeat", "HeartbeatTiming", "LinkReport",
     "LinkSender", "LinkStream", "ModelHealth", "Nack", "Outbox", "Part", "Presence", "PublisherClocks",
-    "RequestHeaders", "Route", "RoutePlan", "StreamKey", "Subscriptions", "answers", "publish_dead_letter", "whole_number",
+    "RequestHeaders", "Route", "RoutePlan", "StreamKey", "Subscriptions", "answers", "publish_dead_letter",
+    "whole_number",
 ]

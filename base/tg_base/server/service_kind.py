@@ -3,7 +3,7 @@
 from abc import ABC
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from tg_base.bus import Bus
@@ -12,6 +12,7 @@ from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server.host import Host
 from tg_base.server.processor import Processor
 from tg_base.server.service import Service
+from tg_base.server.service_edits import ServiceEdits
 
 Part = TypeVar("Part")
 
@@ -94,13 +95,27 @@ class ServiceKind(ABC):
         spec = self.table.spec
         return () if spec is None else tuple(route for route in config.routes(spec.name) if not route.plain)
 
+    def find_parts(self, config: Config) -> object:
+        """What the services are made of: if an edit changes it, all are opened anew, beside the old ones."""
+        return config.bound(self.table)
+
     @asynccontextmanager
     async def serve(self, context: ServeContext) -> AsyncIterator[tuple[Processor, ...]]:
         """Serve while the block runs, with one processor for each service that `open` yields.
 
+        Yields the processors of the beginning.
+
         Raises:
             TgError: as `open`.
         """
+        service = "" if self.table.spec is None else self.table.spec.name
+        edits = ServiceEdits(service, lambda config: self._open_all(replace(context, config=config)), self.find_parts)
+        with context.follow(edits.prepare):
+            async with edits.serve(context.config) as processors:
+                yield processors
+
+    @asynccontextmanager
+    async def _open_all(self, context: ServeContext) -> AsyncIterator[tuple[Processor, ...]]:
         async with AsyncExitStack() as stack:
             async with aclosing(self.open(context, stack)) as opened:
                 processors = [await _start(context, one, stack) async for one in opened]

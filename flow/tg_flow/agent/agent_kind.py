@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -21,7 +22,7 @@ from tg_schema.topics import resolve_topic
 
 
 class AgentKind(ServiceKind):
-    """Agents. Edits of their prompts are followed."""
+    """Agents. Edits of their prompts and of the flows are followed."""
 
     table = AgentConfig
 
@@ -50,6 +51,13 @@ class AgentKind(ServiceKind):
             services[route] = service
         for route, service in services.items():
             yield Opened(service, (route,))
+
+    @override
+    def find_parts(self, config: Config) -> object:
+        """The agents, the flows that think for them, their tools, and where all these ask the services of flows."""
+        agents = config.bound(AgentConfig)
+        thinking = [_find_flow(config, flow, agent.model) for flow, agent in agents.items() if agent.model is not None]
+        return agents, thinking, config.tools, [replace(route, model=None) for route in config.all_routes]
 
     @override
     async def rehearse(self, context: ServeContext, findings: Findings) -> None:

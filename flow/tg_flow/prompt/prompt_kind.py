@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from operator import attrgetter
 
 from typing_extensions import override
@@ -15,7 +16,7 @@ from tg_schema import TEXT_COMPLETION
 
 
 class PromptKind(ServiceKind):
-    """Prompts. Edits of the templates are followed."""
+    """Prompts. Edits of the templates and of the flows are followed."""
 
     table = PromptConfig
 
@@ -44,6 +45,11 @@ class PromptKind(ServiceKind):
         await stack.enter_async_context(requestor)
         for route, service in services.items():
             yield Opened(service, (route,))
+
+    @override
+    def find_parts(self, config: Config) -> object:
+        """The flows, and where their text completion is asked; which model that is does not matter."""
+        return super().find_parts(config), [replace(route, model=None) for route in config.routes(TEXT_COMPLETION.name)]
 
     @override
     async def rehearse(self, context: ServeContext, findings: Findings) -> None:

@@ -32,6 +32,7 @@ class ModelProcessor:
         self.begun = asyncio.Event()
         self.error: TgError | None = None
         self._replaced = asyncio.Event()
+        self._linger = 0.0
 
     async def run(self, service: Service[Any, Any]) -> None:
         """Serve until cancelled or, if replaced, until the last request has ended.
@@ -54,14 +55,16 @@ class ModelProcessor:
                 async with AsyncExitStack() as stack:
                     stack.push_async_exit(self.processor)
                     await self._replaced.wait()
+                    await asyncio.sleep(self._linger)
                     await self.processor.retire()
         except TgError as error:
             if not self._replaced.is_set():
                 raise
             log.error("model.close_failed", model=self._model, reason=error.message)
 
-    def replace(self) -> None:
-        """Take no more requests; `run` returns when the last one has ended."""
+    def replace(self, linger: float = 0.0) -> None:
+        """Take no more requests after these seconds; `run` returns when the last one has ended."""
+        self._linger = linger
         self._replaced.set()
 
     async def _close(self, service: Service[Any, Any]) -> None:

@@ -15,7 +15,6 @@ from tg_base.server import Host, Processor, Service
 from tg_flow.providers.bound_models import (
     ModelBinding,
     bind_models,
-    list_bound_models,
     open_for_request,
     open_model,
 )
@@ -45,6 +44,9 @@ RETRY_SECONDS = 30.0
 """Pause before a model that could not be opened at the start is tried again."""
 REHEARSAL_SECONDS = 5.0
 """Timeout of the rehearsal of an edit's models: a slow one must not delay other changes, as a revoked key."""
+LINGER_SECONDS = 3.0
+"""Seconds for which a queue that nobody reads after an edit is still read: for what waits there, and for gateways that
+read the file a little later."""
 
 
 class ModelProcessors:
@@ -125,7 +127,7 @@ class ModelProcessors:
         Raises:
             TgError: one could not be opened; the message has its position in the file.
         """
-        known = self._bind(self._config)
+        known = bind_models(self._config)
         changed = [model for model, binding in self._find_changed(config).items() if known.get(model) != binding]
         # Past the timeout the edit is accepted unrehearsed; `_follow` still keeps the old models if opening fails.
         with suppress(TimeoutError):
@@ -150,14 +152,14 @@ class ModelProcessors:
             self._edited.clear()
             # Opening takes time: edits that arrive meanwhile set the event again, and only the last one counts.
             config = self._config
-            if not self._find_changed(config) and self._bind(config).keys() == self._served.keys():
+            if not self._find_changed(config) and bind_models(config).keys() == self._served.keys():
                 continue
             self._opening = self._start(self._open(config))
             await asyncio.wait([self._opening])
 
     async def _open(self, config: Config) -> None:
         begun, errors = await self._begin(config)
-        bound = self._bind(config)
+        bound = bind_models(config)
         # A model that was already failing in the same way must not block the reload of the others.
         refused = [error for model, error in errors.items() if self._failed.get(model) != bound[model]]
         if refused:
@@ -179,19 +181,21 @@ class ModelProcessors:
 
     def _replace(self, config: Config, begun: dict[str, ModelProcessor]) -> None:
         # Do not await until the end, so that no other task sees a model that is served twice, or not at all.
-        bound, before = self._bind(config), self._served
+        bound, before = bind_models(config), self._served
         self._served = {**before, **begun}
         self._served = {model: served for model, served in self._served.items() if model in bound}
         ended = [model for model, served in before.items() if self._served.get(model) is not served]
+        read = {route.request for served in self._served.values() for route in served.binding.routes}
         for model in ended:
-            before[model].replace()
+            left = [route for route in before[model].binding.routes if route.request not in read]
+            before[model].replace(LINGER_SECONDS if left else 0.0)
         log.info("models.in_force", begun=sorted(begun), ended=sorted(ended))
 
     async def _begin_what_opens(self, config: Config) -> dict[str, ModelProcessor]:
         begun, errors = await self._begin(config)
         if errors and not begun:
             raise next(iter(errors.values()))
-        self._note_failed(self._bind(config), errors)
+        self._note_failed(bind_models(config), errors)
         return begun
 
     async def _begin(self, config: Config) -> tuple[dict[str, ModelProcessor], dict[str, TgError]]:
@@ -271,13 +275,7 @@ class ModelProcessors:
 
     def _find_changed(self, config: Config) -> dict[str, ModelBinding]:
         served = {model: each.binding for model, each in self._served.items()}
-        return {model: binding for model, binding in self._bind(config).items() if served.get(model) != binding}
-
-    def _bind(self, config: Config) -> dict[str, ModelBinding]:
-        """The binding of each bound model. If a bound model's table was removed, its old binding stays."""
-        bound = bind_models(config)
-        stay = (model for model in list_bound_models(config) if model in self._served and model not in bound)
-        return {**bound, **{model: self._served[model].binding for model in stay}}
+        return {model: binding for model, binding in bind_models(config).items() if served.get(model) != binding}
 
 
 def _replace_all(outcomes: Iterable[ModelProcessor | TgError]) -> None:

@@ -48,7 +48,7 @@ class TextCompletionKind(ServiceKind):
 
     @override
     def summarize(self, config: Config) -> str:
-        """The bound models; one whose table an edit removed is omitted, although its flow stays bound.
+        """The bound models.
 
         While it serves, models that could not be opened are listed apart.
         """

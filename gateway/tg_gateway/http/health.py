@@ -35,7 +35,8 @@ class Ready(msgspec.Struct, frozen=True):
 class Health:
     """`/health` and `/ready`, which needs a live processor of each of these routes.
 
-    A plain peer announces nothing, so its state is unknown.
+    A plain peer announces nothing, so its state is unknown. A flow that an edit adds is not needed: until its model is
+    open, the others can be asked.
     """
 
     def __init__(self, requestor: Requestor, needed: Iterable[Route[Any, Any]], relay: Relay, limits: Limits) -> None:
@@ -45,6 +46,12 @@ class Health:
         self._limits = limits
         self._bus_answers = FreshAnswer(self._ask_bus, FRESH_SECONDS)
         self._refusal: str | None = None
+
+    def follow(self, routes: Iterable[Route[Any, Any]]) -> None:
+        """Need no longer what is not among these routes of an edited file."""
+        kept = {(route.flow, route.spec.name): route for route in routes}
+        names = [(route.flow, route.spec.name) for route in self._needed]
+        self._needed = tuple(kept[name] for name in names if name in kept)
 
     def routes(self) -> list[web.RouteDef]:
         """Both paths."""
