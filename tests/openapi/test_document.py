@@ -37,7 +37,7 @@ def test_the_messages_of_a_socket_are_described() -> None:
     messages = DOCUMENT["paths"]["/lmtp"]["get"]["x-messages"]
     schemas = DOCUMENT["components"]["schemas"]
     told = {name: schemas[schema["$ref"].rpartition("/")[2]] for name, schema in messages.items()}
-    assert told.keys() == LmtpConversation.TYPES
+    assert told.keys() == LmtpConversation.BODIES.keys()
     asked = {"stream_id": 1, "model": MODEL, "prompt": [591], "logit_bias": {"5": -100}}
     generate = jsonschema_rs.validator_for(told["GENERATE"] | {"components": DOCUMENT["components"]})
     for mask, valid in (({"5": -100}, True), ("AACAPw==", True), (None, True), ({"5": 101}, False), ([1], False)):

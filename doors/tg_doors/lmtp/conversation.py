@@ -34,7 +34,6 @@ from tg_doors.lmtp.messages import (
     StreamNotices,
     encode_error,
     encode_message,
-    encode_stream_error,
     find_stream_id,
     split_message,
 )
@@ -116,25 +115,22 @@ class LmtpConversation(Conversation):
     def take(self, message: bytes) -> None:
         kind, payload = split_message(message)
         try:
-            handle = self._HANDLERS.get(kind)
-            if handle is None:
+            handler = self._HANDLERS.get(kind)
+            if handler is None:
                 raise BadRequest(f"send TYPE and a JSON object, where TYPE is one of {', '.join(self._HANDLERS)}")
             # A client whose key was revoked may still cancel its streams.
             if self._socket.key is None and kind != "CANCEL":
                 raise Unauthorized("the key is not valid any more; open another socket")
             # Check the size before reading, which would delay all other clients.
             self._socket.check_size(len(payload))
-            handle(self, payload)
+            handler[1](self, payload)
         except TgError as error:
             self._refuse(kind, find_stream_id(payload), error)
 
     def _refuse(self, kind: str, stream: int | None, error: TgError) -> None:
-        typed = "ERRORS" in self._accepted
         # An error of a running stream would end it for the client.
-        if stream is not None and kind in _ANSWERED_BY_STREAMS and not self._socket.is_running(stream):
-            self._socket.send(encode_stream_error(stream, error, typed=typed))
-        else:
-            self._socket.send(encode_error(stream, error, typed=typed))
+        ends = stream is not None and kind in _ANSWERED_BY_STREAMS and not self._socket.is_running(stream)
+        self._socket.send(encode_error(stream, error, typed="ERRORS" in self._accepted, ends=ends))
 
     def _generate(self, payload: bytes) -> None:
         body, mask = read_generate(payload)
@@ -270,7 +266,7 @@ class LmtpConversation(Conversation):
             return form.make_writer(stream, self._batch, typed=typed)
 
         def fail(error: TgError) -> bytes:
-            return self._batch.take() + encode_stream_error(stream, error, typed=typed)
+            return self._batch.take() + encode_error(stream, error, typed=typed, ends=True)
 
         self._socket.follow(stream, name, resume(self._socket.kept, name, body.after_seq, make_writer), fail)
 
@@ -305,14 +301,14 @@ class LmtpConversation(Conversation):
         self._socket.send(encode_message(b"MSG", [_Buffer(body.stream_id, body.buffer_id, size)]))
 
     # Functions of the class: bound methods would form a cycle with each conversation.
-    _HANDLERS: Final[Mapping[str, Callable[["LmtpConversation", bytes], None]]] = {
-        "GENERATE": _generate,
-        "SCORE": _score,
-        "MODEL_INFO": _send_model_info,
-        "HELLO": _greet,
-        "CANCEL": _cancel,
-        "BUFFER": _buffer,
-        "RESUME": _resume,
+    _HANDLERS: Final[Mapping[str, tuple[type[msgspec.Struct], Callable[["LmtpConversation", bytes], None]]]] = {
+        "GENERATE": (GenerateBody, _generate),
+        "SCORE": (ScoreBody, _score),
+        "MODEL_INFO": (ModelInfoBody, _send_model_info),
+        "HELLO": (HelloBody, _greet),
+        "CANCEL": (CancelBody, _cancel),
+        "BUFFER": (BufferBody, _buffer),
+        "RESUME": (ResumeBody, _resume),
     }
-    TYPES: Final = _HANDLERS.keys()
-    """The words that a client's message may begin with."""
+    BODIES: Final = {kind: body for kind, (body, _) in _HANDLERS.items()}
+    """The words that a client's message may begin with, and what follows each."""

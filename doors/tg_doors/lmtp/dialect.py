@@ -6,23 +6,10 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_doors.lmtp.conversation import BufferBody, CancelBody, LmtpConversation
-from tg_doors.lmtp.information import HelloBody, ModelInfoBody
-from tg_doors.lmtp.request import GenerateBody, ScoreBody
-from tg_doors.lmtp.resumable import ResumeBody
+from tg_doors.lmtp.conversation import LmtpConversation
 from tg_gateway.dialects import Answer, Ask, Call, Conversation, Description, Dialect, Mount, Socket
 from tg_schema import TgError, encode
 from tg_schema.errors import BadRequest
-
-_MESSAGES: Final = {
-    "GENERATE": GenerateBody,
-    "SCORE": ScoreBody,
-    "MODEL_INFO": ModelInfoBody,
-    "HELLO": HelloBody,
-    "CANCEL": CancelBody,
-    "BUFFER": BufferBody,
-    "RESUME": ResumeBody,
-}
 
 
 class LmtpRefusal(msgspec.Struct, frozen=True):
@@ -41,7 +28,7 @@ class Lmtp(Dialect):
                 group="LMTP",
                 summary="Open a WebSocket for LMQL's clients",
                 failure=LmtpRefusal,
-                messages=_MESSAGES,
+                messages=LmtpConversation.BODIES,
                 raises=(BadRequest,),
             )
         }

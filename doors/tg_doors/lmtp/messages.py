@@ -52,21 +52,20 @@ class _Failed(msgspec.Struct, frozen=True, omit_defaults=True):
     retry_after_ms: int | None = None
 
 
-def encode_stream_error(stream: int, error: TgError, *, typed: bool) -> bytes:
-    """The item that ends a stream with an error; with `typed`, also the error's kind and whether to retry."""
-    return encode_message(b"TOKEN", [_describe(stream, error, typed=typed)])
+def encode_error(stream: int | None, error: TgError, *, typed: bool, ends: bool = False) -> bytes:
+    """An error.
 
-
-def encode_error(stream: int | None, error: TgError, *, typed: bool) -> bytes:
-    """An error that ends no stream; `stream` is the stream that the message concerns, if known."""
-    return encode_message(b"MSG", [_describe(stream, error, typed=typed)])
-
-
-def _describe(stream: int | None, error: TgError, *, typed: bool) -> _Failed:
-    if not typed:
-        return _Failed(stream, error.message)
-    wait = None if error.retry_after is None else round(error.retry_after * 1000)
-    return _Failed(stream, error.message, error.type, error.retryable, wait)
+    Args:
+        stream: the stream that it concerns, if that is known.
+        error: what is wrong.
+        typed: whether to say also what kind of error it is, and whether to retry.
+        ends: whether it ends the stream.
+    """
+    failed = _Failed(stream, error.message)
+    if typed:
+        wait = None if error.retry_after is None else round(error.retry_after * 1000)
+        failed = _Failed(stream, error.message, error.type, error.retryable, wait)
+    return encode_message(b"TOKEN" if ends else b"MSG", [failed])
 
 
 LMTP_FIELDS: Final = FieldNames(

@@ -7,7 +7,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_doors.lmtp.buffers import Content
-from tg_doors.lmtp.messages import encode_message, encode_stream_error
+from tg_doors.lmtp.messages import encode_error, encode_message
 from tg_gateway.dialects import Output, WrappingWriter, Writer
 from tg_schema import FinishReason, TextCompletionResponse, TgError, Token
 from tg_schema.completion import NO_TOKEN_ID
@@ -115,7 +115,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     @override
     def fail(self, error: TgError) -> bytes:
-        return self._batch.take() + encode_stream_error(self.stream, error, typed=self._typed)
+        return self._batch.take() + encode_error(self.stream, error, typed=self._typed, ends=True)
 
 
 class LeavingWriter(WrappingWriter[TextCompletionResponse]):
