@@ -13,7 +13,6 @@ from tg_doors.lmi.parameters import Order
 from tg_doors.tgi import GeneratedAnswer, GeneratedAnswers, make_prefill, make_tokens
 from tg_gateway.dialects import CompletionWriter, Writer
 from tg_schema import TextCompletionResponse, TgError, encode
-from tg_schema.errors import ProtocolError
 
 
 def make_body_writer(order: Order) -> CompletionWriter:
@@ -36,9 +35,7 @@ def read_answers(records: Sequence[TextCompletionResponse], order: Order) -> Gen
         ProtocolError: more answers came than were asked for.
         ContentFilter: the provider's filter ended an answer.
     """
-    if any(record.index >= order.parameters.generated for record in records):
-        raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
-    return GeneratedAnswers.of(records, order.kept_stops)
+    return GeneratedAnswers.of(records, order.kept_stops, order.parameters.generated)
 
 
 def _describe(answers: GeneratedAnswers, order: Order) -> shapes.Details:

@@ -9,6 +9,7 @@ from tg_doors.tgi.token_texts import make_alternatives, make_prefill, make_token
 from tg_schema import TextCompletionResponse, Usage
 from tg_schema import Token as RecordToken
 from tg_schema.deltas import join_text
+from tg_schema.errors import ProtocolError
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +70,20 @@ class GeneratedAnswers:
     in_token: int | None
 
     @classmethod
-    def of(cls, records: Sequence[TextCompletionResponse], stops: Sequence[str]) -> "GeneratedAnswers":
+    def of(cls, records: Sequence[TextCompletionResponse], stops: Sequence[str], most: int) -> "GeneratedAnswers":
         """Read the records of a whole answer.
 
         Args:
             records: all of them.
             stops: the stop strings that were asked for.
+            most: the answers that were asked for.
 
         Raises:
+            ProtocolError: there are more.
             ContentFilter: as `name_ending`.
         """
+        if any(record.index >= most for record in records):
+            raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
         usage = Usage.total(records)
         indexes = sorted({record.index for record in records})
         if len(indexes) == 1:

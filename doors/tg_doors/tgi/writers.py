@@ -13,7 +13,6 @@ from tg_doors.tgi.token_reader import LastStep, Step, TokenReader
 from tg_doors.tgi.token_texts import make_alternatives, make_token
 from tg_gateway.dialects import WholeWriter, Writer, server_sent_event
 from tg_schema import TextCompletionResponse, TgError, encode
-from tg_schema.errors import ProtocolError
 
 
 class TokenEventWriter(Writer[TextCompletionResponse]):
@@ -88,9 +87,7 @@ class GeneratedTextWriter(WholeWriter[TextCompletionResponse]):
     @override
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
         asked = self._parameters
-        if any(record.index >= asked.answers for record in records):
-            raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
-        answers = GeneratedAnswers.of(records, asked.stop or ())
+        answers = GeneratedAnswers.of(records, asked.stop or (), asked.answers)
         self.headers = {
             **self._timings.end_headers(answers.in_token, answers.best.counted_tokens),
             **self._ignored,
