@@ -1,6 +1,7 @@
 """Functions of other packages -> custom forms of requests and answers; doors/docs/lmi.md describes them."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import signature
 from types import MappingProxyType
@@ -76,20 +77,15 @@ def load_formatter(name: str, group: str, *place: str) -> Callable[..., Any]:
         found = load_function(group, name, "formatter")
     except TgError as error:
         raise BadRequest(error.message).at(*place) from None
-    _check_arguments(found, name, group, *place)
+    # At start-up, since a wrong call later would look like a malformed body. Some functions written in C have no
+    # signature to inspect.
+    with suppress(ValueError):
+        try:
+            signature(found).bind(*_ARGUMENTS[group])
+        except TypeError:
+            arguments = " and ".join(_ARGUMENTS[group])
+            raise BadRequest(f'"{name}" must be a function of {arguments}').at(*place) from None
     return found
-
-
-def _check_arguments(found: Callable[..., Any], name: str, group: str, *place: str) -> None:
-    """Check the arguments at start-up, since a wrong call later would look like a malformed body."""
-    arguments = _ARGUMENTS[group]
-    try:
-        signature(found).bind(*arguments)
-    except TypeError:
-        raise BadRequest(f'"{name}" must be a function of {" and ".join(arguments)}').at(*place) from None
-    except ValueError:
-        # Some functions written in C have no signature to inspect.
-        return
 
 
 def translate_body(formatter: InputFormatter, body: bytes, headers: Mapping[str, str]) -> bytes:

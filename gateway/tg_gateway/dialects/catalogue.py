@@ -1,5 +1,6 @@
 """Name -> route: finds the service that a request means, by flow and service or by a model's name."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -122,7 +123,9 @@ class Catalogue:
     def copy(self) -> "Catalogue":
         """A picklable copy of the current state, for a request that is parsed in another process."""
         served = {route.request: tuple(self._serving(route.request)) for route in self._completions}
-        return Catalogue(self.routes, _Served(served), self._aliases, dict(self._plans))
+        # A queue that is not among them has no processors. The method is bound to a dict, so that it can be pickled.
+        serving: Mapping[str, Sequence[Presence]] = defaultdict(tuple, served)
+        return Catalogue(self.routes, serving.__getitem__, self._aliases, dict(self._plans))
 
     def find_service(self, flow: str, service: str, plan: str | None = None) -> Route[Any, Any]:
         """A flow's service, or a route of this name as the flow has it.
@@ -334,13 +337,3 @@ class Catalogue:
     def _is_served(self, route: Route[Any, Any]) -> bool:
         """A plain peer announces nothing, so assume that it is live."""
         return route.plain or bool(self._serving(route.request))
-
-
-class _Served:
-    """The live processors of each queue at one moment."""
-
-    def __init__(self, served: Mapping[str, Sequence[Presence]]) -> None:
-        self._served = served
-
-    def __call__(self, queue: str) -> Sequence[Presence]:
-        return self._served.get(queue, ())

@@ -22,23 +22,18 @@ class EmbeddingsWriter(VectorWriter):
     def __init__(self, asked: VectorRequests, model: str, *, in_base64: bool) -> None:
         super().__init__(asked)
         self._model = model
-        self._encode = _encode_base64 if in_base64 else _encode_numbers
+        self._in_base64 = in_base64
         self._embeddings = EncodedVectors(asked.count)
 
     @override
     def take(self, number: int, vector: Vector) -> None:
-        embedding = b'{"object":"embedding","index":%d,"embedding":%b}' % (number, self._encode(vector))
-        self._embeddings.add(number, embedding)
+        numbers = _encode_base64(vector) if self._in_base64 else encode(vector)
+        self._embeddings.add(number, b'{"object":"embedding","index":%d,"embedding":%b}' % (number, numbers))
 
     @override
     def body(self) -> bytes:
         usage = b"" if self.usage is None else b',"usage":' + encode(self.usage)
         return b'{"object":"list","data":[%b],"model":%b%b}' % (self._embeddings.join(), encode(self._model), usage)
-
-
-def _encode_numbers(vector: Vector) -> bytes:
-    """A function, since writers are pickled, and `encode` is a method of an object that cannot be pickled."""
-    return encode(vector)
 
 
 def _encode_base64(vector: Vector) -> bytes:

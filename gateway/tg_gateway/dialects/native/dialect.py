@@ -62,21 +62,14 @@ class EventWriter(Writer[Any]):
 
     def __init__(self, service: NativeService) -> None:
         self._service = service
-        self._event = service.event
-        self._failure = service.failure
-
-    @override
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Its only state is its service, whose functions cannot all be pickled.
-        return type(self), (self._service,)
 
     @override
     def write(self, record: Response) -> bytes:
-        return b"data: %b\n\n" % self._event(record)
+        return b"data: %b\n\n" % self._service.event(record)
 
     @override
     def fail(self, error: TgError) -> bytes:
-        return server_sent_event(self._failure(error))
+        return server_sent_event(self._service.failure(error))
 
 
 class Native(Dialect):
