@@ -74,11 +74,8 @@ class AgentDialog(AbstractAsyncContextManager[AgentStream]):
     ) -> bool | None:
         return await self._records.__aexit__(kind, error, tb)
 
-    def __aiter__(self) -> AsyncGenerator[AgentEvent, None]:
+    async def __aiter__(self) -> AsyncGenerator[AgentEvent, None]:
         """The events; their stream is closed at its end, or when the iterator is."""
-        return self._events()
-
-    async def _events(self) -> AsyncGenerator[AgentEvent, None]:
         async with self as events:
             async for event in events:
                 yield event

@@ -1,16 +1,15 @@
 """Blocking caller -> the asynchronous client: the same calls."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from typing_extensions import override
 
 from tg_client.agent_dialog import AgentDialog, AgentStream
 from tg_client.agent_event import AgentEvent
 from tg_client.agent_trace import AgentTrace
-from tg_client.begun_once import BegunOnce
 from tg_client.flow import DEFAULT_TIMEOUT_SECONDS, Flow
 from tg_client.loop_thread import LoopThread
 from tg_client.result import PromptResult, TextCompletionResult
@@ -21,6 +20,7 @@ from tg_schema.served_model import ServedModel
 from tg_schema.text_completion import Reasoning
 from tg_schema.usage_report import UsageResponse
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -48,30 +48,37 @@ class SyncAgentStream(Iterator[AgentEvent]):
         return event
 
 
-class _SyncStream(AbstractContextManager[T]):
-    """Something that is entered once; `what` it is, and how to get another one `again`, are for the error."""
+class _SyncStream(AbstractContextManager[T], Generic[S, T]):
+    """What is entered asynchronously, for blocking code; `show` makes of it what the caller gets."""
 
-    def __init__(self, entered: AbstractContextManager[T], what: str, again: str) -> None:
+    def __init__(
+        self, loop: LoopThread, entered: AbstractAsyncContextManager[S], show: Callable[[LoopThread, S], T]
+    ) -> None:
+        self._loop = loop
         self._entered = entered
-        self._once = BegunOnce(what, again)
+        self._show = show
 
     @override
     def __enter__(self) -> T:
-        self._once.begin()
-        return self._entered.__enter__()
+        return self._show(self._loop, self._loop.run(self._enter()))
 
     @override
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool | None:
-        return self._entered.__exit__(kind, error, tb)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        # The block's own exception goes on in the caller's thread; here the stream is closed either way.
+        self._loop.finish(self._leave())
+
+    async def _enter(self) -> S:
+        return await self._entered.__aenter__()
+
+    async def _leave(self) -> None:
+        await self._entered.__aexit__(None, None, None)
 
 
-class SyncAgentDialog(_SyncStream[SyncAgentStream]):
+class SyncAgentDialog(_SyncStream[AgentStream, SyncAgentStream]):
     """`AgentDialog` for blocking code: enter it with `with`, or iterate it."""
 
     def __init__(self, loop: LoopThread, dialog: AgentDialog) -> None:
-        super().__init__(_enter_dialog(loop, dialog), "dialog", "call agent_stream again")
+        super().__init__(loop, dialog, SyncAgentStream)
         self._dialog = dialog
 
     @property
@@ -147,7 +154,7 @@ class SyncFlow:
             schema=schema,
             timeout=timeout,
         )
-        return _SyncStream(_iterate(self._loop, stream), "stream", "ask again")
+        return _SyncStream(self._loop, stream, _iterate)
 
     def prompt(
         self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -160,7 +167,7 @@ class SyncFlow:
     ) -> AbstractContextManager[Iterator[PromptResponse]]:
         """See `Flow.prompt_stream`."""
         stream = self._flow.prompt_stream(template, variables, timeout=timeout)
-        return _SyncStream(_iterate(self._loop, stream), "stream", "ask again")
+        return _SyncStream(self._loop, stream, _iterate)
 
     def agent(
         self,
@@ -259,43 +266,14 @@ class SyncTgClient:
         """See `TgClient.usage`."""
         return self._loop.run(self._client.usage(by, since=since, until=until, key=key, timeout=timeout))
 
-    @contextmanager
-    def socket(self) -> Iterator[SyncSocket]:
+    def socket(self) -> AbstractContextManager[SyncSocket]:
         """See `TgClient.socket`."""
-        with _enter(self._loop, self._client.socket()) as socket:
-            yield SyncSocket(self._loop, socket)
+        return _SyncStream(self._loop, self._client.socket(), SyncSocket)
 
 
-@contextmanager
-def _enter(loop: LoopThread, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
-    async def enter() -> T:
-        return await context.__aenter__()
-
-    async def leave() -> None:
-        # The block's own exception goes on in the caller's thread; here the stream is closed either way.
-        await context.__aexit__(None, None, None)
-
-    value = loop.run(enter())
-    try:
-        yield value
-    finally:
-        loop.finish(leave())
-
-
-@contextmanager
-def _enter_dialog(loop: LoopThread, dialog: AgentDialog) -> Iterator[SyncAgentStream]:
-    with _enter(loop, dialog) as stream:
-        yield SyncAgentStream(loop, stream)
-
-
-@contextmanager
-def _iterate(loop: LoopThread, context: AbstractAsyncContextManager[AsyncIterator[T]]) -> Iterator[Iterator[T]]:
-    def each(records: AsyncIterator[T]) -> Iterator[T]:
-        while (record := loop.run(_following(records))) is not None:
-            yield record
-
-    with _enter(loop, context) as records:
-        yield each(records)
+def _iterate(loop: LoopThread, records: AsyncIterator[T]) -> Iterator[T]:
+    while (record := loop.run(_following(records))) is not None:
+        yield record
 
 
 async def _following(records: AsyncIterator[T]) -> T | None:
