@@ -134,7 +134,8 @@ class HttpHandlers:
     ) -> BodyStream:
         entry = request[ENTRY]
         entry.door = "sse"
-        headers = {"X-Request-Id": entry.request, **more_headers, **request[CORS_HEADERS]}
+        cors = request[CORS_HEADERS]
+        headers = {"X-Request-Id": entry.request, **more_headers, **cors}
         return BodyStream(request, head, headers, self._config.keep_alive, self._limits.write)
 
     async def _send_parts(self, request: web.Request, answer: StreamedAnswer, body: BodyStream) -> None:
