@@ -81,17 +81,6 @@ class BufferBody(msgspec.Struct, frozen=True):
     stream_id: StreamId | None = None
 
 
-class _Buffer(msgspec.Struct, frozen=True):
-    stream_id: int | None
-    buffer_id: BufferId
-    size: int
-
-
-class _System(msgspec.Struct, frozen=True):
-    stream_id: int | None
-    kind: str
-
-
 Made = TextCompletionRequest | Callable[[], Awaitable[TextCompletionRequest]]
 """A request, or a coroutine function that makes it, with turns for other tasks."""
 
@@ -170,7 +159,7 @@ class LmtpConversation(Conversation):
             except TgError as error:
                 self._socket.send(encode_error(body.stream_id, error, typed="ERRORS" in self._accepted))
             else:
-                self._socket.send(encode_message(b"MSG", [_Buffer(body.stream_id, name, size)]))
+                self._tell_size(body.stream_id, name, size)
 
         return leave
 
@@ -271,7 +260,7 @@ class LmtpConversation(Conversation):
         self._socket.follow(stream, name, resume(self._socket.kept, name, body.after_seq, make_writer), fail)
 
     def _send_system(self, stream: int | None, kind: str) -> None:
-        self._socket.send(encode_message(b"SYSTEM", [_System(stream, kind)]))
+        self._socket.send(encode_message(b"SYSTEM", [{"stream_id": stream, "kind": kind}]))
 
     def _send_model_info(self, payload: bytes) -> None:
         body = decode(ModelInfoBody, payload)
@@ -298,7 +287,10 @@ class LmtpConversation(Conversation):
         if body.drop:
             self._buffers.drop(body.buffer_id)
         size = 0 if body.drop else self._buffers.append(body.buffer_id, body.append)
-        self._socket.send(encode_message(b"MSG", [_Buffer(body.stream_id, body.buffer_id, size)]))
+        self._tell_size(body.stream_id, body.buffer_id, size)
+
+    def _tell_size(self, stream: int | None, name: BufferId, size: int) -> None:
+        self._socket.send(encode_message(b"MSG", [{"stream_id": stream, "buffer_id": name, "size": size}]))
 
     # Functions of the class: bound methods would form a cycle with each conversation.
     _HANDLERS: Final[Mapping[str, tuple[type[msgspec.Struct], Callable[["LmtpConversation", bytes], None]]]] = {

@@ -34,25 +34,15 @@ class HelloBody(msgspec.Struct, frozen=True):
     stream_id: StreamId | None = None
 
 
-class _ModelInfo(msgspec.Struct, frozen=True):
-    stream_id: int
-    model_info: str
-    status: Status
-    capabilities: Mapping[str, bool]
-
-
-class _Hello(msgspec.Struct, frozen=True):
-    stream_id: int | None
-    accepted: tuple[str, ...]
-
-
 def encode_model_info(stream: int, found: FoundModel, catalogue: Catalogue) -> bytes:
     """The answer to a MODEL_INFO."""
     # A plain peer announces nothing, so assume that it is there.
     known = found.route.plain or found.model in catalogue.models()
     text = f"{found.model} (flow {found.route.flow})" if known else UNAVAILABLE
     status: Status = "unavailable" if not known else "loading" if found.loading else "ready"
-    return encode_message(b"MSG", [_ModelInfo(stream, text, status, _list_capabilities(found.features))])
+    capabilities = _list_capabilities(found.features)
+    told = {"stream_id": stream, "model_info": text, "status": status, "capabilities": capabilities}
+    return encode_message(b"MSG", [told])
 
 
 def choose_accepted(offered: Iterable[str]) -> frozenset[str]:
@@ -62,7 +52,8 @@ def choose_accepted(offered: Iterable[str]) -> frozenset[str]:
 
 def encode_hello(stream: int | None, accepted: Set[str]) -> bytes:
     """The answer to a HELLO."""
-    return encode_message(b"MSG", [_Hello(stream, tuple(name for name in NEGOTIABLE if name in accepted))])
+    named = tuple(name for name in NEGOTIABLE if name in accepted)
+    return encode_message(b"MSG", [{"stream_id": stream, "accepted": named}])
 
 
 def _list_capabilities(features: Set[str]) -> Mapping[str, bool]:

@@ -57,10 +57,6 @@ class _Error(msgspec.Struct, frozen=True):
     complete: bool
 
 
-class _AuthFailed(msgspec.Struct, frozen=True, tag="auth-failed"):
-    error: str
-
-
 def id_of(message: bytes) -> Id | None:
     """The id of an otherwise malformed message, so that its sender knows which one failed.
 
@@ -81,7 +77,7 @@ def id_of(message: bytes) -> Id | None:
 
 def auth_failed(error: TgError) -> bytes:
     """The answer to a wrong token; the socket stays open for another try."""
-    return encode(_AuthFailed(error.message))
+    return b'{"type":"auth-failed","error":%b}' % encode(error.message)
 
 
 def opening(request: Id) -> bytes:

@@ -29,15 +29,6 @@ class NativeFailure(msgspec.Struct, frozen=True):
     end_of_stream: bool = True
 
 
-class _AgentFailure(msgspec.Struct, frozen=True):
-    content: str
-    error: FailedDetail
-    chunk_type: ChunkType = "error"
-    message_type: ChunkType = "error"
-    end_of_message: bool = True
-    end_of_dialog: bool = True
-
-
 def encode_refusal(error: TgError) -> bytes:
     """`{"error":{"type","message"}}`, with `retry_after` in seconds where it is known."""
     return encode(NativeRefusal(_make_failed(error)))
@@ -50,7 +41,9 @@ def encode_failure(error: TgError) -> bytes:
 
 def encode_agent_failure(error: TgError) -> bytes:
     """The last event of a dialog that failed."""
-    return encode(_AgentFailure(error.message, _make_failed(error)))
+    kind: ChunkType = "error"
+    told = {"content": error.message, "error": _make_failed(error), "chunk_type": kind, "message_type": kind}
+    return encode({**told, "end_of_message": True, "end_of_dialog": True})
 
 
 def _make_failed(error: TgError) -> FailedDetail:

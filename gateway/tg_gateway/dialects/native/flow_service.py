@@ -4,6 +4,7 @@ Field names of flows have hyphens, and a flow travels as JSON text (TrustGraph's
 its `tg-show-flows`.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -19,34 +20,16 @@ class _Request(msgspec.Struct, frozen=True, rename="kebab"):
     flow_id: str | None = None
 
 
-class _FlowResponse(msgspec.Struct, frozen=True, rename="kebab"):
-    blueprint_names: tuple[str, ...] = ()
-    flow_ids: tuple[str, ...] = ()
-    blueprint_definition: str = ""
-    flow: str = ""
-    description: str = ""
-    parameters: dict[str, Any] = {}
-
-
-class _ConfigResponse(msgspec.Struct, frozen=True):
-    version: int = 0
-    values: tuple[Any, ...] = ()
-    directory: tuple[str, ...] = ()
-    config: dict[str, Any] = {}
-
-
-class _Interface(msgspec.Struct, frozen=True):
-    request: str
-    response: str
-
-
-class _Flow(msgspec.Struct, frozen=True, rename="kebab"):
-    description: str
-    interfaces: dict[str, _Interface]
-    blueprint_name: str = ""
-    parameters: dict[str, Any] = {}
-
-
+_NO_FLOW: Final[Mapping[str, Any]] = {
+    "blueprint-names": (),
+    "flow-ids": (),
+    "blueprint-definition": "",
+    "flow": "",
+    "description": "",
+    "parameters": {},
+}
+"""The fields of every answer about flows, as far as it says nothing."""
+_NO_CONFIG: Final = b'{"version":0,"values":[],"directory":[],"config":{}}'
 MODELS: Final = "models"
 """The service that lists the models."""
 FLOW_SERVICES: Final = frozenset({"flow", "config", MODELS})
@@ -69,17 +52,18 @@ def answer_flow_service(catalogue: Catalogue, service: str, body: bytes) -> byte
     if service == MODELS:
         return list_models(catalogue)
     if service == "config" and asked.operation in {"list", "get", "config"}:
-        return encode(_ConfigResponse())
+        return _NO_CONFIG
     if service == "flow" and asked.operation == "list-flows":
-        return encode(_FlowResponse(flow_ids=catalogue.flows))
+        return encode({**_NO_FLOW, "flow-ids": catalogue.flows})
     if service == "flow" and asked.operation == "get-flow":
         return encode(_describe_flow(catalogue, asked.flow_id or ""))
     raise BadRequest("operation is missing or unknown: flow has list-flows and get-flow, config has list and get")
 
 
-def _describe_flow(catalogue: Catalogue, flow: str) -> _FlowResponse:
+def _describe_flow(catalogue: Catalogue, flow: str) -> Mapping[str, Any]:
     routes = [route for route in catalogue.routes if route.flow == flow]
     if not routes:
         raise NotFound("no flow has this id; list-flows lists all")
-    interfaces = {route.spec.name: _Interface(route.request, route.response) for route in routes}
-    return _FlowResponse(flow=encode(_Flow(flow, interfaces)).decode(), description=flow)
+    interfaces = {route.spec.name: {"request": route.request, "response": route.response} for route in routes}
+    told = {"description": flow, "interfaces": interfaces, "blueprint-name": "", "parameters": {}}
+    return {**_NO_FLOW, "flow": encode(told).decode(), "description": flow}

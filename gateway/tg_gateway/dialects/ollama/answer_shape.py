@@ -39,11 +39,6 @@ class _Generated(msgspec.Struct, frozen=True, omit_defaults=True):
     thinking: str | None = None
 
 
-class _Head(msgspec.Struct, frozen=True):
-    model: str
-    created_at: str
-
-
 class Tail(msgspec.Struct, frozen=True, omit_defaults=True):
     """The JSON after the text of a piece; the last piece has all of it. A count that was not reported is left out."""
 
@@ -82,7 +77,7 @@ class AnswerShape(ABC):
             self._write_head(model)
 
     def _write_head(self, model: str) -> None:
-        self._head = encode(_Head(model, self._asked))[:-1]
+        self._head = b'{"model":%b,"created_at":%b' % (encode(model), encode(self._asked))
         self._text_head = self._head + self._text
 
     def write_text(self, text: str) -> bytes:
