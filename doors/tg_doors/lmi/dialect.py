@@ -2,26 +2,43 @@
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Literal
 
 import msgspec
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
 from tg_doors import LmiConfig
-from tg_doors.lmi.batch_writers import GeneratedTextsWriter, OutputsWriter
+from tg_doors.lmi.answer_shapes import Details, GeneratedText, TokenLine
+from tg_doors.lmi.batch_writers import GeneratedTextsWriter, Outputs, OutputsWriter
 from tg_doors.lmi.custom_formatters import translate_body
-from tg_doors.lmi.descriptions import LMI_DESCRIPTIONS, PARTS, Health
-from tg_doors.lmi.failures import LMI_FIELDS, abridge, refuse
+from tg_doors.lmi.failures import LMI_FIELDS, FrontEndFailure, HandlerFailure, PayloadFailure, abridge, refuse
 from tg_doors.lmi.generation import list_ignored, read_generation, read_generations
-from tg_doors.lmi.invocation import Invocation, read_invocation
+from tg_doors.lmi.invocation import Invocation, InvocationBody, read_invocation
+from tg_doors.lmi.line_writer import JSON_LINES, Metered
 from tg_doors.lmi.output_formats import choose_format
 from tg_doors.lmi.parameters import LmiParameters, Order
-from tg_doors.lmi.payload_parts import PayloadPartsWriter
+from tg_doors.lmi.payload_parts import EVENT_STREAM, PayloadPartsWriter
 from tg_doors.lmi.settings import LmiSettings, LmiTable, read_settings
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect, FoundModel, Mount, Writer, show_ignored
+from tg_gateway.dialects import (
+    ASKING,
+    EVENTS,
+    Answer,
+    Ask,
+    Batch,
+    Call,
+    Catalogue,
+    Description,
+    Dialect,
+    FoundModel,
+    Mount,
+    Writer,
+    show_ignored,
+)
 from tg_gateway.dialects.openai import MOUNTS as OPENAI_MOUNTS
+from tg_gateway.dialects.openai import OpenAi
 from tg_schema import TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import BadRequest, Unavailable
 
@@ -36,6 +53,44 @@ _OTHERS: Final[Mapping[str, Mount]] = MappingProxyType(
 )
 """Key of a body without `inputs` -> the door whose request the body is."""
 
+PARTS: Final = "generate-parts"
+"""The operation whose answer comes in AWS's framing."""
+
+
+class DescribedInvocation(InvocationBody, frozen=True, kw_only=True):
+    """A request for one text, or for each of several."""
+
+    parameters: LmiParameters | None = None  # type: ignore[assignment]  # what the bytes are read as
+
+
+class DescribedItem(msgspec.Struct, frozen=True):
+    """One of a list of answers; one that failed has `error`, and no text."""
+
+    generated_text: str = ""
+    details: Details | None = None
+    error: str = ""
+    code: int = 0
+    message: str = ""
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The answer to `/ping`."""
+
+    status: Literal["Healthy", "Unhealthy"]
+
+
+_DESCRIBED: Final = tuple(OpenAi.descriptions[name] for name in ("chat-completion", "completion"))
+"""Operations of OpenAI's doors, whose bodies are answered here as there."""
+_FAILURES: Final = (FrontEndFailure, PayloadFailure, HandlerFailure, GeneratedText, TokenLine, OpenAi.failure)
+_FEW: Final[Mapping[str, Any]] = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 16}}
+_describe = partial(Description, group="Large Model Inference", failure=_FAILURES)
+_ask = partial(
+    _describe,
+    body=(DescribedInvocation, *(other.body for other in _DESCRIBED)),
+    path={"model": "tinydemo", "version": "1"},
+    raises=ASKING,
+)
+
 
 class _Named(msgspec.Struct, frozen=True):
     model: str | None = None
@@ -48,7 +103,36 @@ class Lmi(Dialect):
         settings: the settings of each model, as an operator has configured them.
     """
 
-    descriptions = LMI_DESCRIPTIONS
+    descriptions: ClassVar[Mapping[str, Description]] = {
+        "generate": _ask(
+            summary="Continue a text, or each of several",
+            answer=(GeneratedText, tuple[DescribedItem, ...], Metered, *(other.answer for other in _DESCRIBED)),
+            events=EVENTS,
+            event=(TokenLine, *(kind for other in _DESCRIBED for kind in other.event)),
+            done=_DESCRIBED[0].done,
+            further={JSON_LINES: (TokenLine, Outputs, Metered, _DESCRIBED[0].event[0]), "text/plain": None},
+            examples={
+                "whole": _FEW,
+                "lines": {**_FEW, "stream": True},
+                "details": {**_FEW, "parameters": {"max_new_tokens": 4, "details": True}},
+                "events": {**_FEW, "parameters": {"max_new_tokens": 4, "output_formatter": "sse"}, "stream": True},
+                "metered": {**_FEW, "parameters": {"max_new_tokens": 4, "output_formatter": "3p"}},
+                "several": {"inputs": ["One", "Two"], "parameters": {"max_new_tokens": 4}},
+                "chat": {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 16},
+            },
+        ),
+        PARTS: _ask(
+            summary="Continue a text, in parts of AWS's event stream",
+            further={EVENT_STREAM: None},
+            examples={"lines": {**_FEW, "stream": True}},
+        ),
+        "ping": _describe(
+            summary="Tell whether any model can be asked",
+            answer=Health,
+            failure=(Health, *_FAILURES),
+            raises=(Unavailable,),
+        ),
+    }
 
     def __init__(self, settings: LmiTable = LmiTable()) -> None:  # noqa: B008 - frozen
         self._settings = settings

@@ -3,19 +3,42 @@
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Batch, Call, CompletionWriter, Dialect, FoundModel, Mount, show_ignored
-from tg_gateway.dialects.ollama.answer_shape import LOADED, UNLOADED, AnswerShape, ChatShape, GenerateShape
+from tg_gateway.dialects import (
+    ASKING,
+    Answer,
+    Ask,
+    Batch,
+    Call,
+    CompletionWriter,
+    Description,
+    Dialect,
+    FoundModel,
+    Mount,
+    show_ignored,
+)
+from tg_gateway.dialects.chat import TokenLogprob
+from tg_gateway.dialects.ollama.answer_shape import (
+    LOADED,
+    UNLOADED,
+    AnsweredMessage,
+    AnswerShape,
+    ChatShape,
+    GenerateShape,
+    Tail,
+)
 from tg_gateway.dialects.ollama.answer_writers import AnswerLineWriter, encode_answer, encode_loaded
 from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody
-from tg_gateway.dialects.ollama.descriptions import OLLAMA_DESCRIPTIONS
-from tg_gateway.dialects.ollama.failures import OLLAMA_FIELDS, encode_failure, refuse_absent
+from tg_gateway.dialects.ollama.failures import OLLAMA_FIELDS, Failure, encode_failure, refuse_absent
 from tg_gateway.dialects.ollama.model_choice import find_model
 from tg_gateway.dialects.ollama.model_list import (
+    Models,
+    ShownModel,
+    Version,
     encode_running,
     encode_shown,
     encode_tags,
@@ -25,11 +48,58 @@ from tg_gateway.dialects.ollama.request import list_ignored, read_chat, read_gen
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
 from tg_gateway.dialects.ollama.vectors import NOTHING, EmbedOneWriter, EmbedWriter, read_embed
 from tg_schema import TextCompletionRequest, TgError, decode
+from tg_schema.errors import BadRequest
 
 DIALECT: Final = "ollama"
 """The name of this wire format in the log."""
 _NO_TIME: Final = re.compile(r"0+(\.0*)?[a-zµ]*")
 """A `keep_alive` of 0: a number of seconds, or a duration as text."""
+
+LINES: Final = "application/x-ndjson"
+
+
+class _Piece(Tail, frozen=True, kw_only=True):
+    model: str
+    created_at: str
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+class ChatAnswer(_Piece, frozen=True, kw_only=True):
+    """A whole answer of `/api/chat`, or a line of it. The last line has the counts and the nanoseconds."""
+
+    message: AnsweredMessage
+
+
+class GenerateAnswer(_Piece, frozen=True, kw_only=True):
+    """A whole answer of `/api/generate`, or a line of it. The last line has the counts and the nanoseconds."""
+
+    response: str
+    thinking: str | None = None
+
+
+class EmbedAnswer(msgspec.Struct, frozen=True):
+    """The vectors of several texts."""
+
+    model: str
+    embeddings: tuple[tuple[float, ...], ...]
+    total_duration: int
+    load_duration: int
+    prompt_eval_count: int | None = None
+
+
+class EmbedOneAnswer(msgspec.Struct, frozen=True):
+    """The vector of one text."""
+
+    embedding: tuple[float, ...]
+
+
+_describe = partial(Description, group="Ollama", failure=Failure)
+_ask = partial(_describe, raises=ASKING)
+_FEW: Final = {"num_predict": 16}
+_CHAT: Final = {"model": "tinydemo", "messages": [{"role": "user", "content": "Hello"}], "options": _FEW}
+_TEXT: Final = {"model": "tinydemo", "prompt": "Once upon a time", "options": _FEW}
+_ABSENT: Final = ("pull", "push", "create", "copy", "delete")
+"""Operations that would change the set of models."""
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -39,7 +109,51 @@ class _Kept(msgspec.Struct, frozen=True):
 class Ollama(Dialect):
     """Chats, texts, vectors and lists of models, as the `ollama` packages ask for them."""
 
-    descriptions = OLLAMA_DESCRIPTIONS
+    descriptions: ClassVar[Mapping[str, Description]] = {
+        "chat": _ask(
+            summary="Continue a conversation",
+            body=ChatBody,
+            answer=ChatAnswer,
+            events=LINES,
+            event=(ChatAnswer, Failure),
+            examples={"streamed": _CHAT, "whole": {**_CHAT, "stream": False, "logprobs": True}},
+        ),
+        "generate": _ask(
+            summary="Answer a prompt",
+            body=GenerateBody,
+            answer=GenerateAnswer,
+            events=LINES,
+            event=(GenerateAnswer, Failure),
+            examples={"streamed": _TEXT, "whole": {**_TEXT, "stream": False}},
+        ),
+        "embed": _ask(
+            summary="Make vectors of texts",
+            body=EmbedBody,
+            answer=EmbedAnswer,
+            examples={"texts": {"model": "tinydemo", "input": ["One"]}},
+        ),
+        "embed-one": _ask(
+            summary="Make a vector of a text",
+            body=EmbedOneBody,
+            answer=EmbedOneAnswer,
+            examples={"text": {"model": "tinydemo", "prompt": "One"}},
+        ),
+        "show": _ask(
+            summary="Show a model", body=ShowBody, answer=ShownModel, examples={"model": {"model": "tinydemo"}}
+        ),
+        "tags": _describe(summary="List the models", answer=Models),
+        "ps": _describe(summary="List the models that are loaded", answer=Models),
+        "version": _describe(summary="Tell the version of the API", answer=Version),
+        **{
+            name: _describe(
+                summary="Refuse to change which models there are",
+                path={"digest": "sha256:0"},
+                statuses=(501,),
+                raises=(BadRequest,),
+            )
+            for name in _ABSENT
+        },
+    }
 
     @override
     def parse(self, call: Call) -> Ask | Answer:
@@ -76,12 +190,11 @@ def _load(call: Call, found: FoundModel, shape: AnswerShape, ignored: dict[str, 
         return Answer(shape.write(UNLOADED), headers=ignored)
     if not found.loading:
         return Answer(shape.write(LOADED), headers=ignored)
-    return Ask(
-        found.route, _describe(found), CompletionWriter(partial(encode_loaded, shape=shape), ignored), streaming=False
-    )
+    writer = CompletionWriter(partial(encode_loaded, shape=shape), ignored)
+    return Ask(found.route, _make_description_request(found), writer, streaming=False)
 
 
-def _describe(found: FoundModel) -> TextCompletionRequest:
+def _make_description_request(found: FoundModel) -> TextCompletionRequest:
     """A request for the model's description, which its provider can only answer by loading the model."""
     return TextCompletionRequest(operation="list-models", model=found.model)
 
@@ -114,7 +227,7 @@ def _parse_show(call: Call) -> Ask | Answer:
     if found.route.plain:
         return Answer(encode_shown((), found.features))
     writer = CompletionWriter(partial(encode_shown, features=found.features))
-    return Ask(found.route, _describe(found), writer, streaming=False)
+    return Ask(found.route, _make_description_request(found), writer, streaming=False)
 
 
 def _show_ignored(call: Call, kind: type[msgspec.Struct]) -> dict[str, str]:
