@@ -14,7 +14,7 @@ from tg_gateway.dialects import Call, Catalogue, CompletionWriter, FoundModel, j
 from tg_gateway.dialects.ollama.answer_shape import AnswerShape, ChatShape, GenerateShape
 from tg_gateway.dialects.ollama.answer_writers import AnswerLineWriter, encode_answer
 from tg_gateway.dialects.ollama.bodies import ChatBody, GenerateBody
-from tg_gateway.dialects.ollama.images import read_image
+from tg_gateway.dialects.ollama.messages import read_image
 from tg_gateway.dialects.ollama.model_choice import find_model
 from tg_gateway.dialects.ollama.request import read_chat, read_generate
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch

@@ -23,7 +23,7 @@ READERS = {
     "flow/tg_flow/usage/usage_service.py",  # "the last seven days"
     "base/tg_base/telemetry/model_loads.py",  # the value of vLLM's `lora_requests_info`
     "llama/tg_llama/chat/template_sandbox.py",  # templates that tell the model today's date
-    "gateway/tg_gateway/dialects/embeddings/score_writers.py",  # the field `created`
+    "gateway/tg_gateway/dialects/embeddings/writers.py",  # the field `created`
     "gateway/tg_gateway/dialects/ollama/answer_shape.py",  # the field `created_at`
     "gateway/tg_gateway/dialects/chat/writers.py",  # the field `created`
     "gateway/tg_gateway/dialects/openai/completion_writers.py",  # the field `created`

@@ -29,8 +29,6 @@ from tg_gateway.dialects.chat import (
     read_inputs,
 )
 from tg_gateway.dialects.embeddings.bodies import EmbeddingsBody, RerankBody, ScoreBody, VectorsBody
-from tg_gateway.dialects.embeddings.embeddings_writer import EmbeddingsWriter
-from tg_gateway.dialects.embeddings.score_writers import Ranking, RerankWriter, Scores, ScoreWriter
 from tg_gateway.dialects.embeddings.vectors import (
     MAX_INPUTS,
     VectorRequests,
@@ -38,6 +36,7 @@ from tg_gateway.dialects.embeddings.vectors import (
     VectorWriter,
     make_vector_requests,
 )
+from tg_gateway.dialects.embeddings.writers import EmbeddingsWriter, Ranking, RerankWriter, Scores, ScoreWriter
 
 _describe = partial(Description, group="Vectors and scores", failure=Failure, raises=ASKING)
 _DOCUMENTS: Final[Any] = ("Cats purr.", "Brokers carry messages.")
@@ -52,7 +51,7 @@ class Embedding(msgspec.Struct, frozen=True):
 
 
 class Embeddings(msgspec.Struct, frozen=True):
-    """The answer to `/v1/embeddings`, as `embeddings_writer.py` writes it piece by piece."""
+    """The answer to `/v1/embeddings`, as `EmbeddingsWriter` writes it piece by piece."""
 
     object: Literal["list"]
     data: tuple[Embedding, ...]

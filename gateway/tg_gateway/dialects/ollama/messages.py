@@ -1,15 +1,25 @@
 """The messages of a chat -> turns of a request record; a tool's result finds its call by the tool's name."""
 
+import binascii
+from base64 import b64decode
 from collections.abc import Sequence
 from typing import Final
 
 from tg_gateway.dialects.ollama.bodies import AssistantCall, ChatMessage
-from tg_gateway.dialects.ollama.images import read_image
-from tg_schema import Message, TextPart, ToolCall, encode
+from tg_schema import ImagePart, Message, TextPart, ToolCall, encode
 from tg_schema.conversation import Part, ReasoningPart, Role
 from tg_schema.errors import BadRequest
 
 _ROLES: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_HEAD_CHARACTERS: Final = 16
+"""Characters of base64 that hold the 12 bytes by which the types are told apart."""
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"BM", "image/bmp"),
+)
+"""How images of these types begin."""
 
 
 def read_messages(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:
@@ -71,3 +81,21 @@ def read_images(place: str, images: Sequence[str] | None) -> tuple[Part, ...]:
         BadRequest: one is no image.
     """
     return tuple(read_image(f"{place}[{number}]", data) for number, data in enumerate(images or ()))
+
+
+def read_image(place: str, data: str) -> ImagePart:
+    """The image; its type is told by its first bytes.
+
+    Raises:
+        BadRequest: it is no base64, or no image of a known type.
+    """
+    try:
+        head = b64decode(data[:_HEAD_CHARACTERS], validate=True)
+    except (binascii.Error, ValueError):
+        raise BadRequest(f"{place} must be an image in base64") from None
+    for magic, media_type in _MAGIC:
+        if head.startswith(magic):
+            return ImagePart(media_type=media_type, data=data)
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return ImagePart(media_type="image/webp", data=data)
+    raise BadRequest(f"{place} must be a PNG, JPEG, GIF, WebP or BMP image in base64")
