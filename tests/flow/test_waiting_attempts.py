@@ -63,8 +63,6 @@ async def ask_twice(client: AsyncOpenAI, name: str, attempts: int = 2, **fields:
         ([*taken("dead"), (label_returned("dead", 0.0), b""), *taken("other")], 3, "completed"),
         # A reader may have seen that part. Another gateway's would not go on where it ends.
         ([*taken("dead"), (label_part(1, "dead"), b"x")], 2, "failed"),
-        # It is of the version before, which does not say whose its entries are.
-        ([({"kind": "taken", "claim": "dead", "tells": "1"}, b""), (label_claim(ASKED, "dead"), b"")], 2, "failed"),
     ],
 )
 async def test_what_a_dead_gateway_has_asked_for_is_asked_again_while_attempts_are_left(

@@ -34,7 +34,7 @@ from tg_base.bus import Bus, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
-from tg_gateway.jobs.log import ASKED, RETURNED, TAKEN, label_claim, label_taken
+from tg_gateway.jobs.log import ASKED, RETURNED, label_claim, label_taken
 from tg_gateway.jobs.queue import QueuedJob
 from tg_gateway.jobs.queue_limits import CHECKED_AT_ONCE
 from tg_schema import encode
@@ -182,8 +182,6 @@ async def test_what_no_processor_has_begun_waits_for_the_next_one() -> None:
         ([label_taken("dead")], "completed"),
         ([label_taken("dead"), label_claim(ASKED, "dead")], "failed"),
         ([label_taken("dead"), label_claim(ASKED, "dead"), label_claim(RETURNED, "dead")], "completed"),
-        # It is of an older version, which does not say whether it has asked.
-        ([label_claim(TAKEN, "dead")], "failed"),
     ],
 )
 async def test_what_a_dead_gateway_has_taken_is_asked_unless_a_model_may_have_been(

@@ -13,7 +13,6 @@ from tg_gateway.jobs.log import (
     CANCEL,
     HEAD,
     RETURNED,
-    TAKEN,
     WHOLE,
     JobLog,
     label,
@@ -79,10 +78,10 @@ def test_what_counts(then: list[Written], parts: list[bytes], answer: tuple[obje
 
 
 def note(written: str) -> Written:
-    """+a, b>a: taken, in place of a; !a: asked; -a: returned; *a: taken by a gateway of an older version."""
+    """+a, b>a: taken, in place of a; !a: asked; -a: returned."""
     kind, claim = written[0], written[1:]
-    if kind in "*!-":
-        return label_claim({"*": TAKEN, "!": ASKED, "-": RETURNED}[kind], claim), b""
+    if kind in "!-":
+        return label_claim({"!": ASKED, "-": RETURNED}[kind], claim), b""
     return (label_taken(claim) if kind == "+" else label_taken(*written.split(">"))), b""
 
 
@@ -114,12 +113,6 @@ def note(written: str) -> Written:
         ("+a b>a c>a", "b", True),
         ("+a b>a c>b", "c", True),
         ("b>a", "b", True),
-        # One of an older version does not say when it asks, so nobody takes its place.
-        ("*a", "a", False),
-        ("*a b>a", "a", False),
-        ("*a +b -a", "", True),
-        ("*a -a +b", "b", True),
-        ("+a *b", "a", True),
         # What nobody of ours writes.
         ("+ !", "", True),
     ],
@@ -135,7 +128,7 @@ def test_who_has_an_answer_that_waited(then: str, taker: str, waits: bool) -> No
 def write(written: str, place: int) -> Written:
     """As `note`; ?a: found lost; %a: the same, but with an entry between; ~a: returned, with one attempt used.
 
-    b_a, p_a, e_a: begun, part 0 and end, by a; e: an end by a reader; c: cancelled; .a: taken by the version before.
+    b_a, p_a, e_a: begun, part 0 and end, by a; e: an end by a reader; c: cancelled.
     """
     plain = {"e": label_end("died"), "c": label_claim(CANCEL, ""), "s": label(ALIVE)}.get(written)
     if plain is not None:
@@ -145,7 +138,6 @@ def write(written: str, place: int) -> Written:
         "?": label_lost(claim, str(place - 1)),
         "%": label_lost(claim, str(place - 2)),
         "~": label_returned(claim, 5.0),
-        ".": {"kind": TAKEN, "claim": claim, "tells": "1"},
     }
     by = {"b_": label(BEGUN, claim), "p_": label_part(0, claim), "e_": label_end("ended", by=claim)}
     found = made.get(kind) or by.get(written[:2])
@@ -192,11 +184,6 @@ def write(written: str, place: int) -> Written:
         # Whoever takes it over before it asks has used none.
         ("+a b>a !b", "b", 1, "repeatable again"),
         ("+a b>a e_a p_a", "b", 0, "waiting again"),
-        # The version before does not say whose its entries are, so nobody could tell its late ones.
-        (".a !a", "a", 1, ""),
-        (".a !a ?a", "a", 1, ""),
-        (".a !a -a +b !b", "b", 1, "repeatable"),
-        ("*a ?a", "a", 0, ""),
     ],
 )
 def test_how_often_a_model_is_asked(then: str, taker: str, attempts: int, state: str) -> None:

@@ -21,11 +21,9 @@ TAKEN, ASKED, RETURNED, LOST = "taken", "asked", "returned", "lost"
 _KEY: Final = "key"
 _EXPIRES: Final = "expires"
 _CLAIM: Final = "claim"
-_TELLS: Final = "tells"
 _OVER: Final = "over"
 _WAITS: Final = "waits"
 _ATTEMPTS: Final = "attempts"
-_SIGNS: Final = "signs"
 _BY: Final = "by"
 _BEHIND: Final = "behind"
 _SPENT: Final = "spent"
@@ -85,7 +83,7 @@ def label_taken(claim: str, over: str = "") -> Mapping[str, str]:
         claim: of that gateway.
         over: the claim that it replaces, unless a model may have been asked under that one before this note.
     """
-    return {_KIND: TAKEN, _CLAIM: claim, _TELLS: "1", _SIGNS: "1"} | ({_OVER: over} if over else {})
+    return {_KIND: TAKEN, _CLAIM: claim} | ({_OVER: over} if over else {})
 
 
 def label_returned(claim: str, resumes: float | None = None) -> Mapping[str, str]:
@@ -111,12 +109,7 @@ def label_lost(claim: str, behind: str, resumes: float = 0.0) -> Mapping[str, st
 
 
 def label_claim(kind: str, claim: str) -> Mapping[str, str]:
-    """The properties of a note by the gateway that has taken the answer.
-
-    `TAKEN` alone: the gateway does not log before it asks a model.
-
-    `CANCEL`: the claim of the head that is meant.
-    """
+    """The properties of a note by the gateway that has the answer. `CANCEL`: the claim of the head that is meant."""
     return {_KIND: kind, _CLAIM: claim}
 
 
@@ -202,7 +195,6 @@ class JobLog:
         self._end = b""
         self._cut = False
         self._begun = False
-        self._tells = self._signs = False
         # Whether anything of the answer was written.
         self._told = False
         self.part_count = 0
@@ -246,13 +238,13 @@ class JobLog:
     @property
     def waiting(self) -> bool:
         """Whether no model works on it, and its taker cannot have asked one, so that silence means nothing."""
-        return self.waits is not None and self._is_free and self.outcome == "running"
+        return self.waits is not None and not self.asked and self.outcome == "running"
 
     @property
     def repeatable(self) -> bool:
         """Whether a model may be asked again if the taker is lost: the client permits it, and has read nothing."""
         lives = self.outcome == "running" and not self.cancelled
-        return lives and self.asked and self._signs and not self._told and self.attempts < self._max_attempts
+        return lives and self.asked and not self._told and self.attempts < self._max_attempts
 
     def label_death(self) -> Mapping[str, str]:
         """The properties of the end that a reader appends if the writer is lost, and no gateway asks again."""
@@ -270,11 +262,6 @@ class JobLog:
     def overdue(self) -> Outcome:
         """How the answer ends if it waits too long."""
         return "died" if self.attempts else "expired"
-
-    @property
-    def _is_free(self) -> bool:
-        """Whether another gateway may take it. A gateway of an older version does not log when it asks a model."""
-        return not self.taker or (self._tells and not self.asked)
 
     def is_expired(self, now: float) -> bool:
         """Whether it has waited too long."""
@@ -306,9 +293,9 @@ class JobLog:
     def _pass_on(self, kind: str, entry: Entry, behind: str) -> None:
         """The first of several gateways that take the answer owns it: only that one asks a model or returns it."""
         properties, claim = entry.properties, entry.properties.get(_CLAIM, "")
-        if kind == TAKEN and (not self.taker or (self._is_free and properties.get(_OVER) == self.taker)):
+        if kind == TAKEN and (not self.taker or (not self.asked and properties.get(_OVER) == self.taker)):
             self.again, self.lost, self.asked = self.lost or bool(self.taker), False, False
-            self.taker, self._tells, self._signs = claim, _TELLS in properties, _SIGNS in properties
+            self.taker = claim
         elif not claim or claim != self.taker:
             return
         elif kind == ASKED:

@@ -49,8 +49,8 @@ class QueuedJob(msgspec.Struct, frozen=True):
         dialect: the dialect and body of its `Waiting`.
         key: the name of the API key that asked.
         request: the id of the request.
-        door: the name of the door by which it came; None = of a gateway that did not say so yet.
-        traceparent: its trace context; None = a gateway of an earlier version put it here.
+        door: the name of the door by which it came; None = by none.
+        traceparent: its trace context; None = it has none.
     """
 
     name: str
