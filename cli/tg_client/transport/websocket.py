@@ -36,23 +36,6 @@ A request has the timeout of its answer: a large one may take long there.
 """
 
 
-class _Ask(msgspec.Struct, frozen=True):
-    id: str
-    service: str
-    flow: str | None
-    request: Any
-
-
-class _Cancel(msgspec.Struct, frozen=True):
-    id: str
-    cancel: bool = True
-
-
-class _Auth(msgspec.Struct, frozen=True):
-    token: str
-    type: str = "auth"
-
-
 class _Frame(msgspec.Struct, frozen=True):
     """Any frame from the gateway."""
 
@@ -88,7 +71,7 @@ class WebSocketTransport:
         name = f"req-{next(self._ids)}"
         self._streams[name] = stream
         try:
-            await clock.within(self._send(_Ask(name, spec.name, flow, request)))
+            await clock.within(self._send({"id": name, "service": spec.name, "flow": flow, "request": request}))
             yield stream
         finally:
             del self._streams[name]
@@ -101,7 +84,7 @@ class WebSocketTransport:
         Raises:
             Unauthorized: the gateway rejects it.
         """
-        await self._send(_Auth(token or ""))
+        await self._send({"token": token or "", "type": "auth"})
         greeting = await self._socket.receive()
         if greeting is None:
             raise ProtocolError(f"{self._base} closed the socket instead of answering; is it a Tokengrid gateway?")
@@ -136,13 +119,13 @@ class WebSocketTransport:
         if frame.complete:
             stream.fail(make_incomplete(self._base))
 
-    async def _send(self, frame: msgspec.Struct) -> None:
+    async def _send(self, frame: dict[str, Any]) -> None:
         await self._socket.send(bytes_of(frame))
 
     async def _cancel(self, name: str) -> None:
         with suppress(TgError, TimeoutError):
             async with asyncio.timeout(_CANCEL_SECONDS):
-                await self._send(_Cancel(name))
+                await self._send({"id": name, "cancel": True})
 
 
 def _frame_of(data: str | bytes) -> _Frame:
