@@ -23,7 +23,7 @@ def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> d
     """
     asked = openai_request.to_wire(request, model, sampling, completion_tokens=False, strict=False)
     # The API has no `stream_options`, and its sampling seed is `random_seed`.
-    theirs = msgspec.structs.replace(asked, stream_options=None, seed=None)
+    theirs = {name: value for name, value in asked.items() if name not in {"stream_options", "seed"}}
     more = set_fields(random_seed=sampling.seed, prompt_cache_key=trace.own_cache_key(request.cache_key))
     body: dict[str, Any] = msgspec.to_builtins(theirs) | more
     turns = request.turns

@@ -18,7 +18,7 @@ from tg_base.llm import (
 )
 from tg_base.telemetry import trace
 from tg_flow.providers.openai.messages import DIALECT, ThinkingField, WireMessage, wire_messages
-from tg_flow.providers.openai.request import ChatRequest, is_bare, to_wire
+from tg_flow.providers.openai.request import OWN_FIELDS, is_bare, to_wire
 from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list, reasoning_error_detail
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.errors import BadRequest
@@ -103,10 +103,10 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         self._extra = _members(options.extra_body)
         # A client may set neither the fields of the configuration nor the cache that its prompt may share.
         ours = (*options.extra_body, *options.hint_fields.values(), options.salt_field)
-        self._own_names = frozenset((*ChatRequest.__struct_fields__, *ours))
+        self._own_names = OWN_FIELDS.union(ours)
         self._around: dict[bytes, tuple[bytes, bytes]] = {}
 
-    def make_chat(self, request: TextCompletionRequest) -> ChatRequest:
+    def make_chat(self, request: TextCompletionRequest) -> dict[str, Any]:
         """The body of an answer's request, without what the configuration adds."""
         options = self.options
         return to_wire(
@@ -126,7 +126,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         return self.complete(body, request)
 
     def complete(self, body: bytes, request: TextCompletionRequest) -> bytes:
-        """The body with what no `ChatRequest` has: what the configuration adds, hints, and fields of OpenAI's own."""
+        """The body with what `make_chat` leaves out: what the configuration adds, hints, and fields of OpenAI's own."""
         more = self._extra + _members(self._hints(request)) + _members(self._foreign_fields(request))
         return b"".join((body[:-1], more, b"}")) if more else body
 
@@ -144,7 +144,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         if around is None:
             if len(self._around) >= MAX_SAMPLINGS:
                 self._around.clear()
-            asked = _encode(msgspec.structs.replace(self.make_chat(request), messages=()))
+            asked = _encode({**self.make_chat(request), "messages": ()})
             # Quotes within a value are escaped, so this match is the field.
             before, field, after = asked.partition(_MESSAGES)
             around = self._around[sampling] = (before + field[:-2], after)

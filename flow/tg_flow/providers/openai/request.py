@@ -3,47 +3,9 @@
 from operator import attrgetter
 from typing import Any, Final
 
-import msgspec
-
 from tg_base.llm import find_effort, set_fields
-from tg_flow.providers.openai.messages import ThinkingField, WireMessage, wire_messages
+from tg_flow.providers.openai.messages import ThinkingField, wire_messages
 from tg_schema import Sampling, TextCompletionRequest, Tool
-
-
-class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of `POST /chat/completions`; from `top_k` on, the fields are of compatible servers, by vLLM's names."""
-
-    model: str
-    messages: tuple[WireMessage, ...]
-    stream: bool
-    stream_options: dict[str, bool] | None = None
-    tools: tuple[dict[str, Any], ...] = ()
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    stop: tuple[str, ...] | None = None
-    seed: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
-    response_format: dict[str, Any] | None = None
-    n: int | None = None
-    logit_bias: dict[int, float] | None = None
-    reasoning_effort: str | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    length_penalty: float | None = None
-    min_tokens: int | None = None
-    ignore_eos: bool = False
-    stop_token_ids: tuple[int, ...] = ()
-    include_stop_str_in_output: bool = False
-    structured_outputs: dict[str, Any] | None = None
-
 
 _further_fields: Final = attrgetter(
     "tools", "tool_choice", "parallel_tool_calls", "allowed_tools", "schema", "response_format", "reasoning", "regex",
@@ -70,7 +32,7 @@ def to_wire(
     strict: bool,
     developer: bool = False,
     thinking_field: ThinkingField | None = None,
-) -> ChatRequest:
+) -> dict[str, Any]:
     """The body for a request.
 
     Args:
@@ -85,42 +47,49 @@ def to_wire(
     Raises:
         BadRequest: this API cannot express the request; the message says why.
     """
+    messages = wire_messages(request, developer=developer, thinking_field=thinking_field)
+    fields = _fields(request, sampling, completion_tokens=completion_tokens, strict=strict)
+    return {"model": model, "messages": messages, **set_fields(**fields)}
+
+
+def _fields(
+    request: TextCompletionRequest, sampling: Sampling, *, completion_tokens: bool, strict: bool
+) -> dict[str, Any]:
+    """The other fields, None and () among them; from `top_k` on, they are of compatible servers, by vLLM's names."""
     limit = sampling.max_tokens
-    return ChatRequest(
-        model=model,
-        messages=wire_messages(request, developer=developer, thinking_field=thinking_field),
+    return {
         # Whole answers, too, are joined from a stream: so all have the same clocks and the same cancel.
-        stream=True,
-        stream_options={"include_usage": True},
-        tools=tuple(_tool(tool) for tool in request.tools),
-        tool_choice=_tool_choice(request),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "tools": tuple(_tool(tool) for tool in request.tools),
+        "tool_choice": _tool_choice(request),
         # OpenAI refuses the field in a request without tools.
-        parallel_tool_calls=request.parallel_tool_calls if request.tools else None,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        max_tokens=None if completion_tokens else limit,
-        max_completion_tokens=limit if completion_tokens else None,
-        stop=tuple(sampling.stop) or None,
-        seed=sampling.seed,
-        presence_penalty=sampling.presence_penalty,
-        frequency_penalty=sampling.frequency_penalty,
-        logprobs=None if sampling.logprobs is None else True,
+        "parallel_tool_calls": request.parallel_tool_calls if request.tools else None,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": None if completion_tokens else limit,
+        "max_completion_tokens": limit if completion_tokens else None,
+        "stop": tuple(sampling.stop),
+        "seed": sampling.seed,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "logprobs": None if sampling.logprobs is None else True,
         # `logprobs` alone asks for the tokens without alternatives.
-        top_logprobs=sampling.logprobs or None,
-        response_format=_response_format(request, strict=strict),
-        n=sampling.n if (sampling.n or 1) > 1 else None,
-        logit_bias=sampling.logit_bias or None,
-        reasoning_effort=find_effort(request.reasoning),
-        top_k=sampling.top_k,
-        min_p=sampling.min_p,
-        repetition_penalty=sampling.repetition_penalty,
-        length_penalty=sampling.length_penalty,
-        min_tokens=sampling.min_tokens or None,
-        ignore_eos=sampling.ignore_eos,
-        stop_token_ids=sampling.stop_ids,
-        include_stop_str_in_output=sampling.keep_stop,
-        structured_outputs=set_fields(regex=request.regex, choice=request.choice) or None,
-    )
+        "top_logprobs": sampling.logprobs or None,
+        "response_format": _response_format(request, strict=strict),
+        "n": sampling.n if (sampling.n or 1) > 1 else None,
+        "logit_bias": sampling.logit_bias or None,
+        "reasoning_effort": find_effort(request.reasoning),
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "repetition_penalty": sampling.repetition_penalty,
+        "length_penalty": sampling.length_penalty,
+        "min_tokens": sampling.min_tokens or None,
+        "ignore_eos": sampling.ignore_eos or None,
+        "stop_token_ids": sampling.stop_ids,
+        "include_stop_str_in_output": sampling.keep_stop or None,
+        "structured_outputs": set_fields(regex=request.regex, choice=request.choice) or None,
+    }
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
@@ -149,3 +118,9 @@ def _response_format(request: TextCompletionRequest, *, strict: bool) -> dict[st
     more = set_fields(description=request.schema_description, strict=strict or None)
     named = {"name": request.schema_name or "answer", "schema": request.schema, **more}
     return {"type": "json_schema", "json_schema": named}
+
+
+OWN_FIELDS: Final = frozenset(
+    ("model", "messages", *_fields(TextCompletionRequest(), Sampling(), completion_tokens=False, strict=False))
+)
+"""The fields that our records have."""

@@ -21,7 +21,6 @@ from tg_flow.providers.openai.generation_decoder import (
 from tg_flow.providers.openai.generation_request import generation_parameters, scoring_parameters
 from tg_flow.providers.openai.provider import ChatCompletions, OpenAiOptions
 from tg_flow.providers.openai.raw_completions import RawCompletions, is_plain
-from tg_flow.providers.openai.request import ChatRequest
 from tg_schema import COMMON_FEATURES, Message, ModelInfo, TextCompletionRequest, Token
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
@@ -84,7 +83,7 @@ class Tgi(RawCompletions[TgiOptions]):
         return super().find_native_features(options) & API_FEATURES[api]
 
     @override
-    def make_chat(self, request: TextCompletionRequest) -> ChatRequest:
+    def make_chat(self, request: TextCompletionRequest) -> dict[str, Any]:
         messages = tuple(part for turn in request.messages for part in _split_turn(turn))
         return super().make_chat(msgspec.structs.replace(request, messages=messages))
 
@@ -128,8 +127,7 @@ class Tgi(RawCompletions[TgiOptions]):
         if request.raw:
             return await self._tokenized(request.prompt or "", begin=True)
         chat = self.make_chat(request)
-        tools = {"tools": chat.tools} if chat.tools else {}
-        body = _encode({"model": chat.model, "messages": chat.messages, **tools})
+        body = _encode({name: chat[name] for name in ("model", "messages", "tools") if name in chat})
         return await self.read_answer(RouteCall(body, "chat_tokenize"), read_chat_ids)
 
     @override

@@ -122,9 +122,9 @@ class Vllm(RawCompletions[OpenAiOptions]):
             return request.prompt_ids
         if request.raw:
             return await self._tokenized({"prompt": request.prompt, "add_special_tokens": True})
-        asked = self.make_chat(request)
-        tools = {"tools": asked.tools} if asked.tools else {}
-        return await self._tokenized({"messages": asked.messages, "add_generation_prompt": True, **tools})
+        chat = self.make_chat(request)
+        asked: dict[str, Any] = {name: chat[name] for name in ("messages", "tools") if name in chat}
+        return await self._tokenized({**asked, "add_generation_prompt": True})
 
     @override
     async def text_ids(self, text: str) -> tuple[int, ...]:
