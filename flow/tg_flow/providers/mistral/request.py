@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from tg_base.llm import read_signature, set_fields
 from tg_base.telemetry import trace
 from tg_flow.providers.openai import request as openai_request
@@ -25,7 +23,7 @@ def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> d
     # The API has no `stream_options`, and its sampling seed is `random_seed`.
     theirs = {name: value for name, value in asked.items() if name not in {"stream_options", "seed"}}
     more = set_fields(random_seed=sampling.seed, prompt_cache_key=trace.own_cache_key(request.cache_key))
-    body: dict[str, Any] = msgspec.to_builtins(theirs) | more
+    body = theirs | more
     turns = request.turns
     # From the end: the instructions stand before the turns.
     for message, turn in zip(body["messages"][-len(turns) :], turns, strict=True):

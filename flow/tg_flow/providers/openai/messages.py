@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tg_base.llm import read_signature
+from tg_base.llm import read_signature, set_fields
 from tg_schema import ImagePart, Message, TextCompletionRequest, TextPart, ToolCall
 from tg_schema.codec import decode_json
 from tg_schema.conversation import ForeignPart, Part, ReasoningPart
@@ -21,43 +21,8 @@ ThinkingField = Literal["reasoning_content", "reasoning", "reasoning_details", "
 its calls. All but the last are origins of signatures."""
 
 
-class _Text(msgspec.Struct, frozen=True):
-    text: str
-    type: Literal["text"] = "text"
-
-
-class _Url(msgspec.Struct, frozen=True):
-    url: str
-
-
-class _Image(msgspec.Struct, frozen=True):
-    image_url: _Url
-    type: Literal["image_url"] = "image_url"
-
-
-class _CalledFunction(msgspec.Struct, frozen=True):
-    name: str
-    arguments: str
-
-
-class _Call(msgspec.Struct, frozen=True, omit_defaults=True):
-    id: str
-    function: _CalledFunction
-    # Use a factory: msgspec writes such a default although it is one.
-    type: str = msgspec.field(default_factory=lambda: "function")
-    extra_content: dict[str, dict[str, str]] | None = None
-
-
-class WireMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of the API; the last three are of compatible servers."""
-
-    role: str
-    content: str | tuple[_Text | _Image | dict[str, Any], ...] | None = None
-    tool_calls: tuple[_Call, ...] = ()
-    tool_call_id: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    reasoning_details: tuple[Any, ...] = ()
+WireMessage = dict[str, Any]
+"""One message of the API."""
 
 
 def wire_messages(
@@ -77,8 +42,8 @@ def wire_messages(
         [turn.text for turn in request.messages if turn.role == "developer" and turn.text] if developer else []
     )
     system = request.system_text if not instructions else _system_text(request)
-    leading = [WireMessage("system", system)] if system else []
-    leading += [WireMessage("developer", "\n\n".join(instructions))] if instructions else []
+    leading = [{"role": "system", "content": system}] if system else []
+    leading += [{"role": "developer", "content": "\n\n".join(instructions)}] if instructions else []
     return (*leading, *[_message(turn, thinking_field) for turn in request.turns])
 
 
@@ -90,7 +55,7 @@ def _system_text(request: TextCompletionRequest) -> str:
 def _message(turn: Message, thinking_field: ThinkingField | None) -> WireMessage:
     # Nearly all turns have text alone.
     if isinstance(turn.content, str) and turn.role == "user" and not turn.tool_calls:
-        return WireMessage("user", turn.content)
+        return {"role": "user", "content": turn.content}
     parts = (
         [] if isinstance(turn.content, str) else [part for part in turn.parts if not isinstance(part, ReasoningPart)]
     )
@@ -99,31 +64,29 @@ def _message(turn: Message, thinking_field: ThinkingField | None) -> WireMessage
             raise BadRequest(
                 f"messages: this provider takes images from the user only, not in a turn of the {turn.role}"
             )
-        return WireMessage("user", tuple(_part(part) for part in parts))
-    message = WireMessage(
-        turn.role,
-        turn.text or (None if turn.tool_calls else ""),
-        tuple(_call(call, signed=thinking_field == "extra_content") for call in turn.tool_calls),
-        turn.tool_call_id if turn.role == "tool" else None,
+        return {"role": "user", "content": tuple(_part(part) for part in parts)}
+    text = {} if turn.tool_calls and not turn.text else {"content": turn.text}
+    more = set_fields(
+        tool_calls=tuple(_call(call, signed=thinking_field == "extra_content") for call in turn.tool_calls),
+        tool_call_id=turn.tool_call_id if turn.role == "tool" else None,
     )
-    if thinking_field is None or turn.role != "assistant":
-        return message
-    return msgspec.structs.replace(message, **_thinking(turn, thinking_field))
+    thinking = _thinking(turn, thinking_field) if thinking_field and turn.role == "assistant" else {}
+    return {"role": turn.role, **text, **more, **thinking}
 
 
-def _part(part: Part) -> _Text | _Image | dict[str, Any]:
+def _part(part: Part) -> dict[str, Any]:
     if isinstance(part, ImagePart):
-        return _Image(_Url(part.url or f"data:{part.media_type};base64,{part.data}"))
+        return {"image_url": {"url": part.url or f"data:{part.media_type};base64,{part.data}"}, "type": "image_url"}
     if isinstance(part, ForeignPart):
         return part.value
-    return _Text(part.text)
+    return {"text": part.text, "type": "text"}
 
 
-def _call(call: ToolCall, *, signed: bool) -> _Call:
-    function = _CalledFunction(call.name, call.arguments)
+def _call(call: ToolCall, *, signed: bool) -> dict[str, Any]:
     signature = read_signature(call.signature, GOOGLE) if signed else None
     extra = None if signature is None else {"google": {"thought_signature": signature}}
-    return _Call(call.id, function, extra_content=extra)
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "function": function, "type": "function", **set_fields(extra_content=extra)}
 
 
 def _thinking(turn: Message, field: ThinkingField) -> dict[str, Any]:
