@@ -47,14 +47,12 @@ class Reply(msgspec.Struct, frozen=True):
     """What a worker says.
 
     Attributes:
-        kind: "returned", "raised" and "unpicklable" (before or after the function ran) end a call; "asked" is a
-            question to the caller.
-        value: the error, the reason, or the question. A result may be large, so it follows as a pickled message of its
-            own.
+        kind: "returned" and "raised" end a call; "asked" is a question to the caller.
+        value: the error, or the question. A result may be large, so it follows as a pickled message of its own.
         lines: what was logged.
     """
 
-    kind: Literal["returned", "raised", "unpicklable", "asked"]
+    kind: Literal["returned", "raised", "asked"]
     value: Any = None
     lines: tuple[Line, ...] = ()
 
@@ -127,22 +125,20 @@ def main() -> NoReturn:
 
 
 def _serve(pickled: bytes) -> tuple[Reply, bytes | None]:
+    defect = "a worker process failed; the log says why"
     try:
-        with translate_defects(Internal, "a worker process failed; the log says why", "worker.defect", log):
-            return _call(pickled)
-    except TgError as error:
+        with translate_defects(Internal, defect, "worker.defect", log, known=(Unpicklable,)):
+            return Reply("returned"), _call(pickled)
+    except (TgError, Unpicklable) as error:
         return Reply("raised", error), None
 
 
-def _call(pickled: bytes) -> tuple[Reply, bytes | None]:
+def _call(pickled: bytes) -> bytes:
     try:
         function, arguments = pickle.loads(pickled)  # noqa: S301 - as above
     except UNPICKLABLE as error:
-        return Reply("unpicklable", str(error)), None
-    try:
-        return Reply("returned"), write_pickle(function(*arguments))
-    except Unpicklable as error:
-        return Reply("unpicklable", str(error)), None
+        raise Unpicklable(str(error)) from None
+    return write_pickle(function(*arguments))
 
 
 def write_pickle(value: Any) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, Final, Self, cast
 
 import structlog
 
-from tg_base.runtime.worker_main import SIZE_BYTES, Reply, Unpicklable, write_pickle
+from tg_base.runtime.worker_main import SIZE_BYTES, Reply, write_pickle
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
 
@@ -89,8 +89,6 @@ class WorkerProcess:
             getattr(log, method)(**fields)
         if reply.kind == "raised":
             raise reply.value
-        if reply.kind == "unpicklable":
-            raise Unpicklable(reply.value)
         return pickle.loads(result)  # noqa: S301 - from a process that we started
 
     async def aclose(self) -> None:
