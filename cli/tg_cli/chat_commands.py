@@ -48,7 +48,9 @@ class ChatCommands:
             case "/model":
                 await self._choose_model(argument)
             case "/system":
-                self._set_system(argument)
+                if argument:
+                    self._conversation.system = "" if argument == "-" else argument
+                notify(f"system: {self._conversation.system or 'none'}")
             case "/image" | "/save" if not argument:
                 raise Failure(f"{name} needs the name of a file")
             case "/image":
@@ -78,8 +80,3 @@ class ChatCommands:
             notify(f"asking {name}")
         else:
             raise Failure(f"there is no model {name}; there are: {', '.join(names) or 'none'}")
-
-    def _set_system(self, text: str) -> None:
-        if text:
-            self._conversation.system = "" if text == "-" else text
-        notify(f"system: {self._conversation.system or 'none'}")

@@ -66,7 +66,9 @@ class ChatSession:
             await self._greet()
         while not self._commands.ended and (message := await self._reader.read()) is not None:
             if message.strip():
-                await self._handle(message)
+                # "//" begins a message that begins with a slash.
+                work = self._commands.run(message) if is_command(message) else self._answer(message.removeprefix("/"))
+                await handle_line(work, interactive=self._reader.interactive)
 
     async def _greet(self) -> None:
         with suppress(NotFound):
@@ -78,11 +80,6 @@ class ChatSession:
             notify(
                 f"{named[0] if named else self._chat_model.model or 'no model'}; /help lists the commands, Ctrl-D ends"
             )
-
-    async def _handle(self, message: str) -> None:
-        # "//" begins a message that begins with a slash.
-        work = self._commands.run(message) if is_command(message) else self._answer(message.removeprefix("/"))
-        await handle_line(work, interactive=self._reader.interactive)
 
     async def _answer(self, question: str) -> None:
         answer: AnswerCollector[TextCompletionResponse] = AnswerCollector(TextCompletionResponse.join)
