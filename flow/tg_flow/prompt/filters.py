@@ -66,10 +66,7 @@ def _indent(value: Any, width: int = 4, first: bool = False) -> str:
 
 
 def _sum(values: Iterable[Any], attribute: str | None = None) -> float:
-    total: float = 0
-    for value in each(values):
-        total += _number(value if attribute is None else value[attribute])
-    return total
+    return sum(_number(value if attribute is None else value[attribute]) for value in each(values))
 
 
 def _number(value: Any) -> float:
