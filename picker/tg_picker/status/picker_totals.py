@@ -44,8 +44,6 @@ class RouteCount:
         kept: those of them that took no longer than promised.
     """
 
-    __slots__ = ("kept", "requests", "slo")
-
     def __init__(self, slo: Slo) -> None:
         self.slo = slo
         self.requests = self.kept = 0

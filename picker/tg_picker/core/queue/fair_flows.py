@@ -33,8 +33,6 @@ class FairFlows:
     So two flows that both wait all the time get the same number of tokens, but for the largest request of one of them.
     """
 
-    __slots__ = ("_accounts", "_flows", "_ready")
-
     def __init__(self, accounts: FlowAccounts) -> None:
         self._accounts = accounts
         self._flows: dict[str, _Flow] = {}

@@ -15,8 +15,6 @@ _HALF = STEPS_PER_OCTAVE * MAX_OCTAVES
 class PredictionErrors:
     """The distribution of measured / predicted latency, in steps of a quarter of an octave."""
 
-    __slots__ = ("_total", "_weights")
-
     def __init__(self) -> None:
         self._weights = [0.0] * (2 * _HALF + 1)
         # The prior: mostly up to the prediction, now and then two or four times as much.

@@ -11,8 +11,6 @@ Item = TypeVar("Item", bound=Hashable)
 class PriorityQueue(Generic[Item]):
     """Items by their keys, equal keys in the order in which they came."""
 
-    __slots__ = ("_entries", "_numbers", "_sorted")
-
     def __init__(self) -> None:
         self._sorted: list[tuple[float, int, Item]] = []
         self._entries: dict[Item, tuple[float, int, Item]] = {}

@@ -13,8 +13,6 @@ from tg_picker.core.queue.waiting import Lane, Waiting
 class _Band:
     """The requests of one priority."""
 
-    __slots__ = ("accounts", "arrivals", "flows", "lanes", "size")
-
     def __init__(self) -> None:
         self.accounts = FlowAccounts()
         self.arrivals: dict[Waiting, None] = {}

@@ -27,8 +27,6 @@ class Attained(NamedTuple):
 class SlidingWindow:
     """Counts events, each of which met an objective or missed it. Memory does not grow with their number."""
 
-    __slots__ = ("_bucket", "_kept", "_total")
-
     def __init__(self) -> None:
         self._kept = [0] * BUCKET_COUNT
         self._total = [0] * BUCKET_COUNT
@@ -98,8 +96,6 @@ def _misses(attained: Attained, share: float) -> bool:
 
 
 class _Route:
-    __slots__ = ("first_token", "objective", "output_token", "priority")
-
     def __init__(self, objective: Objective, priority: int) -> None:
         self.objective = objective
         self.priority = priority

@@ -25,8 +25,6 @@ class ActivePrefixes:
         users: number of requests by mark; read only. A prompt's first block is always a mark.
     """
 
-    __slots__ = ("users",)
-
     def __init__(self) -> None:
         self.users: dict[int, int] = {}
 

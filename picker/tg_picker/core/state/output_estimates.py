@@ -13,8 +13,6 @@ MAX_ADAPTERS = 10_000
 class OutputEstimates:
     """A running mean of the length of answers, by adapter. A new adapter starts with the mean of all."""
 
-    __slots__ = ("_all", "_means")
-
     def __init__(self) -> None:
         self._all = float(ASSUMED_OUTPUT_TOKENS)
         self._means: dict[str | None, float] = {}

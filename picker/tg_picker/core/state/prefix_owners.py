@@ -32,8 +32,6 @@ class PrefixOwners:
             reports were missed.
     """
 
-    __slots__ = ("blocks", "capacity", "source", "told")
-
     def __init__(self, capacity: int = DEFAULT_MAX_BLOCKS) -> None:
         self.blocks: dict[int, int | None] = {}
         self.told: dict[int, int | None] = {}

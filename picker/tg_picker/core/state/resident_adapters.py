@@ -23,8 +23,6 @@ class ResidentAdapters:
         slots: adapters that fit; None = not reported.
     """
 
-    __slots__ = ("slots", "used_at")
-
     def __init__(self) -> None:
         self.used_at: dict[str, float] = {}
         self.slots: int | None = None

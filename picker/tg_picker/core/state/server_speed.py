@@ -34,8 +34,6 @@ _PRIOR_RUNNING = 64.0
 class _Line:
     """A regression line through pairs of numbers; recent pairs weigh most. It never falls, and is never below 0."""
 
-    __slots__ = ("_weight", "_x", "_xx", "_xy", "_y", "at_zero", "slope")
-
     def __init__(self, at_zero: float, slope: float, far: float) -> None:
         self._weight = self._x = self._y = self._xx = self._xy = 0.0
         self.at_zero, self.slope = at_zero, slope
@@ -61,8 +59,6 @@ class _Line:
 class EngineSpeed:
     """Measured speed of all servers of a model: first tokens by tokens to compute, pace by running answers."""
 
-    __slots__ = ("__weakref__", "first", "output")
-
     def __init__(self) -> None:
         seconds, pace = 1 / ASSUMED_PREFILL_TOKENS_PER_SECOND, ASSUMED_OUTPUT_TOKEN_SECONDS
         self.first = _Line(ASSUMED_FIRST_TOKEN_SECONDS, seconds, _PRIOR_PROMPT_TOKENS)
@@ -71,8 +67,6 @@ class EngineSpeed:
 
 class _Factor:
     """By which factor a server is slower than others of its model, as far as its times prove it."""
-
-    __slots__ = ("_sum", "_weight")
 
     def __init__(self) -> None:
         self._sum = self._weight = 0.0
@@ -107,11 +101,6 @@ class ServerSpeed:
         output_token_seconds: from a token of an answer to the next, where it runs alone.
         crowd_seconds: that this takes longer for each answer beside it.
     """
-
-    __slots__ = (
-        "_at", "_first", "_outlier_at", "_output", "crowd_seconds", "engine", "fixed_seconds", "output_token_seconds",
-        "prompt_token_seconds",
-    )  # fmt: skip
 
     def __init__(self, engine: EngineSpeed | None = None) -> None:
         self.engine = EngineSpeed() if engine is None else engine

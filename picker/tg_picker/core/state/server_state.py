@@ -43,34 +43,6 @@ class ServerState:
         started_at: when its process began, as last reported; None = never reported.
     """
 
-    __slots__ = (
-        "_begun_at",
-        "_placed_at",
-        "_reported_tokens",
-        "_sent_back_tokens",
-        "_unreported_tokens",
-        "active",
-        "adapter_requests",
-        "adapters",
-        "cache_tokens",
-        "concurrency_limit",
-        "endpoint",
-        "has_spare_slot",
-        "is_stale",
-        "kv_tokens",
-        "load",
-        "loads_end_at",
-        "prefixes",
-        "ready_at",
-        "report",
-        "requests",
-        "room_tokens",
-        "speed",
-        "started_at",
-        "uncached_tokens",
-        "unstarted",
-    )
-
     def __init__(self, endpoint: Endpoint, engine: EngineSpeed | None = None) -> None:
         self.endpoint = endpoint
         self.requests = self.unstarted = self.uncached_tokens = self.kv_tokens = self.room_tokens = 0
