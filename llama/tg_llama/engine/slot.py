@@ -1,14 +1,58 @@
-"""Engine -> slot: one running generation, token by token."""
+"""Engine -> slot: one running generation, token by token, and the log-probabilities of given tokens."""
 
 import math
 
-from tg_llama.core import Context, Model, State, token_data
-from tg_llama.engine.generation import Ending, Generation
-from tg_llama.engine.scores import Scores
+from tg_llama.core import Context, Floats, Model, State, token_data
+from tg_llama.engine.generation import Ending, Generation, Job
 from tg_llama.sampling import logprobs
 from tg_schema import TgError, Token
 
 _NONE: frozenset[int] = frozenset()
+
+
+class Scores:
+    """Belongs to the engine's thread.
+
+    Attributes:
+        first: the position of the first token whose logits are wanted: they are those of the next one.
+    """
+
+    def __init__(self, model: Model, generation: Generation) -> None:
+        job = generation.job
+        self._model = model
+        self._generation = generation
+        self._ids = (*job.prompt, *(job.scored or ()))
+        self._prompt: list[Token] = []
+        self._of_prompt = len(job.prompt) if job.prompt_logprobs is not None else 0
+        if self._of_prompt:
+            # Nothing comes before the first token, so there are no logits for it.
+            self._prompt.append(token_data(model, job.prompt[0]))
+        self.first = 0 if self._of_prompt else len(job.prompt) - 1
+        self._next = self.first + 1
+        self._report_prompt()
+
+    @property
+    def done(self) -> bool:
+        """Whether each token has its log-probability."""
+        return self._next == len(self._ids)
+
+    def take(self, context: Context, row: int) -> None:
+        """Score the next token by the logits of batch row `row`, and pass it to the reader."""
+        job, token = self._generation.job, self._ids[self._next]
+        prompts = self._next < self._of_prompt
+        alternatives = job.prompt_logprobs if prompts else job.logprobs
+        scored = _describe(self._model, job, context.logits(row), token, alternatives or 0)
+        self._next += 1
+        if prompts:
+            self._prompt.append(scored)
+            self._report_prompt()
+        else:
+            self._generation.put(scored)
+
+    def _report_prompt(self) -> None:
+        if self._prompt and self._next >= self._of_prompt:
+            self._generation.put(self._prompt)
+            self._prompt = []
 
 
 class Slot:
@@ -82,7 +126,9 @@ class Slot:
         self.tokens.append(token)
         self.answering = True
         # A bare number without log-probabilities: an object for each token would cost the loop more than its text.
-        generation.put(token if job.logprobs is None else self._data(context, row, token, job.logprobs))
+        generation.put(
+            token if job.logprobs is None else _describe(self._model, job, context.logits(row), token, job.logprobs)
+        )
         if stops:
             self.finish(Ending("stop", token))
         elif len(self.tokens) >= self._longest:
@@ -107,12 +153,9 @@ class Slot:
             logits[tokens] = hidden
 
     def _end_data(self, context: Context, row: int, token: int) -> Token | None:
-        asked = self._job.end_token and self._job.logprobs is not None
-        return self._data(context, row, token, self._job.logprobs or 0) if asked else None
-
-    def _data(self, context: Context, row: int, token: int, alternatives: int) -> Token:
-        own, top = logprobs(context.logits(row), token, alternatives, self._job.settings.logit_bias)
-        return token_data(self._model, token, own, top)
+        job = self._job
+        asked = job.end_token and job.logprobs is not None
+        return _describe(self._model, job, context.logits(row), token, job.logprobs or 0) if asked else None
 
     def finish(self, end: Ending | TgError) -> None:
         """End the answer, by itself or with an error."""
@@ -122,3 +165,8 @@ class Slot:
     def close(self) -> None:
         """Free the native memory."""
         self._sampler.close()
+
+
+def _describe(model: Model, job: Job, logits: Floats, token: int, alternatives: int) -> Token:
+    """A token with its log-probability by the logits of its place."""
+    return token_data(model, token, *logprobs(logits, token, alternatives, job.settings.logit_bias))

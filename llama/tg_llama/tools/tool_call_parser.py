@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from tg_llama.grammar import ParameterTypes
-from tg_llama.tools.call_scanner import CallScanner
 from tg_llama.tools.python_call import read_python_call
-from tg_llama.tools.tagged_arguments import JsonArguments, TaggedArguments, overlap
+from tg_llama.tools.tagged_arguments import CallScanner, JsonArguments, TaggedArguments, overlap
 from tg_llama.tools.tool_format import ToolFormat
 from tg_schema import ToolCallDelta
 from tg_schema.codec import decode_json
