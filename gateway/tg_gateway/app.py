@@ -14,7 +14,7 @@ import structlog
 from aiohttp import web
 from typing_extensions import override
 
-from tg_base.client import Requestor
+from tg_base.client import AnnouncedRoutes, Requestor
 from tg_base.config import GatewayConfig
 from tg_base.protocol import Route, RoutePlan
 from tg_base.runtime import SharedListener, open_listening_sockets, running
@@ -113,7 +113,7 @@ class Gateway:
         self._config = config
         self._requestor = requestor
         self._routes = routes
-        self._aliases = config.aliases
+        self._edited = config
         self._asked: list[Router | Backend | FlexQueue] = []
         self._needed = routes if needed is None else needed
         self._limits = limits or Limits()
@@ -153,7 +153,7 @@ class Gateway:
             self._payers.update(config)
             if plans is not None:
                 self._requestor.routes.replace(plans)
-            self._aliases = config.aliases
+            self._edited = config
             self._routes = self._routes if routes is None else routes
             self._replace_catalogue()
 
@@ -266,8 +266,9 @@ class Gateway:
         return application, middleware.refuse_unreadable
 
     def _make_catalogue(self) -> Catalogue:
-        plans, serving = self._requestor.routes, self._requestor.presence.serving
-        return Catalogue(self._routes, serving, self._aliases, plans.named, plans.explain)
+        plans, presence, aliases = self._requestor.routes, self._requestor.presence, self._edited.aliases
+        announced = AnnouncedRoutes(presence, self._requestor.topics).find if self._edited.announced else None
+        return Catalogue(self._routes, presence.serving, aliases, plans.named, plans.explain, announced=announced)
 
     def _make_flex_queue(self, catalogue: Catalogue) -> FlexQueue:
         limits, runs = self._limits, self._background

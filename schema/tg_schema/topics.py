@@ -3,8 +3,12 @@
 A logical id is `CLASS:TOPICSPACE:TOPIC` and maps to `persistence://TOPICSPACE/CLASS/TOPIC` (trustgraph-wire 1.1).
 """
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
+FLOW_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+"""What a flow may be called."""
 _PERSISTENCE = {
     "flow": "persistent",
     "request": "non-persistent",
@@ -56,6 +60,11 @@ class Topics:
     def request(self, flow: str, service: str) -> str:
         """The work queue of one service of one flow."""
         return f"persistent://{self.namespace}/tg-request-{flow}-{service}"
+
+    def find_flow(self, request: str, service: str) -> str | None:
+        """The flow whose work queue of a service this topic is; None = of none."""
+        flow = request.removeprefix(self.request("", "").removesuffix("-")).removesuffix(f"-{service}")
+        return flow if FLOW_NAME.fullmatch(flow) and request == self.request(flow, service) else None
 
     def response(self, flow: str, service: str) -> str:
         """The topic of the responses to plain peers, which name no inbox."""

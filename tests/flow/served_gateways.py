@@ -1,5 +1,6 @@
 """Several gateways and a process of models, prompts and agents on one bus: each watches its own copy of the file."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -60,17 +61,21 @@ class Gateways:
         await until(lambda: sum(line["event"] == event for line in self.logs) >= times)
         return next(line for line in self.logs if line["event"] == event)
 
-    async def say(self, model: str) -> set[str]:
+    async def say(self, model: str, prompt: str = "x") -> set[str]:
         """What all gateways have answered for this model: a text, or the status of an error."""
-        return {await ask(http, "text-completion", {"model": model, "prompt": "x"}) for http in self.doors}
+        return {await ask(http, "text-completion", {"model": model, "prompt": prompt}) for http in self.doors}
 
-    async def list_models(self) -> set[tuple[str, ...]]:
-        """The lists of all gateways."""
-        found = set()
-        for http in self.doors:
-            async with http.get("v1/models") as response:
-                found.add(tuple(each["id"] for each in (await response.json())["data"]))
-        return found
+    async def until_listed(self, *models: str) -> None:
+        """Until each gateway lists these models."""
+        async with asyncio.timeout(30):
+            for http in self.doors:
+                while await list_models(http) != models:
+                    pass
+
+
+async def list_models(http: ClientSession) -> tuple[str, ...]:
+    async with http.get("v1/models") as response:
+        return tuple(each["id"] for each in (await response.json())["data"])
 
 
 async def ask(http: ClientSession, path: str, body: dict[str, Any]) -> str:

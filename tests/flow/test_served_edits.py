@@ -1,17 +1,27 @@
 """Names, routes and flows that are edited while eight gateways serve: in force at all, and no stream is touched."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession
 
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.shared_bus import SharedBus
 from tests.flow.edited_models import OneWord, table
 from tests.flow.served_gateways import GATEWAYS, ask, config_of, gateways, text_of
 from tests.flow.socket_frames import answer
 from tests.until import until
+from tg_base.protocol import Route
+from tg_base.server import Processor
+from tg_schema import TEXT_COMPLETION
+from tg_schema.features import Feature
+from tg_schema.topics import Topics
 
 pytestmark = pytest.mark.usefixtures("fresh_models")
 
+TURNS = [{"role": "user", "content": "x"}]
 NAMED = 'aliases = { nick = "m" }'
 ROUTED = '[routes]\nr.models = ["m", "n"]\n'
 
@@ -36,7 +46,7 @@ async def test_aliases_and_routes_follow_the_file_at_all_gateways(
         request = {"prompt": "x", "model": "nick"}
         told = await answer(socket, {"id": "later", "service": "text-completion", "request": request})
         assert told["response"]["response"] == "other other"
-        assert await it.list_models() == {("m", "n", "r", "nick", "new")}
+        await it.until_listed("m", "n", "r", "nick", "new")
         OneWord.gate.set()
         assert {text_of(begun + await response.read()) for response, begun in streams} == {"old old"}
 
@@ -83,7 +93,7 @@ async def test_flows_come_and_go_at_all_gateways_and_touch_no_stream(
         await it.told("config.in_force")
         await it.told("models.in_force", 1)
         await it.told("services.in_force", 2)
-        assert await it.list_models() == {("m", "added", "r")}
+        await it.until_listed("m", "added", "r")
         assert [await it.say(name) for name in ("m", "added", "r")] == [{"old old"}, {"fresh fresh"}, {"fresh fresh"}]
         for http in it.doors:
             told = [
@@ -112,3 +122,44 @@ async def test_a_tool_that_cannot_be_opened_leaves_the_agents_as_they_were(
         it.edit(config_of('[tools.t]\nkind = "python"\noptions.function = "tests.fakes.tools:add"\n', flows=ALL))
         await it.told("services.in_force", 1)
         assert await ask(it.doors[0], "agent", {"question": "x"}) == "old old"
+
+
+def processor(flow: str, model: str, *, features: frozenset[Feature] = frozenset()) -> Processor:
+    """As a process with another file would run it."""
+    llm = CountingLlm(model)
+    llm.features |= features
+    topics, service = Topics(), TEXT_COMPLETION.name
+    route = Route(flow, TEXT_COMPLETION, topics.request(flow, service), topics.response(flow, service))
+    return Processor(SharedBus.behind, topics, llm, (route,), models=(model,), grace=0.05)
+
+
+async def test_a_model_that_a_processor_brings_is_served_by_all_gateways_until_the_last_one_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(tmp_path, monkeypatch, config_of("", NAMED)) as it:
+        async with processor("new", "novel", features=frozenset({"raw", "embed"})):
+            await it.until_listed("m", "n", "nick")
+            it.edit(config_of("", f"announced = true\n{NAMED}"))
+            await it.told("config.in_force")
+            await it.until_listed("m", "n", "novel", "nick")
+            assert await it.say("novel", "3") == {"0 1 2 "}
+            async with processor("new", "novel", features=frozenset({"raw"})), processor("other", "nick"):
+                for http in it.doors:
+                    await until_features(http, "novel", has="raw", lacks="embed")
+                assert await it.say("nick") == {"old old"}
+            for http in it.doors:
+                await until_features(http, "novel", has="embed", lacks="choice")
+        await it.until_listed("m", "n", "nick")
+        for http in it.doors:
+            async with http.post("v1/chat/completions", json={"model": "novel", "messages": TURNS}) as response:
+                assert response.status == 404
+
+
+async def until_features(http: ClientSession, model: str, *, has: str, lacks: str) -> None:
+    """Until a gateway lists a model as its processors are together."""
+    async with asyncio.timeout(30):
+        while True:
+            async with http.get("api/v1/models") as response:
+                rows = {each["model"]: each["features"] for each in (await response.json())["models"]}
+            if has in rows[model] and lacks not in rows[model]:
+                return

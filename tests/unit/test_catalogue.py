@@ -133,6 +133,41 @@ def test_a_row_of_the_list_says_the_flow_the_features_and_what_an_alias_stands_f
     )
 
 
+def announcing(**live: Presence) -> Catalogue:
+    """With processors of these flows, which no file names, and one of `default`."""
+    serving = {f"q/{flow}": [each] for flow, each in live.items()}
+    routes = tuple(Route(flow, TEXT_COMPLETION, f"q/{flow}", "") for flow in live)
+    return Catalogue(ROUTES[:3], lambda queue: serving.get(queue, []), ALIASES, announced=lambda: routes)
+
+
+def test_what_processors_announce_can_be_asked_after_all_that_the_file_names() -> None:
+    here = {flow: Presence(flow, (f"q/{flow}",), 1, 0, models) for flow, models in [
+        ("default", ("small",)), ("theirs", ("novel", "gpt", "small", "small:x")), ("zoo", ("novel",)),
+    ]}  # fmt: skip
+    known = announcing(**here)
+    assert known.models() == ("small", "novel", "gpt")
+    novel = known.find_model("novel")
+    assert (novel.route.flow, novel.processors) == ("theirs", 1)
+    assert [known.find_model(name).route for name in ("gpt", "small", "small:x")] == [DEFAULT] * 3
+    assert known.find_model("novel", "zoo").route.flow == "zoo"
+    assert known.find_service("zoo", "text-completion").request == "q/zoo"
+    assert known.copy().find_model("novel") == novel
+    assert list(known.find_served().items()) == [(name, known.find_model(name)) for name in known.models()]
+    for unknown in (("zoo", "prompt"), ("nobody", "text-completion")):
+        with pytest.raises(NotFound):
+            known.find_service(*unknown)
+    with pytest.raises(NotFound, match="there are: small, big:8b, gpt, tuned, lost, novel"):
+        known.find_model("none")
+
+
+def test_a_file_without_flows_has_those_that_are_announced() -> None:
+    routes = tuple(Route(flow, TEXT_COMPLETION, f"q/{flow}", "") for flow in ("a", "b"))
+    here = {f"q/{flow}": [Presence(flow, (f"q/{flow}",), 1, 0, (f"m{flow}",))] for flow in "ab"}
+    known = Catalogue((), here.__getitem__, {"x": "mb"}, announced=lambda: routes)
+    assert (known.default_flow, known.models()) == ("a", ("ma", "mb", "x"))
+    assert (known.find_model(None).model, known.find_model("x").model) == ("ma", "mb")
+
+
 def test_without_a_default_flow_the_first_one_is_asked() -> None:
     found = Catalogue((OTHER, TWIN), lambda queue: [], {})
     assert (found.default_flow, found.find_model(None)) == ("other", FoundModel(OTHER, "big:8b"))

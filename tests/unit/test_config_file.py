@@ -159,6 +159,7 @@ def test_text_is_a_path_where_a_file_is_meant() -> None:
         ('[gateway]\naliases = { x = "theirs" }\n[flows.f]\ntext-completion = { plain = true }', ()),
         (GOOD + '[gateway]\naliases = { x = "of-the-command-line" }', ("default",)),
         ('[gateway]\naliases = { x = "of-another-part" }', ()),
+        (GOOD + '[gateway]\nannounced = true\naliases = { x = "of-a-processor" }', ()),
         (KEY, ()),
     ],
 )

@@ -88,6 +88,8 @@ class GatewayConfig(Section, frozen=True):
     """Whether browsers of these origins may send cookies and the like, which a proxy may want; not with "*"."""
     aliases: Followed[dict[str, str]] = {}
     """Additional names: name -> model, "model:adapter", or route."""
+    announced: Followed[bool] = False
+    """Whether models that processors announce under flows that no file names can be asked too."""
     auth_timeout: Seconds = 10.0
     """Seconds within which a WebSocket must authenticate, if authentication is on."""
     max_unauthenticated: Annotated[int, msgspec.Meta(ge=0)] = 128

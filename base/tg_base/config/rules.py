@@ -12,9 +12,8 @@ from tg_base.config.wrong_value import advise
 from tg_base.runtime import find_entry_points
 from tg_schema.agent import DEFAULT_GROUP
 from tg_schema.errors import BadRequest
-from tg_schema.topics import resolve_topic
+from tg_schema.topics import FLOW_NAME, resolve_topic
 
-_FLOW = re.compile(r"[A-Za-z0-9._-]{1,100}")
 LIMITS = ("requests_per_minute", "streams", "tokens_per_minute", "groups", "admin", "store")
 """The fields of an API key that all keys of one name must share."""
 # OpenAI takes no other names of functions.
@@ -28,7 +27,7 @@ def faults(config: Config) -> Iterator[BadRequest]:
     yield from route_faults(config)
     yield from foreign_faults(config)
     for flow, services in config.flows.items():
-        if not _FLOW.fullmatch(flow):
+        if not FLOW_NAME.fullmatch(flow):
             yield config.fault("a flow's name may have letters, digits, and . _ - only", "flows", flow)
         if not services and not config.completes(flow):
             advice = 'text-completion = { model = "NAME" }'
@@ -94,8 +93,10 @@ def _faults_of_names(config: Config) -> Iterator[BadRequest]:
                 where = ("gateway", "keys", str(index), "groups", str(place))
                 yield config.fault(f'no tool is in the group "{group}"; known are {", ".join(sorted(groups))}', *where)
     models = {bound.model for bound in config.bound(TextCompletionConfig).values()}
-    # What the command line or TrustGraph's processors serve is not in the file; a file without flows is a part of one.
-    if not models or None in models or (config.source is not None and config.source.completed):
+    # What the command line, TrustGraph's processors or announced ones serve is not in the file; a file without flows is
+    # a part of one.
+    completed = config.source is not None and config.source.completed
+    if not models or None in models or completed or gateway.announced:
         return
     models |= config.model_routes.keys()
     known = ", ".join(sorted(filter(None, models)))

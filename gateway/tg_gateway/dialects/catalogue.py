@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -93,12 +94,13 @@ class Catalogue:
         aliases: further names of models: name to model, to `base:adapter`, or to a route.
         plans: the routes by name.
         explain: returns the states of a route's models.
+        announced: returns the routes of processors' flows, the same object until they change. They come last: a name of
+            the file never means one of them. None = only what the file names can be asked.
 
     Attributes:
         routes: as given.
         explain: as given.
         flows: their ids, in order.
-        default_flow: the flow of a request that names none: `default`, or the first if no flow has this id.
     """
 
     def __init__(
@@ -108,24 +110,37 @@ class Catalogue:
         aliases: Mapping[str, str],
         plans: Mapping[str, RoutePlan] = MappingProxyType({}),
         explain: Callable[[str], tuple[RoutedModel, ...]] = _explain_none,
+        *,
+        announced: Callable[[], tuple[Route[Any, Any], ...]] | None = None,
     ) -> None:
         self.routes = routes
         self._services = {(route.flow, route.spec.name): route for route in routes}
         self.flows = tuple(dict.fromkeys(route.flow for route in routes))
         completions = (route for route in routes if route.spec.name == TEXT_COMPLETION.name)
         self._completions = tuple(route for route in completions if route.plan is None)
-        self.default_flow = DEFAULT_FLOW if DEFAULT_FLOW in self.flows else next(iter(self.flows), DEFAULT_FLOW)
         self._serving = serving
         self._aliases = aliases
         self._plans = plans
         self.explain = explain
+        self._announced = announced
+        self._seen: tuple[Route[Any, Any], ...] = ()
+        self._unnamed: tuple[Catalogue, ...] = ()
+
+    @property
+    def default_flow(self) -> str:
+        """The flow of a request that names none: `default`, or the first if no flow has this id."""
+        flows = self.flows or [flow for unnamed in self._find_unnamed() for flow in unnamed.flows]
+        return DEFAULT_FLOW if DEFAULT_FLOW in flows else next(iter(flows), DEFAULT_FLOW)
 
     def copy(self) -> "Catalogue":
         """A picklable copy of the current state, for a request that is parsed in another process."""
-        served = {route.request: tuple(self._serving(route.request)) for route in self._completions}
+        rest = tuple(route for unnamed in self._find_unnamed() for route in unnamed.routes)
+        served = {route.request: tuple(self._serving(route.request)) for route in (*self._completions, *rest)}
         # A queue that is not among them has no processors. The method is bound to a dict, so that it can be pickled.
         serving: Mapping[str, Sequence[Presence]] = defaultdict(tuple, served)
-        return Catalogue(self.routes, serving.__getitem__, self._aliases, dict(self._plans))
+        return Catalogue(
+            self.routes, serving.__getitem__, self._aliases, dict(self._plans), announced=partial(tuple, rest)
+        )
 
     def find_service(self, flow: str, service: str, plan: str | None = None) -> Route[Any, Any]:
         """A flow's service, or a route of this name as the flow has it.
@@ -134,6 +149,9 @@ class Catalogue:
             NotFound: no such flow, or the flow has no such service; the message lists what there is.
         """
         route = self._services.get((flow, service)) if plan is None else self._find_entry(plan, flow)
+        if route is None and plan is None:
+            rest = (route for unnamed in self._find_unnamed() for route in unnamed.routes)
+            route = next((each for each in rest if (each.flow, each.spec.name) == (flow, service)), None)
         if route is not None:
             return route
         if flow not in self.flows:
@@ -165,7 +183,7 @@ class Catalogue:
         if not name:
             route = self.find_service(self.default_flow, TEXT_COMPLETION.name)
             return self._find_planned(route) or self._find(route, next(iter(self._models_of(route)), None))
-        found = self._resolve(name, preferred)
+        found = self.resolve(name, preferred)
         if found is None and name.startswith(("http://", "https://")):
             return self.find_model(None)
         if found is None:
@@ -173,7 +191,8 @@ class Catalogue:
             asked = [route for route in self._completions if not self._has_adapters_only(route)]
             known = dict.fromkeys(model for route in asked for model in self._models_of(route))
             adapters = dict.fromkeys(name for route in self._completions for name in self._adapters_of(route))
-            listed = ", ".join([*(known | adapters), *self._plans, *self._aliases][:MAX_LISTED_MODELS])
+            names = dict.fromkeys((*known, *adapters, *self._plans, *self._aliases, *self._list_unnamed()))
+            listed = ", ".join([*names][:MAX_LISTED_MODELS])
             raise NotFound(f"there is no model {short!r}; there are: {listed or 'none'}")
         return found
 
@@ -190,7 +209,7 @@ class Catalogue:
             route: the service of that flow, or of the default flow.
             request: names a model.
         """
-        found = self._resolve(request.model or "", flow or self.default_flow)
+        found = self.resolve(request.model or "", flow or self.default_flow)
         if found is None or (flow is not None and found.route.flow != flow):
             return route, request
         return found.route, msgspec.structs.replace(
@@ -210,6 +229,9 @@ class Catalogue:
             for name, root in self._adapters_of(route).items():
                 if name not in models:
                     found.setdefault(name, FoundAdapter(name, base, root))
+        for adapter in (each for unnamed in self._find_unnamed() for each in unnamed.adapters()):
+            if adapter.name not in models:
+                found.setdefault(adapter.name, adapter)
         return tuple(found.values())
 
     def find_served(self) -> dict[str, FoundModel]:
@@ -219,13 +241,14 @@ class Catalogue:
             for model in self._models_of(route):
                 if model not in found and not self._has_adapters_only(route):
                     found[model] = self._find(route, model)
-        for name in self._plans:
-            meant = self._resolve(name)
-            if meant is not None and meant.processors:
+        for name in (*self._list_unnamed(), *self._plans):
+            meant = self.resolve(name)
+            # A name of a processor may mean something else here, for instance an adapter of a model of the file.
+            if meant is not None and meant.processors and meant.model in {None, name}:
                 found.setdefault(name, meant)
         live = frozenset(found)
         for alias in self._aliases:
-            meant = self._resolve(alias)
+            meant = self.resolve(alias)
             if meant is not None and (
                 meant.model in live or meant.route.plan in live or (meant.adapter and self._is_served(meant.route))
             ):
@@ -252,7 +275,8 @@ class Catalogue:
             self.explain(found.route.plan) if found.route.plan else (),
         )
 
-    def _resolve(self, name: str, preferred: str = "") -> FoundModel | None:
+    def resolve(self, name: str, preferred: str = "") -> FoundModel | None:
+        """As `find_model`; None = there is no such model."""
         if self._plans and (entry := self._find_entry(self._aliases.get(name, name), preferred)):
             return self._find_planned(entry)
         route = self._route_of(name, preferred)
@@ -264,7 +288,21 @@ class Catalogue:
         base = base if route else self._aliases.get(base, base)
         if adapter and (route := route or self._route_of(base, preferred)):
             return self._find(route, base, adapter)
-        return self._find_adapter(model, preferred)
+        found = self._find_adapter(model, preferred)
+        for unnamed in self._find_unnamed() if found is None else ():
+            found = unnamed.resolve(model, preferred)
+        return found
+
+    def _find_unnamed(self) -> "tuple[Catalogue, ...]":
+        """What no file names, as a catalogue of its own; none if there is nothing."""
+        routes = () if self._announced is None else self._announced()
+        if routes is not self._seen:
+            rest = tuple(route for route in routes if (route.flow, route.spec.name) not in self._services)
+            self._seen, self._unnamed = routes, (Catalogue(rest, self._serving, {}),) if rest else ()
+        return self._unnamed
+
+    def _list_unnamed(self) -> list[str]:
+        return [model for unnamed in self._find_unnamed() for model in unnamed.models()]
 
     def _find_entry(self, name: str, preferred: str) -> Route[Any, Any] | None:
         """What to ask for a route: the service of a flow that is bound to it, or its first queue."""
