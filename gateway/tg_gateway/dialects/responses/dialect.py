@@ -71,16 +71,6 @@ from tg_gateway.dialects.responses.writers import (
 from tg_schema import TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import BadRequest, BusError, NotFound, Timeout, Unavailable
 
-CREATE: Final = "create"
-COUNT: Final = "input-tokens"
-COMPACT: Final = "compact"
-CONVERSE: Final = "converse"
-RETRIEVE: Final = "retrieve"
-DELETE: Final = "delete"
-LIST_ITEMS: Final = "input-items"
-CANCEL: Final = "cancel"
-
-
 _describe = partial(Description, group="OpenAI Responses", failure=Failure)
 _ask = partial(_describe, body=RequestBody, raises=ASKING)
 _about_kept = partial(
@@ -97,7 +87,7 @@ class Responses(Dialect):
 
     restarts = DIALECT
     descriptions: ClassVar[Mapping[str, Description]] = {
-        CREATE: _ask(
+        "create": _ask(
             summary="Continue a conversation",
             required=("input",),
             answer=ResponseObject,
@@ -109,29 +99,29 @@ class Responses(Dialect):
                 "kept": {**_HELLO, "max_output_tokens": 16, "store": True},
             },
         ),
-        CONVERSE: _describe(summary="Open a WebSocket for many responses at once"),
-        COUNT: _ask(
+        "converse": _describe(summary="Open a WebSocket for many responses at once"),
+        "input-tokens": _ask(
             summary="Count the tokens of a conversation",
             required=("input",),
             answer=InputTokens,
             examples={"text": _HELLO},
         ),
-        COMPACT: _ask(
+        "compact": _ask(
             summary="Put a summary in place of a conversation",
             required=("model", "input"),
             answer=Compaction,
             examples={"text": _HELLO},
         ),
-        RETRIEVE: _about_kept(
+        "retrieve": _about_kept(
             summary="Show a kept response, or repeat its events",
             query=RetrieveQuery,
             answer=ResponseObject,
             events=EVENTS,
             event=_EVENTS,
         ),
-        DELETE: _about_kept(summary="Delete a kept response", answer=DeletedResponse),
-        LIST_ITEMS: _about_kept(summary="List what a kept response was asked", query=PageQuery, answer=ItemPage),
-        CANCEL: _about_kept(summary="Cancel a response in the background", answer=ResponseObject),
+        "delete": _about_kept(summary="Delete a kept response", answer=DeletedResponse),
+        "input-items": _about_kept(summary="List what a kept response was asked", query=PageQuery, answer=ItemPage),
+        "cancel": _about_kept(summary="Cancel a response in the background", answer=ResponseObject),
     }
 
     def __init__(self, waits: WaitTerms | None = None) -> None:
@@ -146,7 +136,7 @@ class Responses(Dialect):
     def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer | StreamedAnswer]:
         if (answer := _ABOUT_KEPT.get(call.operation)) is not None:
             return answer(call)
-        body = read_compaction(call.body) if call.operation == COMPACT else read_body(call.body)
+        body = read_compaction(call.body) if call.operation == "compact" else read_body(call.body)
         if self._waits is None:
             if body.max_attempts is not None:
                 raise InvalidParameter(
@@ -171,7 +161,7 @@ class Responses(Dialect):
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
-        about_field = call.operation in {CREATE, COUNT, COMPACT} or isinstance(error, InvalidParameter)
+        about_field = call.operation in {"create", "input-tokens", "compact"} or isinstance(error, InvalidParameter)
         return refuse(error, status, known_path=about_field)
 
     @override
@@ -197,12 +187,12 @@ def _make_ask(
 ) -> Ask:
     found = call.catalogue.find_model(body.model)
     call.route = found.route
-    if call.operation == COMPACT:
+    if call.operation == "compact":
         summary = make_compaction(body, items, found, earlier)
         return Ask(found.route, summary, make_compaction_writer(call.body), streaming=False, fields=RESPONSES_FIELDS)
-    kept = _encode_kept(body, items) if call.operation == CREATE else b""
+    kept = _encode_kept(body, items) if call.operation == "create" else b""
     request = make_request(call.body, msgspec.structs.replace(body, store=bool(kept)), found, earlier)
-    if call.operation == COUNT:
+    if call.operation == "input-tokens":
         return Ask(
             found.route, make_count(request), CompletionWriter(encode_count), streaming=False, fields=RESPONSES_FIELDS
         )
@@ -213,15 +203,10 @@ def _make_ask(
         return _ask_in_background(found, draft, request, items, waiting)
     events: list[bytes] = []
     writer: Writer[TextCompletionResponse]
-    if body.stream and body.store:
-        kept_writer = KeptEventWriter(draft, headers)
-        writer, events = kept_writer, kept_writer.events
+    if body.stream:
+        writer = KeptEventWriter(draft, headers, events) if body.store else EventWriter(draft, headers)
     else:
-        writer = (
-            EventWriter(draft, headers)
-            if body.stream
-            else CompletionWriter(partial(encode_whole, draft=draft), headers)
-        )
+        writer = CompletionWriter(partial(encode_whole, draft=draft), headers)
     keep = make_keep(draft, kept, events, optional=not body.store) if kept else None
     return Ask(found.route, request.record, writer, bool(body.stream), keep=keep, fields=RESPONSES_FIELDS)
 
@@ -280,21 +265,21 @@ async def _delete(call: Call) -> Answer:
 
 
 _ABOUT_KEPT: Final[Mapping[str, Callable[[Call], Awaitable[Answer | StreamedAnswer]]]] = {
-    RETRIEVE: _retrieve,
-    LIST_ITEMS: _list_items,
-    DELETE: _delete,
-    CANCEL: _cancel,
+    "retrieve": _retrieve,
+    "input-items": _list_items,
+    "delete": _delete,
+    "cancel": _cancel,
 }
 RESPONSES: Final = Responses()
 
 MOUNTS: Final[tuple[Mount, ...]] = (
-    Mount("POST", "/v1/responses", RESPONSES, CREATE, large=True),
-    Mount("GET", "/v1/responses", RESPONSES, CONVERSE, socket=True),
-    Mount("POST", "/v1/responses/input_tokens", RESPONSES, COUNT, large=True),
-    Mount("POST", "/v1/responses/compact", RESPONSES, COMPACT, large=True),
-    Mount("GET", "/v1/responses/{response}", RESPONSES, RETRIEVE),
-    Mount("DELETE", "/v1/responses/{response}", RESPONSES, DELETE),
-    Mount("GET", "/v1/responses/{response}/input_items", RESPONSES, LIST_ITEMS),
-    Mount("POST", "/v1/responses/{response}/cancel", RESPONSES, CANCEL),
+    Mount("POST", "/v1/responses", RESPONSES, "create", large=True),
+    Mount("GET", "/v1/responses", RESPONSES, "converse", socket=True),
+    Mount("POST", "/v1/responses/input_tokens", RESPONSES, "input-tokens", large=True),
+    Mount("POST", "/v1/responses/compact", RESPONSES, "compact", large=True),
+    Mount("GET", "/v1/responses/{response}", RESPONSES, "retrieve"),
+    Mount("DELETE", "/v1/responses/{response}", RESPONSES, "delete"),
+    Mount("GET", "/v1/responses/{response}/input_items", RESPONSES, "input-items"),
+    Mount("POST", "/v1/responses/{response}/cancel", RESPONSES, "cancel"),
 )
 """Where OpenAI's Responses API is mounted."""

@@ -76,11 +76,7 @@ class EventWriter(Writer[TextCompletionResponse]):
         return append_output(self._begin(), self._encode(self._draft.fail(error)))
 
     def _begin(self) -> Output:
-        return b"" if self._begun else self._encode(self._draft.begin())
-
-    @property
-    def _begun(self) -> bool:
-        return bool(self._number)
+        return b"" if self._number else self._encode(self._draft.begin())
 
     def _encode(self, events: Iterable[Event]) -> Output:
         data = b"".join([self.frame(*self._number_event(event)) for event in events])
@@ -100,13 +96,15 @@ class EventWriter(Writer[TextCompletionResponse]):
 class KeptEventWriter(EventWriter):
     """The same events, for a response that is kept.
 
-    Attributes:
-        events: their JSON; none of a response that has more than `MAX_EVENT_BYTES` of it.
+    Args:
+        draft: the draft of the response.
+        headers: further headers of the answer.
+        events: gets their JSON; none of a response that has more than `MAX_EVENT_BYTES` of it.
     """
 
-    def __init__(self, draft: ResponseDraft, headers: Mapping[str, str]) -> None:
+    def __init__(self, draft: ResponseDraft, headers: Mapping[str, str], events: list[bytes]) -> None:
         super().__init__(draft, headers)
-        self.events: list[bytes] = []
+        self._events = events
         self._size = 0
 
     @override
@@ -114,9 +112,9 @@ class KeptEventWriter(EventWriter):
         filled = self._draft.long_fields.fill(data)
         self._size += measure_output(filled)
         if self._size <= MAX_EVENT_BYTES:
-            self.events.append(join_output(filled))
+            self._events.append(join_output(filled))
         else:
-            self.events.clear()
+            self._events.clear()
         return super().frame(name, data)
 
 
@@ -174,7 +172,7 @@ class FrameWriter(EventWriter):
         """A failure before the first event is an error of the socket's; later it is the last event."""
         if not isinstance(error, Cancelled):
             self._forget()
-        return super().fail(error) if self._begun else encode_error_frame(error, self._stream_id)
+        return super().fail(error) if self._number else encode_error_frame(error, self._stream_id)
 
     @override
     def frame(self, name: bytes, data: bytes) -> bytes:
