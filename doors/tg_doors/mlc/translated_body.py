@@ -77,9 +77,6 @@ def take_suffix(data: bytes) -> tuple[bytes, str]:
     Raises:
         InvalidParameter: it is no text.
     """
-    # Few bodies have a suffix; do not parse long prompts again.
-    if b'"suffix"' not in data:
-        return data, ""
     fields: dict[str, Any] = dict(decode(dict[str, msgspec.Raw], data))
     suffix = decode_body(_Suffixed, data).suffix
     fields.pop("suffix", None)

@@ -18,8 +18,6 @@ class Timings:
     be short by these seconds, and is 0 where all of it took no longer.
     """
 
-    __slots__ = ("_begun", "_characters", "_started", "_validated")
-
     def __init__(self) -> None:
         # Do not use the wall clock, which may be set while an answer is made.
         self._started = self._validated = time.perf_counter()

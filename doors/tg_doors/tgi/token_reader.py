@@ -36,20 +36,6 @@ class TokenReader:
         seed: that was used.
     """
 
-    __slots__ = (
-        "_decoded",
-        "_listed",
-        "_out",
-        "_reason",
-        "_shown",
-        "_stopped_by",
-        "_text",
-        "_texts",
-        "end",
-        "in_token",
-        "seed",
-    )
-
     def __init__(self) -> None:
         self.end = _NOTHING
         self.in_token: int | None = None
@@ -134,8 +120,6 @@ class LastStep:
     Args:
         most: the most tokens of the answer; None = not limited, and no step is held back.
     """
-
-    __slots__ = ("_held", "_left")
 
     def __init__(self, most: int | None) -> None:
         self._left = most

@@ -19,8 +19,6 @@ class TokenTexts:
     that a client that concatenates them reads the text.
     """
 
-    __slots__ = ("_open", "_utf8")
-
     def __init__(self) -> None:
         self._utf8 = _Utf8("replace")
         self._open = False

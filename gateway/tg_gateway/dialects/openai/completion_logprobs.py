@@ -32,8 +32,6 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
 class TokenTable:
     """The tokens of one answer. A token that begins within a character has the place of that character."""
 
-    __slots__ = ("_read", "_utf8")
-
     def __init__(self) -> None:
         self._utf8 = Utf8Decoder("replace")
         self._read = 0

@@ -161,8 +161,6 @@ def encode_completion(
 class _StreamedChoice:
     """Makes the chunks of one choice; how its answer is split into records does not matter."""
 
-    __slots__ = ("_finished", "_index", "_table")
-
     def __init__(self, index: int) -> None:
         self._index = index
         self._table = TokenTable()
