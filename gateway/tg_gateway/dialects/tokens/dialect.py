@@ -99,19 +99,6 @@ def read_tokenize(body: TokenizeBody, data: bytes, found: FoundModel) -> tuple[T
     return asked, TextCompletionRequest(operation="list-models", model=found.model)
 
 
-def read_detokenize(body: DetokenizeBody, found: FoundModel) -> TextCompletionRequest:
-    """The request for the text.
-
-    Raises:
-        BadRequest: there are no ids, or the model is a plain peer's.
-    """
-    if not body.tokens:
-        raise InvalidParameter("tokens: send at least one token id", "tokens", "missing_required_parameter")
-    asked = TextCompletionRequest(operation="detokenize", model=found.model, prompt_ids=body.tokens)
-    found.check(asked)
-    return asked
-
-
 def _read_prompt(prompt: str, body: TokenizeBody) -> TextCompletionRequest:
     if not prompt:
         raise InvalidParameter("prompt must not be empty", "prompt", "invalid_value")
@@ -203,7 +190,11 @@ class TokensApi(OpenAiShaped):
         body = decode_body(DetokenizeBody, call.body)
         found = find_asked_model(call, body.model, required=False)
         writer = CompletionWriter(_encode_text, show_ignored(DIALECT, list_unknown(call.body, DetokenizeBody)))
-        return Ask(found.route, read_detokenize(body, found), writer, streaming=False)
+        if not body.tokens:
+            raise InvalidParameter("tokens: send at least one token id", "tokens", "missing_required_parameter")
+        asked = TextCompletionRequest(operation="detokenize", model=found.model, prompt_ids=body.tokens)
+        found.check(asked)
+        return Ask(found.route, asked, writer, streaming=False)
 
 
 TOKENS: Final = TokensApi()
