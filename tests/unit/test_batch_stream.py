@@ -83,7 +83,7 @@ async def test_one_that_fails_fails_all() -> None:
     batch, streams = open_streams(2)
     batch.fail(Unavailable("leaving"))
     with pytest.raises(Unavailable, match="leaving"):
-        await anext(batch)
+        batch.poll()
 
 
 @pytest.mark.parametrize("streaming", [True, False])

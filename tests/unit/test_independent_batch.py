@@ -66,13 +66,13 @@ def test_in_any_order_each_request_ends_once(plans: list[tuple[int, bool]], data
 
 async def test_what_was_never_asked_has_its_error_too() -> None:
     batch = BatchStream(Batch((TextCompletionRequest(prompt="p"),) * 2, independent=True))
-    reading = asyncio.ensure_future(anext(batch))
-    await asyncio.sleep(0)
+    woken = asyncio.Event()
+    batch.listen(woken.set)
     error = TooLarge("too large")
     batch.refuse(1, error)
-    assert await reading == FailedRequest(1, error, last=False)
+    assert (woken.is_set(), batch.poll()) == (True, FailedRequest(1, error, last=False))
     batch.refuse(0, error)
-    assert [each async for each in batch] == [FailedRequest(0, error, last=True)]
+    assert (drain(batch), batch.complete) == ([FailedRequest(0, error, last=True)], True)
 
 
 async def test_what_ends_all_still_ends_all() -> None:

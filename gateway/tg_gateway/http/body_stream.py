@@ -169,10 +169,6 @@ class BodyStream(web.StreamResponse, Sink):
         return bool(self._unwritten) or self._protocol.writing_paused
 
     @override
-    def hold(self, size: int) -> None:
-        """Do nothing: no other stream shares this connection, and the stream's own buffer is bounded."""
-
-    @override
     async def drain(self) -> None:
         try:
             await self._drain_once()

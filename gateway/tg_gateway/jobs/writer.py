@@ -115,10 +115,6 @@ class JobWriter(Sink):
         return len(self._waiting) > MAX_WAITING_BYTES
 
     @override
-    def hold(self, size: int) -> None:
-        """Do nothing: no other stream shares this log, and the stream's own bound holds."""
-
-    @override
     async def drain(self) -> None:
         await self._until_taken(MAX_WAITING_BYTES)
 

@@ -4,11 +4,10 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 import structlog
-from typing_extensions import override
 
 from tg_base.client import Requestor, ResponseStream
 from tg_base.protocol import Route
@@ -29,7 +28,7 @@ _SMALL_BYTES: Final = 16 * 1024
 _Asked = AbstractAsyncContextManager[ResponseStream[Any]]
 
 
-class BatchStream(AsyncIterator[Any]):
+class BatchStream:
     """Several streams, read like one `ResponseStream`. The streams are added as they are opened.
 
     Args:
@@ -138,23 +137,6 @@ class BatchStream(AsyncIterator[Any]):
 
     def listen_accepted(self, listener: Callable[[], None], on_opening: Callable[[], None] | None = None) -> None:
         """Never calls it: the requests of a batch do not begin at the same time."""
-
-    @override
-    def __aiter__(self) -> Self:
-        return self
-
-    @override
-    async def __anext__(self) -> Any:
-        while (record := self.poll()) is None:
-            if self.complete:
-                raise StopAsyncIteration
-            arrived = asyncio.Event()
-            self.listen(arrived.set)
-            try:
-                await arrived.wait()
-            finally:
-                self.listen(None)
-        return record
 
     def _place(self, number: int, record: Any, ended: asyncio.Event) -> Any:
         """The record with its numbers in the whole answer."""

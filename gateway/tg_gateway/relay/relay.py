@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import structlog
+from typing_extensions import override
 
 from tg_base.client import BeginPermit, Requestor, ResponseStream
 from tg_base.protocol import Route
@@ -152,34 +153,42 @@ class Exchange:
             TooLarge: it is larger than the writer keeps; the work is stopped.
             TgError: the stream failed.
         """
-        parts: list[bytes] = []
-        try:
-            async for record in self.responses:
-                parts += split_output(writer.write(record))
-                self.entry.records += 1
-                if record.last:
-                    self.metrics.whole.observe(time.monotonic() - self.entry.started)
-                if self.usage is not None:
-                    self.usage.add(record)
-        except TgError as error:
-            raise self.translate(error) from None
-        parts += split_output(writer.end())
-        parts = [part for part in parts if part]
+        whole = _WholeAnswer()
+        await _Pump(self, writer, whole, measures=False).run()
+        parts = [part for part in whole.parts if part]
         return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+class _WholeAnswer(Sink):
+    """Collects what a client gets at the end."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    @property
+    @override
+    def full(self) -> bool:
+        return False
+
+    @override
+    def send(self, data: Output, *, last: bool) -> None:
+        self.parts += split_output(data)
 
 
 class _Pump:
     """Sends records to a sink where they arrive: waking a task for each of them would double the cost.
 
-    Its own task sleeps until there is something to wait for: a slow client, or the end.
+    Its own task sleeps until there is something to wait for: a slow client, or the end. Where the client gets an answer
+    record by record, the times between them are measured.
     """
 
     __slots__ = (
-        "_entry", "_error", "_loop", "_metrics", "_needed", "_over", "_responses", "_sent_at", "_sink", "_translate",
-        "_usage", "_writer",
+        "_entry", "_error", "_loop", "_measures", "_metrics", "_needed", "_over", "_responses", "_sent_at", "_sink",
+        "_translate", "_usage", "_writer",
     )  # fmt: skip
 
-    def __init__(self, exchange: Exchange, writer: Writer[Any], sink: Sink) -> None:
+    def __init__(self, exchange: Exchange, writer: Writer[Any], sink: Sink, *, measures: bool = True) -> None:
+        self._measures = measures
         self._writer = writer
         self._responses = exchange.responses
         self._metrics = exchange.metrics
@@ -232,7 +241,9 @@ class _Pump:
             while (record := self._responses.poll()) is not None:
                 data, last = self._writer.write(record), record.last
                 self._sink.send(append_output(data, self._writer.end()) if last else data, last=last)
-                self._note_sent()
+                if self._measures:
+                    self._note_sent()
+                self._entry.records += 1
                 if last:
                     self._metrics.whole.observe(time.monotonic() - self._entry.started)
                 if self._usage is not None:
@@ -259,7 +270,6 @@ class _Pump:
             self._entry.first = time.monotonic() - self._entry.started
             self._metrics.first_token.observe(self._entry.first)
         self._metrics.overhead.observe(now - self._responses.came)
-        self._entry.records += 1
         self._sent_at = now
 
 

@@ -23,7 +23,11 @@ class Sink(Protocol):
         """Whether the client does not keep up."""
 
     def hold(self, size: int) -> None:
-        """`size` bytes are buffered for this client; a shared sink may close this stream to free memory."""
+        """`size` bytes are buffered for this client; a shared sink may close this stream to free memory.
+
+        A sink of one stream alone does nothing, since the stream's own buffer is bounded.
+        """
+        return
 
     async def drain(self) -> None:
         """Return once the client has caught up.
@@ -31,6 +35,7 @@ class Sink(Protocol):
         Raises:
             SlowConsumer: it did not, for too long; its connection is cut.
         """
+        return
 
 
 class HeldEnd(Sink):
