@@ -83,20 +83,19 @@ class OutputsWriter(Writer[TextCompletionResponse]):
     def __init__(self, orders: Sequence[Order]) -> None:
         self.headers = {**Writer.headers, **orders[0].headers}
         self._prefixes = [order.prefix for order in orders]
-        self._count = len(orders)
 
     @override
     def write(self, record: _Item) -> bytes:
         if isinstance(record, FailedRequest):
-            errors: list[str | None] = [None] * self._count
+            errors: list[str | None] = [None] * len(self._prefixes)
             errors[record.index] = record.error.message
-            return json_line(encode(Outputs([""] * self._count, errors)))
+            return json_line(encode(Outputs([""] * len(self._prefixes), errors)))
         text = self._prefixes[record.index] + (record.response or "")
         if not text:
             return b""
         # Called once, before the first piece.
         self._prefixes[record.index] = ""
-        outputs = [""] * self._count
+        outputs = [""] * len(self._prefixes)
         outputs[record.index] = text
         return json_line(encode(Outputs(outputs)))
 

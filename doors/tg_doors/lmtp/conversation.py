@@ -19,15 +19,9 @@ from typing_extensions import override
 
 from tg_base.runtime import finish, take_turns
 from tg_doors.lmtp.buffers import BufferId, Buffers, Content, join_contents
-from tg_doors.lmtp.information import (
-    HelloBody,
-    ModelInfoBody,
-    choose_accepted,
-    encode_hello,
-    encode_model_info,
-)
+from tg_doors.lmtp.information import NEGOTIABLE, HelloBody, ModelInfoBody, encode_hello, encode_model_info
 from tg_doors.lmtp.item_writers import StreamForm
-from tg_doors.lmtp.mask import is_long_mask, pack_mask, read_long_mask, read_mask
+from tg_doors.lmtp.mask import SLICE_BYTES, pack_mask, read_long_mask, read_mask
 from tg_doors.lmtp.messages import (
     LMTP_FIELDS,
     StreamId,
@@ -43,7 +37,7 @@ from tg_doors.lmtp.request import (
     GenerateBody,
     ScoreBody,
     StreamBody,
-    check_text_fields,
+    TextBody,
     make_generate,
     make_score,
     read_generate,
@@ -124,7 +118,8 @@ class LmtpConversation(Conversation):
     def _generate(self, payload: bytes) -> None:
         body, mask = read_generate(payload)
         if body.mode == "text":
-            check_text_fields(payload)
+            # Refuses unknown fields. In token mode they are ignored, since LMQL's clients send some.
+            decode(TextBody, payload)
         found = self._socket.catalogue.find_model(body.model)
         prompt = read_prompt(body.prompt, body.mode, self._buffers)
         tops = DEFAULT_TOP_LOGPROBS if body.mode == "ids" and body.top_logprobs is None else body.top_logprobs
@@ -135,7 +130,7 @@ class LmtpConversation(Conversation):
             leave = self._plan_buffer(body, body.buffer_id, prompt)
         form = StreamForm(body.mode, body.max_tokens, tops, digest_request(body, prompt, mask))
         make = partial(make_generate, body, prompt, found)
-        if not is_long_mask(mask):
+        if len(mask) <= SLICE_BYTES:
             made = make(finish(pack_mask(mask, found.features)) or {"logit_bias": read_mask(mask)})
             self._ask(body, found, made, form, len(payload), leave=leave)
             return
@@ -269,7 +264,7 @@ class LmtpConversation(Conversation):
 
     def _greet(self, payload: bytes) -> None:
         body = decode(HelloBody, payload)
-        self._accepted = choose_accepted(body.accept)
+        self._accepted = frozenset(body.accept).intersection(NEGOTIABLE)
         self._socket.send(encode_hello(body.stream_id, self._accepted))
 
     def _cancel(self, payload: bytes) -> None:

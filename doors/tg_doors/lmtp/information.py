@@ -1,6 +1,6 @@
 """MODEL_INFO and HELLO: what a model can do on this socket, and which extensions client and gateway share."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -43,11 +43,6 @@ def encode_model_info(stream: int, found: FoundModel, catalogue: Catalogue) -> b
     capabilities = _list_capabilities(found.features)
     told = {"stream_id": stream, "model_info": text, "status": status, "capabilities": capabilities}
     return encode_message(b"MSG", [told])
-
-
-def choose_accepted(offered: Iterable[str]) -> frozenset[str]:
-    """The extensions of a client's offer that the gateway knows."""
-    return frozenset(offered) & frozenset(NEGOTIABLE)
 
 
 def encode_hello(stream: int | None, accepted: Set[str]) -> bytes:

@@ -22,11 +22,6 @@ class _Mask(msgspec.Struct, frozen=True):
     logit_bias: dict[int, Bias] | None
 
 
-def is_long_mask(mask: bytes) -> bool:
-    """Whether the mask is long enough to be read in slices."""
-    return len(mask) > SLICE_BYTES
-
-
 def read_mask(mask: bytes) -> dict[int, Bias] | None:
     """The bias of each token; None = there is no mask.
 

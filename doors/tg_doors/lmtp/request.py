@@ -74,7 +74,7 @@ class GenerateBody(StreamBody, frozen=True, kw_only=True):
     """The id of the buffer that the stream leaves at its end, with its prompt and its answer."""
 
 
-class _TextBody(GenerateBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TextBody(GenerateBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A GENERATE of a client that is not LMQL's."""
 
 
@@ -82,15 +82,6 @@ class ScoreBody(StreamBody, frozen=True, kw_only=True):
     """The JSON of a SCORE; its other fields, which LMQL's clients may send, change no score."""
 
     scored: tuple[TokenId, ...]
-
-
-def check_text_fields(payload: bytes) -> None:
-    """In text mode, refuse unknown fields. In token mode they are ignored, since LMQL's clients send some.
-
-    Raises:
-        BadRequest: a field is none of GENERATE's; the message names it.
-    """
-    decode(_TextBody, payload)
 
 
 def make_generate(

@@ -126,10 +126,6 @@ class Claim:
                     await self._logs.declare_dead(self._name, self.log)
         return self.running
 
-    def measure_pause(self) -> float:
-        """Seconds until the next attempt may begin."""
-        return self._logs.pauses.measure(self.log.resumes)
-
     async def reload(self) -> None:
         """Read its log again after a pause, before a model is asked. Raises BusError as `take`."""
         try:

@@ -271,7 +271,7 @@ class FlexQueue:
             queue.count("expired")
             return True
         queue.count("taken")
-        if seconds := claim.measure_pause():
+        if seconds := self._logs.pauses.measure(claim.log.resumes):
             await self._pause(queue, message, seconds)
             await claim.reload()
             if not claim.mine:

@@ -73,6 +73,7 @@ def read_request(body: MessageBody, raw: bytes, betas: str, found: FoundModel) -
     tools = read_tools(body.tools or (), passes_foreign=knows if found.features else None)
     reasoning, needless = _read_reasoning(body, found.features)
     foreign, unused = _read_foreign(body, raw, betas, tools, knows=knows)
+    form = (body.output_config.format if body.output_config else None) or body.output_format
     request = TextCompletionRequest(
         model=found.model,
         adapter=found.adapter,
@@ -85,7 +86,7 @@ def read_request(body: MessageBody, raw: bytes, betas: str, found: FoundModel) -
             max_tokens=body.max_tokens,
             stop=body.stop_sequences or (),
         ),
-        schema=_read_schema(body),
+        schema=form.schema if form else None,
         tools=tools.tools,
         # A choice that is passed on unchanged must not be in our record too.
         tool_choice=None if foreign and "tool_choice" in foreign.fields else read_choice(body.tool_choice),
@@ -105,11 +106,6 @@ def _read_conversation(body: MessageBody) -> tuple[Message, ...]:
     if all(turn.role in SYSTEM_ROLES or turn == Message(turn.role, "") for turn in turns):
         raise BadRequest("messages is missing or empty: send at least one message with content")
     return (*system, *turns)
-
-
-def _read_schema(body: MessageBody) -> dict[str, Any] | None:
-    form = (body.output_config.format if body.output_config else None) or body.output_format
-    return form.schema if form else None
 
 
 def _read_foreign(

@@ -94,15 +94,14 @@ class EmbeddingsApi(OpenAiShaped):
 
     @override
     def parse(self, call: Call) -> Ask:
-        match decode_body(_BODIES[call.operation], call.body):
-            case EmbeddingsBody() as body:
-                found = find_asked_model(call, body.model)
+        body = decode_body(_BODIES[call.operation], call.body)
+        found = find_asked_model(call, body.model, required=call.operation == "embed")
+        match body:
+            case EmbeddingsBody():
                 asked, writer = _read_embeddings(body, found)
-            case ScoreBody() as body:
-                found = find_asked_model(call, body.model, required=False)
+            case ScoreBody():
                 asked, writer = _read_score(body, found)
-            case RerankBody() as body:
-                found = find_asked_model(call, body.model, required=False)
+            case RerankBody():
                 asked, writer = _read_rerank(body, found)
         writer.headers = show_ignored(DIALECT, list_unknown(call.body, type(body)))
         return Ask(found.route, Batch(asked.requests, uniform=True), writer, streaming=False)

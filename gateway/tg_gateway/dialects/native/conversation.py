@@ -28,8 +28,12 @@ class NativeConversation(Conversation):
 
     @override
     def take(self, message: bytes) -> None:
+        size = len(message)
         try:
-            self._check_size(len(message))
+            # Before it is read, which would hold up all other clients. Without a key the limit is that of an envelope.
+            if size > envelope.ENVELOPE_BYTES and self._socket.key is None:
+                raise Unauthorized("auth failure")
+            self._socket.check_size(size - envelope.ENVELOPE_BYTES)
             asked = decode(envelope.Envelope, message)
             if asked.type == "auth":
                 self._authenticate(asked.token)
@@ -37,15 +41,6 @@ class NativeConversation(Conversation):
                 self._dispatch(asked)
         except TgError as error:
             self._refuse(envelope.id_of(message), error)
-
-    def _check_size(self, size: int) -> None:
-        """Refuse a large message before it is read: reading it would hold up all other clients.
-
-        Without a key the limit is that of an envelope.
-        """
-        if size > envelope.ENVELOPE_BYTES and self._socket.key is None:
-            raise Unauthorized("auth failure")
-        self._socket.check_size(size - envelope.ENVELOPE_BYTES)
 
     def _authenticate(self, token: str | None) -> None:
         try:

@@ -67,17 +67,14 @@ class ToolCalls:
             if self._size > MAX_ANSWER_BYTES:
                 raise TooLarge("the model's tool calls are larger than an answer may be; ask for less")
             self._open.setdefault(delta.index, _OpenCall()).add(delta)
-        return self._take_whole(all_of_them=False)
+        return self.take(all_of_them=False)
 
-    def end(self) -> tuple[AnsweredCall, ...]:
-        """The rest, once the answer has ended.
+    def take(self, *, all_of_them: bool = True) -> tuple[AnsweredCall, ...]:
+        """The rest, once the answer has ended; before, those of it that are whole.
 
         Raises:
             ProtocolError: as `add`.
         """
-        return self._take_whole(all_of_them=True)
-
-    def _take_whole(self, *, all_of_them: bool) -> tuple[AnsweredCall, ...]:
         taken = []
         for call in list(self._open.values())[self._taken :]:
             if not (all_of_them or call.end.reached):
@@ -174,7 +171,7 @@ class AnswerLineWriter(Writer[TextCompletionResponse]):
 
     @override
     def end(self) -> bytes:
-        calls = self._calls.end()
+        calls = self._calls.take()
         rest = json_line(self._shape.write(_PIECE, calls=calls)) if calls else b""
         return rest + json_line(self._shape.write(self._ending.tail()))
 
@@ -195,7 +192,7 @@ def encode_answer(records: Sequence[TextCompletionResponse], shape: AnswerShape,
         ending.tail(_read_logprobs([token for record in records for token in record.tokens])),
         join_text(record.response for record in records) or "",
         join_text(record.reasoning for record in records) or None,
-        (*answered, *calls.end()),
+        (*answered, *calls.take()),
     )
 
 

@@ -49,7 +49,11 @@ class TokenTable:
             return None
         return CompletionLogprobs(
             tuple(self._place(token) for token, _ in shown),
-            tuple(_logprob_of(token, of_prompt=of_prompt) for token, of_prompt in shown),
+            # A prompt's first token has no log-probability; for answers the SDKs require numbers.
+            tuple(
+                UNKNOWN_LOGPROB if token.logprob is None and not of_prompt else token.logprob
+                for token, of_prompt in shown
+            ),
             tuple(_text_of(token) for token, _ in shown),
             tuple(_tops_of(token, of_prompt=of_prompt) for token, of_prompt in shown),
         )
@@ -63,11 +67,6 @@ class TokenTable:
 def bytes_of(token: Token) -> bytes:
     """What it stands for."""
     return token.text.encode() if token.raw_bytes is None else token.raw_bytes
-
-
-def _logprob_of(token: Token, *, of_prompt: bool) -> float | None:
-    """A prompt's first token has no log-probability; for answers the SDKs require numbers."""
-    return UNKNOWN_LOGPROB if token.logprob is None and not of_prompt else token.logprob
 
 
 def _text_of(token: Token) -> str:
