@@ -1,7 +1,8 @@
 """TGI's protocol over HTTP: what each of its paths asks, and how it is answered and refused."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib.metadata import version
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -10,8 +11,7 @@ from typing_extensions import override
 from tg_doors.tgi.answer_shapes import GeneratedText, TokenEvent
 from tg_doors.tgi.failures import TGI_FIELDS, Failure, refuse
 from tg_doors.tgi.generation import list_ignored, read_generation
-from tg_doors.tgi.generation_parameters import GenerateBody, GenerationParameters
-from tg_doors.tgi.server_info import ServerInfo, describe_limitless, describe_server, show_health
+from tg_doors.tgi.generation_parameters import MAX_STOP_SEQUENCES, GenerateBody, GenerationParameters
 from tg_doors.tgi.timings import Timings
 from tg_doors.tgi.tokenization import PlacedToken, TokenizedChat, parse_chat_tokenize, parse_tokenize
 from tg_doors.tgi.writers import GeneratedTextWriter, TokenEventWriter
@@ -21,6 +21,8 @@ from tg_gateway.dialects import (
     Answer,
     Ask,
     Call,
+    Catalogue,
+    CompletionWriter,
     Description,
     Dialect,
     Mount,
@@ -29,11 +31,35 @@ from tg_gateway.dialects import (
     show_ignored,
 )
 from tg_gateway.dialects.chat import ChatBody, find_asked_model
-from tg_schema import TextCompletionResponse, TgError, decode
+from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import BadRequest, NotFound, Unavailable
+from tg_schema.sampling import MAX_CHOICES
 
 DIALECT: Final = "tgi"
 """The name of this wire format in the log."""
+ROUTER: Final = "tokengrid"
+LIMITS_SECONDS: Final = 5.0
+"""Timeout of asking a provider for its limits; after it they count as unknown."""
+
+
+class ServerInfo(msgspec.Struct, frozen=True):
+    """TGI's fields; null = a gateway does not know it of its models."""
+
+    model_id: str
+    version: str
+    model_sha: None = None
+    model_pipeline_tag: str = "text-generation"
+    max_concurrent_requests: None = None
+    max_best_of: int = MAX_CHOICES
+    max_stop_sequences: int = MAX_STOP_SEQUENCES
+    max_input_tokens: int | None = None
+    max_total_tokens: int | None = None
+    validation_workers: None = None
+    max_client_batch_size: int = 1
+    router: str = ROUTER
+    sha: None = None
+    docker_label: None = None
+
 
 _describe = partial(Description, group="Text Generation Inference", failure=Failure)
 _generate = partial(_describe, body=GenerateBody, raises=ASKING)
@@ -87,9 +113,9 @@ class TextGenerationInference(Dialect):
     def parse(self, call: Call) -> Ask | Answer:
         match call.operation:
             case "info":
-                return describe_server(call)
+                return _describe_server(call)
             case "health":
-                return show_health(call.catalogue)
+                return _show_health(call.catalogue)
             case "tokenize":
                 return parse_tokenize(call)
             case "tokenize-chat":
@@ -105,7 +131,7 @@ class TextGenerationInference(Dialect):
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
         if call.operation == "info" and call.route is not None:
             # The provider did not report the limits; everything else is known without it.
-            return describe_limitless(call)
+            return _describe_limitless(call)
         # An empty body was read too, so its error has the status of a wrong body.
         read = bool(call.body) or (isinstance(error, BadRequest) and status == error.status)
         return refuse(error, status, read=read, streamed=read and _is_streamed(call))
@@ -128,6 +154,49 @@ def _parse_generation(call: Call) -> Ask:
         writer = GeneratedTextWriter(body, timings, ignored, listed=listed)
     begin = None if streaming else timings.begin
     return Ask(found.route, request, writer, streaming, on_accepted=begin, fields=TGI_FIELDS)
+
+
+def _describe_server(call: Call) -> Ask | Answer:
+    """`GET /info`: describes the model of requests that name none. A live one is asked for its limits.
+
+    Raises:
+        Unavailable: no model is known yet.
+    """
+    found = call.catalogue.find_model(None)
+    if found.model is None:
+        raise Unavailable("no live processor serves a model; ask again later", retry_after=1.0)
+    if not found.features:
+        return _describe_limitless(call)
+    call.route = found.route
+    request = TextCompletionRequest(operation="list-models", model=found.model)
+    writer = CompletionWriter(partial(_encode_limits, model=found.model))
+    return Ask(found.route, request, writer, streaming=False, deadline=LIMITS_SECONDS)
+
+
+def _describe_limitless(call: Call) -> Answer:
+    """`GET /info` if no processor reports the model's limits."""
+    return Answer(_encode_info(call.catalogue.find_model(None).model or "", 0))
+
+
+def _encode_limits(records: Sequence[TextCompletionResponse], model: str) -> bytes:
+    """The model and its limits, as its provider reports them."""
+    lengths = (served.context_length for record in records for served in record.models)
+    return _encode_info(model, next(lengths, 0))
+
+
+def _encode_info(model: str, context: int) -> bytes:
+    """`context` is the most tokens of prompt and answer together; 0 = unknown. At least one is the answer's."""
+    limits = (context - 1, context) if context else (None, None)
+    return encode(
+        ServerInfo(model, version("tokengrid-gateway"), max_input_tokens=limits[0], max_total_tokens=limits[1])
+    )
+
+
+def _show_health(catalogue: Catalogue) -> Answer:
+    """`GET /`: an empty 200 if any model can be asked now, else TGI's 503."""
+    if catalogue.models():
+        return Answer(b"")
+    return Answer(encode(Failure("unhealthy", "healthcheck")), Unavailable.status)
 
 
 def _is_streamed(call: Call) -> bool:
