@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import structlog
 from typing_extensions import override
@@ -40,11 +40,8 @@ class Packed:
     body: bytes
 
 
-class Question(NamedTuple):
-    """A call of a method of `Call.kept`: the method's name and its argument."""
-
-    method: str
-    name: str
+Question = tuple[str, str]
+"""A call of a method of `Call.kept`: the method's name and its argument."""
 
 
 class _CallersAnswers(KeptAnswers):
@@ -60,10 +57,10 @@ class _CallersAnswers(KeptAnswers):
 
     @override
     async def erase(self, name: str) -> None:
-        ask_caller(Question("erase", name))
+        ask_caller(("erase", name))
 
     def _ask(self, method: str, name: str) -> KeptAnswer:
-        kept: KeptAnswer = ask_caller(Question(method, name))
+        kept: KeptAnswer = ask_caller((method, name))
         return kept
 
 
@@ -160,7 +157,8 @@ class CallParser:
 
     async def _parse_apart(self, dialect: Dialect, call: Call) -> Parsed:
         async def answer(question: Question) -> Any:
-            return await getattr(call.kept, question.method)(question.name)
+            method, name = question
+            return await getattr(call.kept, method)(name)
 
         try:
             result = await self._workers.call(parse_packed, dialect, pack_call(call), self._defect, answer=answer)
