@@ -20,8 +20,14 @@ from tg_gateway.dialects.output import (
     slice_output,
     split_output,
 )
-from tg_gateway.dialects.text_alone import is_text_alone
-from tg_gateway.dialects.writer import BodyWriter, CompletionWriter, WholeWriter, WrappingWriter, Writer
+from tg_gateway.dialects.writer import (
+    BodyWriter,
+    CompletionWriter,
+    WholeWriter,
+    WrappingWriter,
+    Writer,
+    is_text_alone,
+)
 
 __all__ = [
     "ASKING", "END_OF_EVENT", "EVENTS", "KEPT_SECONDS", "MAX_KEPT_BYTES", "MAX_WRITE_BYTES", "Answer", "ArgumentsEnd",

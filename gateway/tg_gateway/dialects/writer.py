@@ -10,6 +10,7 @@ from tg_gateway.dialects.framing import KEEP_ALIVE
 from tg_gateway.dialects.output import Output
 from tg_schema import TextCompletionResponse, TgError
 from tg_schema.answer_collector import AnswerCollector
+from tg_schema.completion import UNCOUNTED, counts_of
 from tg_schema.response import Response
 
 Record = TypeVar("Record", bound=Response)
@@ -149,3 +150,21 @@ class CompletionWriter(WholeWriter[Any]):
     @override
     def body(self, records: Sequence[Any]) -> bytes:
         return self._make(records)
+
+
+def is_text_alone(record: TextCompletionResponse) -> bool:
+    """Whether it has text, and nothing else that any protocol sends, now or at the end of the answer.
+
+    It runs for each chunk. The fields that are set most often beside text are checked first.
+    """
+    return bool(
+        record.response
+        and not record.end_of_stream
+        and not record.tokens
+        and record.reasoning is None
+        and not record.tool_calls
+        and record.finish_reason is None
+        and counts_of(record) == UNCOUNTED
+        and record.signature is None
+        and record.stopped_by is None
+    )
