@@ -20,14 +20,14 @@ from tg_gateway.dialects.chat.shapes import (
 )
 from tg_gateway.dialects.chat.text_inputs import TextInput, TextInputs, read_inputs
 from tg_gateway.dialects.chat.tools import make_tool
-from tg_gateway.dialects.chat.usage import CompletionUsage, UsageTotals
+from tg_gateway.dialects.chat.usage import CompletionUsage, add_usage, describe_usage
 from tg_gateway.dialects.chat.writers import ChatStreamWriter, ChunkWriter, encode_chat, too_many
 
 __all__ = [
     "DIALECT", "OPENAI_STYLE", "OWNER", "UNKNOWN_LOGPROB", "AnswerStyle", "AnyCount", "ChatBody", "ChatCompletion",
     "ChatEnding", "ChatStreamWriter", "ChunkChoice", "ChunkWriter", "CompletionUsage", "ErrorObject", "Failure",
-    "OpenAiShaped", "SamplingBody", "TextInput", "TextInputs", "TokenLogprob", "TopLogprob", "UsageTotals",
-    "WholeCall", "WholeChoice", "WholeFunction", "WholeMessage", "decode_body", "describe_error",
+    "OpenAiShaped", "SamplingBody", "TextInput", "TextInputs", "TokenLogprob", "TopLogprob", "WholeCall",
+    "WholeChoice", "WholeFunction", "WholeMessage", "add_usage", "decode_body", "describe_error", "describe_usage",
     "encode_chat", "find_asked_model", "list_ignored", "make_logprobs", "make_tool", "read_effort", "read_form",
     "read_image", "read_inputs", "read_request", "read_sampling", "refuse", "simplify", "too_many",
 ]  # fmt: skip

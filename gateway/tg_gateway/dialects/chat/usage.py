@@ -5,8 +5,6 @@ import msgspec
 from tg_schema import TextCompletionResponse, Usage
 from tg_schema.completion import UNCOUNTED, counts_of
 
-_NOTHING = Usage()
-
 
 class PromptTokensDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """Parts of the prompt's tokens; what is unknown is left out."""
@@ -31,30 +29,21 @@ class CompletionUsage(msgspec.Struct, frozen=True, omit_defaults=True):
     completion_tokens_details: CompletionTokensDetails | None = None
 
 
-class UsageTotals:
-    """Adds up what records count."""
+def add_usage(total: Usage, record: TextCompletionResponse) -> Usage:
+    """The total with a record's counts, which are deltas."""
+    return total if counts_of(record) == UNCOUNTED else total + record.usage
 
-    __slots__ = ("_total",)
 
-    def __init__(self) -> None:
-        self._total = _NOTHING
-
-    def add(self, record: TextCompletionResponse) -> None:
-        """Add a record's counts, which are deltas."""
-        if counts_of(record) != UNCOUNTED:
-            self._total += record.usage
-
-    def usage(self) -> CompletionUsage | None:
-        """The sums; None if the provider reported none."""
-        total = self._total
-        if total.in_token is None and total.out_token is None:
-            return None
-        prompt, completion = total.in_token or 0, total.out_token or 0
-        has_details = total.cached_token is not None or total.cache_write_token is not None
-        return CompletionUsage(
-            prompt,
-            completion,
-            prompt + completion,
-            PromptTokensDetails(total.cached_token, total.cache_write_token) if has_details else None,
-            CompletionTokensDetails(total.reasoning_token) if total.reasoning_token is not None else None,
-        )
+def describe_usage(total: Usage) -> CompletionUsage | None:
+    """The sums in OpenAI's shape; None if the provider reported none."""
+    if total.in_token is None and total.out_token is None:
+        return None
+    prompt, completion = total.in_token or 0, total.out_token or 0
+    has_details = total.cached_token is not None or total.cache_write_token is not None
+    return CompletionUsage(
+        prompt,
+        completion,
+        prompt + completion,
+        PromptTokensDetails(total.cached_token, total.cache_write_token) if has_details else None,
+        CompletionTokensDetails(total.reasoning_token) if total.reasoning_token is not None else None,
+    )

@@ -13,8 +13,8 @@ from tg_gateway.dialects import Writer, is_text_alone, server_sent_event
 from tg_gateway.dialects.chat.answer_style import OPENAI_STYLE, AnswerStyle
 from tg_gateway.dialects.chat.choice import StreamedChoice, make_choices
 from tg_gateway.dialects.chat.shapes import ChatCompletion, ChunkChoice
-from tg_gateway.dialects.chat.usage import UsageTotals
-from tg_schema import TextCompletionResponse, TgError, encode
+from tg_gateway.dialects.chat.usage import add_usage, describe_usage
+from tg_schema import TextCompletionResponse, TgError, Usage, encode
 from tg_schema.errors import ProtocolError
 
 DONE: Final = server_sent_event(b"[DONE]")
@@ -43,7 +43,7 @@ class ChunkWriter(Writer[TextCompletionResponse]):
         self._tail = b'],"usage":null}\n\n' if include_usage or style.complete else b"]}\n\n"
         self._style = style
         self._include_usage = include_usage
-        self._usage = UsageTotals()
+        self._usage = Usage()
 
     @abstractmethod
     def finish(self) -> Iterable[bytes]:
@@ -60,7 +60,7 @@ class ChunkWriter(Writer[TextCompletionResponse]):
     @override
     def end(self) -> bytes:
         events = [*self.finish()]
-        usage = self._usage.usage() if self._include_usage else None
+        usage = describe_usage(self._usage) if self._include_usage else None
         if usage is not None:
             events.append(b'%b],"usage":%b}\n\n' % (self._head, encode(usage)))
         return b"".join((*events, DONE))
@@ -121,7 +121,7 @@ class ChatStreamWriter(ChunkWriter):
             return b"%b%b%b" % (self._text_heads[record.index], encode(record.response), self._text_tail)
         if record.model and not self._is_named:
             self._name(record.model)
-        self._usage.add(record)
+        self._usage = add_usage(self._usage, record)
         opened = b"" if choice.started or len(self._choices) == 1 else self._open()
         return opened + self._frame(choice.write(record))
 
@@ -152,15 +152,11 @@ def encode_chat(records: Sequence[TextCompletionResponse], model: str, n: int = 
         n: answers that were asked for.
         name: the id that it says; None = a new one.
     """
-    usage = UsageTotals()
-    for record in records:
-        usage.add(record)
-        if record.index >= n:
-            raise too_many()
+    if any(record.index >= n for record in records):
+        raise too_many()
     choices, model = make_choices(records, n), records[0].model or model
-    return encode(
-        ChatCompletion(name or _new_id(), "chat.completion", int(time.time()), model, "", choices, usage.usage())
-    )
+    usage = describe_usage(Usage.total(records))
+    return encode(ChatCompletion(name or _new_id(), "chat.completion", int(time.time()), model, "", choices, usage))
 
 
 def _complete(chunk: ChunkChoice) -> ChunkChoice:

@@ -16,11 +16,12 @@ from tg_gateway.dialects.chat import (
     ChunkWriter,
     CompletionUsage,
     TextInput,
-    UsageTotals,
+    add_usage,
+    describe_usage,
     too_many,
 )
 from tg_gateway.dialects.openai.completion_logprobs import CompletionLogprobs, TokenTable, Utf8Decoder, bytes_of
-from tg_schema import FinishReason, TextCompletionResponse, encode
+from tg_schema import FinishReason, TextCompletionResponse, Usage, encode
 from tg_schema.deltas import join_text
 
 TEXT_COMPLETION: Final = "text_completion"
@@ -116,7 +117,7 @@ class CompletionStreamWriter(ChunkWriter):
         # Nearly every record: its bytes are put together without an object for them.
         if is_text_alone(record) and not record.prompt_tokens:
             return _TEXT_CHUNK % (self._head, record.index, encode(record.response), self._tail)
-        self._usage.add(record)
+        self._usage = add_usage(self._usage, record)
         if self._scored is not None:
             record = self._scored.add_text(record)
         return b"".join(map(self._frame, self._choices[record.index].write(record)))
@@ -146,16 +147,16 @@ def encode_completion(
         scored: the prompts, if they are scored and nothing is generated.
         name: the id that it says; None = a new one.
     """
-    usage, prompts = UsageTotals(), ScoredPrompts(scored) if scored else None
+    prompts = ScoredPrompts(scored) if scored else None
     pieces: list[list[TextCompletionResponse]] = [[] for _ in range(answers)]
     for record in records:
-        usage.add(record)
         if record.index >= answers:
             raise too_many()
         pieces[record.index].append(record if prompts is None else prompts.add_text(record))
     model = records[0].model or model
     choices = tuple(_make_choice(index, piece, _guess(scored)) for index, piece in enumerate(pieces))
-    return encode(TextCompletion(name or _new_id(), TEXT_COMPLETION, int(time.time()), model, choices, usage.usage()))
+    usage = describe_usage(Usage.total(records))
+    return encode(TextCompletion(name or _new_id(), TEXT_COMPLETION, int(time.time()), model, choices, usage))
 
 
 class _StreamedChoice:

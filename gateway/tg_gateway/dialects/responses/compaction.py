@@ -11,13 +11,13 @@ from typing import Final, Literal, assert_never
 import msgspec
 
 from tg_gateway.dialects import CompletionWriter, FoundModel, InvalidParameter, show_ignored
-from tg_gateway.dialects.chat import CompletionUsage, UsageTotals, decode_body, simplify
+from tg_gateway.dialects.chat import CompletionUsage, decode_body, describe_usage, simplify
 from tg_gateway.dialects.responses.encrypted_content import SealedSummary, seal
 from tg_gateway.dialects.responses.input_items import read_items
 from tg_gateway.dialects.responses.request import DIALECT, NO_INPUT
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
 from tg_gateway.dialects.responses.response_object import ResponseUsage, make_usage
-from tg_schema import Message, TextCompletionRequest, TextCompletionResponse, TextPart, decode, encode
+from tg_schema import Message, TextCompletionRequest, TextCompletionResponse, TextPart, Usage, decode, encode
 from tg_schema.deltas import join_text
 from tg_schema.errors import ContentFilter, ProtocolError, TooLarge
 
@@ -109,12 +109,9 @@ def make_compaction_writer(data: bytes) -> CompletionWriter:
 
 def _encode_compaction(records: Sequence[TextCompletionResponse]) -> bytes:
     """The conversation as one item. Uncounted usage is 0, since the description requires a number."""
-    usage = UsageTotals()
-    for record in records:
-        usage.add(record)
     number = uuid.uuid4().hex
     item = CompactionItem(f"cmp_{number}", seal(SealedSummary(_read_summary(records))))
-    counted = make_usage(usage.usage() or _NOTHING_COUNTED)
+    counted = make_usage(describe_usage(Usage.total(records)) or _NOTHING_COUNTED)
     return encode(Compaction(f"resp_{number}", int(time.time()), (item,), counted))
 
 

@@ -8,7 +8,7 @@ from typing import Final, Literal, assert_never
 import msgspec
 
 from tg_gateway.dialects import Output
-from tg_gateway.dialects.chat import UsageTotals
+from tg_gateway.dialects.chat import add_usage, describe_usage
 from tg_gateway.dialects.responses.events import (
     Event,
     ResponseCompleted,
@@ -39,7 +39,7 @@ from tg_gateway.dialects.responses.response_object import (
     TextFormat,
     make_usage,
 )
-from tg_schema import FinishReason, TextCompletionResponse, TgError, encode
+from tg_schema import FinishReason, TextCompletionResponse, TgError, Usage, encode
 from tg_schema.errors import ContextLengthExceeded, RateLimited
 
 # OpenAI's defaults: a response has these fields even if its request did not.
@@ -85,7 +85,7 @@ class ResponseDraft:
             encrypted=body.includes(ENCRYPTED_REASONING),
             logprobs=body.includes(TEXT_LOGPROBS) or bool(body.top_logprobs),
         )
-        self._usage = UsageTotals()
+        self._usage = Usage()
         self._finish_reason: FinishReason | None = None
         self.long_fields = LongFields()
         self.response = _make_response(born, request, model, self.long_fields)
@@ -110,7 +110,7 @@ class ResponseDraft:
 
     def add(self, record: TextCompletionResponse) -> Iterator[Event]:
         """The events of one more record. Raises as `OutputDraft.add`."""
-        self._usage.add(record)
+        self._usage = add_usage(self._usage, record)
         if record.model and record.model != self.response.model:
             self.response = msgspec.structs.replace(self.response, model=record.model)
         self._finish_reason = record.finish_reason or self._finish_reason
@@ -137,7 +137,7 @@ class ResponseDraft:
             self._close(status="failed", completed_at=None, error=ResponseError(find_code(error), error.message))
 
     def _close(self, **fields: object) -> None:
-        fields |= {"output": self.output.make_items(), "usage": make_usage(self._usage.usage())}
+        fields |= {"output": self.output.make_items(), "usage": make_usage(describe_usage(self._usage))}
         self.response = msgspec.structs.replace(self.response, **fields)
         if self.response.status == "completed":
             self.response = msgspec.structs.replace(self.response, completed_at=int(time.time()))
