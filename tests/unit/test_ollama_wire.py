@@ -15,7 +15,7 @@ from tg_gateway.dialects.ollama.answer_shape import AnswerShape, ChatShape, Gene
 from tg_gateway.dialects.ollama.answer_writers import AnswerLineWriter, encode_answer
 from tg_gateway.dialects.ollama.bodies import ChatBody, GenerateBody
 from tg_gateway.dialects.ollama.messages import read_image
-from tg_gateway.dialects.ollama.model_choice import find_model
+from tg_gateway.dialects.ollama.model_list import find_model
 from tg_gateway.dialects.ollama.request import read_chat, read_generate
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
 from tg_schema import (

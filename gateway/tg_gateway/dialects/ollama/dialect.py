@@ -34,7 +34,6 @@ from tg_gateway.dialects.ollama.answer_shape import (
 from tg_gateway.dialects.ollama.answer_writers import AnswerLineWriter, encode_answer, encode_loaded
 from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody
 from tg_gateway.dialects.ollama.failures import OLLAMA_FIELDS, Failure, encode_failure, refuse_absent
-from tg_gateway.dialects.ollama.model_choice import find_model
 from tg_gateway.dialects.ollama.model_list import (
     Models,
     ShownModel,
@@ -43,6 +42,7 @@ from tg_gateway.dialects.ollama.model_list import (
     encode_shown,
     encode_tags,
     encode_version,
+    find_model,
 )
 from tg_gateway.dialects.ollama.request import list_ignored, read_chat, read_generate
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch

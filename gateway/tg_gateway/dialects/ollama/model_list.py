@@ -1,15 +1,17 @@
-"""What can be asked -> Ollama's lists of models, and what a model says of itself."""
+"""Models -> the one that a body names, Ollama's lists of them, and what one says of itself."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from tg_gateway.dialects import Catalogue
-from tg_gateway.dialects.ollama.model_choice import add_tag
+from tg_gateway.dialects import Call, Catalogue, FoundModel
 from tg_schema import TextCompletionResponse, encode
+from tg_schema.errors import BadRequest, NotFound
 
+LATEST: Final = "latest"
+"""The tag that may be left out."""
 API_VERSION: Final = "0.12.11"
 """The release of Ollama whose API this is; clients refuse older ones by it. Logprobs came with it (its release notes:
 github.com/ollama/ollama/releases/tag/v0.12.11)."""
@@ -111,3 +113,46 @@ def encode_shown(records: Sequence[TextCompletionResponse], features: frozenset[
 def _describe(name: str, **fields: Any) -> ListedModel:
     tagged = add_tag(name)
     return ListedModel(tagged, tagged, hashlib.sha256(tagged.encode()).hexdigest(), _Details(), **fields)
+
+
+def find_model(call: Call, name: str | None) -> FoundModel:
+    """What a body's `model` means; from here on the log names its flow.
+
+    Raises:
+        BadRequest: the body names none.
+        NotFound: there is no such model.
+    """
+    if not name:
+        raise BadRequest("model is missing: name one of GET /api/tags")
+    found = _find(call.catalogue, name)
+    call.route = found.route
+    return found
+
+
+def add_tag(name: str) -> str:
+    """A model's name as Ollama lists it: always with a tag."""
+    return name if ":" in name else f"{name}:{LATEST}"
+
+
+def _find(catalogue: Catalogue, name: str) -> FoundModel:
+    """Find the model by the name as it is, then with the tag `latest` or without it."""
+    refusal: NotFound | None = None
+    for spelled in _spellings(name):
+        try:
+            found = catalogue.find_model(spelled)
+        except NotFound as error:
+            refusal = refusal or error
+        else:
+            # A name that is known without its tag means that model, not an adapter of this name.
+            if found.adapter != LATEST:
+                return found
+    raise refusal or NotFound(f"there is no model {name[:64]!r}; GET /api/tags lists those that there are")
+
+
+def _spellings(name: str) -> Iterator[str]:
+    yield name
+    base, colon, tag = name.rpartition(":")
+    if not colon:
+        yield f"{name}:{LATEST}"
+    elif tag == LATEST and base:
+        yield base

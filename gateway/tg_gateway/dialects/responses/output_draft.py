@@ -3,10 +3,28 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tg_gateway.dialects.responses.events import Event
+from typing_extensions import override
+
+from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, seal
+from tg_gateway.dialects.responses.events import (
+    Event,
+    PartAdded,
+    PartDone,
+    ReasoningTextDelta,
+    ReasoningTextDone,
+    SummaryPartAdded,
+    SummaryPartDone,
+    SummaryTextDelta,
+    SummaryTextDone,
+)
 from tg_gateway.dialects.responses.item_drafts import CallDraft, ItemDraft, ItemPlace, MessageDraft
-from tg_gateway.dialects.responses.reasoning_draft import ReasoningDraft
-from tg_gateway.dialects.responses.response_object import ItemStatus, OutputItem
+from tg_gateway.dialects.responses.response_object import (
+    ItemStatus,
+    OutputItem,
+    ReasoningItem,
+    ReasoningText,
+    SummaryText,
+)
 from tg_schema import TextCompletionResponse, ToolCallDelta
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.errors import ProtocolError, TooLarge
@@ -14,6 +32,63 @@ from tg_schema.errors import ProtocolError, TooLarge
 ITEM_BYTES: Final = 200
 """Counted for each item besides its content: about what its ids and names take in the last event."""
 _MIXED: Final = "the model went on with a tool call after it was complete"
+
+
+class ReasoningDraft(ItemDraft):
+    """One piece of thinking; its signature ends it.
+
+    Args:
+        place: where the item stands.
+        summary: whether the client asked for a summary; then the thinking is sent as one.
+        encrypted: whether the client takes the signature.
+    """
+
+    def __init__(self, place: ItemPlace, *, summary: bool, encrypted: bool) -> None:
+        super().__init__(place, "rs")
+        self._summary = summary
+        self._encrypted = encrypted
+        self._signature: str | None = None
+        self._call: str | None = None
+
+    def add(self, text: str) -> None:
+        """A piece of the thinking."""
+        self._pieces.append(text)
+
+    def sign(self, signature: str, call: str | None = None) -> None:
+        """End it with the provider's signature; with `call`, that of a call."""
+        self._signature, self._call = signature, call
+        self.sealed = True
+
+    @override
+    def make_item(self, status: ItemStatus) -> ReasoningItem:
+        text = "".join(self._pieces) if self._emitted else ""
+        summary = (SummaryText(text),) if text and self._summary else ()
+        content = (ReasoningText(text),) if text and not self._summary else ()
+        sealed = None
+        if self._encrypted and self._signature is not None and status != "in_progress":
+            sealed = seal(SealedReasoning(self._signature, text, self._call))
+        return ReasoningItem(self.id, status, summary, content, sealed)
+
+    @override
+    def begin_part(self) -> Iterator[Event]:
+        if self._summary:
+            yield SummaryPartAdded(self.id, self.index, SummaryText())
+        else:
+            yield PartAdded(self.id, self.index, ReasoningText())
+
+    @override
+    def make_delta(self, text: str) -> Event:
+        return (SummaryTextDelta if self._summary else ReasoningTextDelta)(self.id, self.index, text)
+
+    @override
+    def end_parts(self) -> Iterator[Event]:
+        text = "".join(self._pieces)
+        if self._emitted and self._summary:
+            yield SummaryTextDone(self.id, self.index, text)
+            yield SummaryPartDone(self.id, self.index, SummaryText(text))
+        elif self._emitted:
+            yield ReasoningTextDone(self.id, self.index, text)
+            yield PartDone(self.id, self.index, ReasoningText(text))
 
 
 class OutputDraft:
