@@ -41,8 +41,8 @@ WAITING: Final = (
     Fault(
         "a server gets one request more than it may have",
         _INSTANCES + "queue/flow_control.py",
-        "if self._scheduler.server(each).requests < most]",
-        "if self._scheduler.server(each).requests <= most]",
+        "if self.scheduler.server(each).requests < most]",
+        "if self.scheduler.server(each).requests <= most]",
         found_by=POOLS,
     ),
     Fault(

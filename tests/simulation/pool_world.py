@@ -148,7 +148,7 @@ class PoolWorld:
 
     async def _be_served(self, client: _Client) -> None:
         asked = InstanceRequest(priority=client.priority, prompt_tokens=10, flow=f"flow{client.number % 3}")
-        submitted = self._dispatcher.submit(POOL, asked, self._present, size=client.size)
+        submitted = self._dispatcher.submit(POOL, asked, self._present, self.now, size=client.size)
         if submitted.made is None:
             client.asked = submitted
         made = await self._dispatcher.wait(POOL, submitted)

@@ -135,7 +135,7 @@ class InstancePicker:
         else:
             pool = facts.destination.pool
             size = len(asked.body or b"")
-            submitted = self._dispatcher.submit(pool, request, eligible, arrived_at=arrived_at, size=size)
+            submitted = self._dispatcher.submit(pool, request, eligible, arrived_at, size=size)
             seconds = perf_counter() - began
             pick = await self._dispatcher.wait(pool, submitted)
             if isinstance(pick, Pick) and facts.destination.route and request.adapter is not None:

@@ -58,7 +58,7 @@ class PlacementCourse:
             if self._request.adapter is not None:
                 self._dispatcher.scheduler.forget_adapter(skipped, self._request.adapter, self._clock())
         # The picked endpoint did not answer: counting there would keep others away from it.
-        moved = self._dispatcher.move(self._placement, self._request, used)
+        moved = self._dispatcher.move(self._placement, self._request, used, self._clock())
         if moved is not None:
             self._endpoint, self._placement = used, moved.placement
             self._record.move(used.name or used.address)

@@ -1,29 +1,19 @@
 """Door or pool provider -> flow control: a server for each request, waited for while all are busy."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from tg_picker.core import (
-    Endpoint,
-    FlowControl,
-    InstanceRequest,
-    Pick,
-    Placement,
-    QueueLimits,
-    Rejection,
-    Scheduler,
-    SloAttainment,
-    Waiting,
-)
+from tg_picker.core import FlowControl, Pick, QueueLimits, Rejection, Scheduler, Waiting
 
 LOOK_SECONDS = 0.25
 """How often to check for capacity while requests wait and no report comes, since reports grow old."""
 
 
-class Dispatcher:
-    """Waits for servers.
+class Dispatcher(FlowControl):
+    """Flow control by a clock, whose requests can be waited for.
 
-    It belongs to one event loop, and has no task of its own: each request waits in its caller's task.
+    It belongs to one event loop, and has no task of its own: each request waits in its caller's task, and `wait` is
+    called after `submit` without a turn of the loop in between.
 
     Waiting requests are woken by the end of a request, by a report, and by a change of the pool.
 
@@ -31,51 +21,23 @@ class Dispatcher:
         scheduler: picks; from now on the dispatcher follows it.
         limits: how much may wait in each pool.
         clock: the scheduler's, in seconds.
-
-    Attributes:
-        scheduler: the same.
     """
 
     def __init__(self, scheduler: Scheduler, limits: QueueLimits, clock: Callable[[], float]) -> None:
-        self.scheduler = scheduler
-        self._flow_control = FlowControl(scheduler, limits)
-        self._flow_control.on_capacity = self._wake
+        super().__init__(scheduler, limits)
+        self.on_capacity = self._wake
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
         self._serve_at = 0.0
 
     @property
-    def attainment(self) -> SloAttainment:
-        """How the routes meet their objectives."""
-        return self._flow_control.attainment
-
-    @property
     def queues(self) -> Iterator[tuple[str, int, int, float, int]]:
         """For each pool and priority: how many requests wait, how long the first has waited, and their bytes."""
         now = self._clock()
-        for pool, lengths in self._flow_control.waiting.items():
+        for pool, lengths in self.waiting.items():
             for priority, requests in lengths.items():
-                oldest_at, size = self._flow_control.measure(pool, priority)
+                oldest_at, size = self.measure(pool, priority)
                 yield pool, priority, requests, now - oldest_at, size
-
-    def submit(
-        self,
-        pool: str,
-        request: InstanceRequest,
-        endpoints: Callable[[], Sequence[Endpoint]],
-        *,
-        arrived_at: float | None = None,
-        size: int = 0,
-    ) -> Waiting:
-        """Place, refuse or queue a request; see `FlowControl.submit`.
-
-        Call `wait` for it next, without a turn of the loop in between.
-        """
-        return self._flow_control.submit(pool, request, endpoints, self._clock(), arrived_at=arrived_at, size=size)
-
-    def pick_at_once(self, pool: str, request: InstanceRequest, endpoints: Sequence[Endpoint]) -> Pick | None:
-        """Pick a server for a further attempt, which does not wait; see `FlowControl.pick_at_once`."""
-        return self._flow_control.pick_at_once(pool, request, endpoints, self._clock())
 
     async def wait(self, pool: str, waiting: Waiting) -> Pick | Rejection:
         """The decision about a request, once there is one. Cancelled, it leaves nothing behind."""
@@ -94,26 +56,22 @@ class Dispatcher:
             return await decided
         except asyncio.CancelledError:
             # The decision may have come in the same turn of the loop: release its server, which will not be asked.
-            self._flow_control.leave(pool, waiting, self._clock())
+            self.leave(pool, waiting, self._clock())
             self._arm_for_wait()
             raise
-
-    def move(self, placement: Placement, request: InstanceRequest, endpoint: Endpoint) -> Pick | None:
-        """Count a request at the server that really runs it; see `FlowControl.move`."""
-        return self._flow_control.move(placement, request, endpoint, self._clock())
 
     def _wake(self) -> None:
         # Run once for each turn of the loop, however many requests end in that turn.
         self._arm(self._clock())
 
-    def _serve(self) -> None:
+    def _serve_now(self) -> None:
         self._timer = None
-        self._flow_control.serve(self._clock())
+        self.serve(self._clock())
         self._arm_for_wait()
 
     def _arm_for_wait(self) -> None:
         """Check again when a request has waited too long, or the reports of the servers may be old."""
-        expiry = self._flow_control.next_expiry
+        expiry = self.next_expiry
         if expiry is not None:
             self._arm(min(expiry, self._clock() + LOOK_SECONDS))
         elif self._timer is not None:
@@ -126,4 +84,4 @@ class Dispatcher:
                 return
             self._timer.cancel()
         self._serve_at = at
-        self._timer = asyncio.get_running_loop().call_later(max(at - self._clock(), 0.0), self._serve)
+        self._timer = asyncio.get_running_loop().call_later(max(at - self._clock(), 0.0), self._serve_now)

@@ -229,7 +229,12 @@ class Pool(ChatCompletions[PoolOptions]):
                 raise describe_missing(failed, order)
         pool, began = order.place.pool, perf_counter()
         submitted = self._dispatcher.submit(
-            pool, order.wanted, lambda: self._find_left(order), arrived_at=order.arrived_at, size=len(order.body)
+            pool,
+            order.wanted,
+            lambda: self._find_left(order),
+            self._now(),
+            arrived_at=order.arrived_at,
+            size=len(order.body),
         )
         seconds = perf_counter() - began
         made = await self._dispatcher.wait(pool, submitted)
@@ -264,7 +269,7 @@ class Pool(ChatCompletions[PoolOptions]):
         if not left or not (order.place.failure.hedging_delay or self._hedging.spend()):
             return None
         began = perf_counter()
-        pick = self._dispatcher.pick_at_once(order.place.pool, order.wanted, left)
+        pick = self._dispatcher.pick_at_once(order.place.pool, order.wanted, left, self._now())
         if pick is None:
             return None
         self._record(order, pick, perf_counter() - began)

@@ -63,8 +63,8 @@ def test_a_request_waits_for_the_server_that_has_it_and_not_for_an_idle_one() ->
 
 def test_where_nobody_has_it_somebody_says_so() -> None:
     control = _control()
-    control._scheduler.forget_adapter(HAVING, "x", 0.0)
-    assert control._scheduler.missing.without(POOL, "x") is POOL
+    control.scheduler.forget_adapter(HAVING, "x", 0.0)
+    assert control.scheduler.missing.without(POOL, "x") is POOL
     assert _pick(control, 0.1) is not None
 
 
@@ -108,8 +108,8 @@ ACTIVE, IDLE = AdapterReport(2, frozenset("x")), AdapterReport(2, frozenset(), r
 )
 def test_what_ends_it(show: Callable[[Scheduler], None], is_found: bool) -> None:
     control = _control()
-    show(control._scheduler)
-    assert (LACKING[0] in control._scheduler.missing.without(POOL, "x")) is is_found
+    show(control.scheduler)
+    assert (LACKING[0] in control.scheduler.missing.without(POOL, "x")) is is_found
 
 
 def test_names_of_clients_are_bounded() -> None:

@@ -28,7 +28,7 @@ class Pool:
         return asyncio.create_task(self._ask(InstanceRequest(priority=priority)))
 
     async def _ask(self, request: InstanceRequest) -> Pick | Rejection:
-        return await self.dispatcher.wait("p", self.dispatcher.submit("p", request, lambda: self.members))
+        return await self.dispatcher.wait("p", self.dispatcher.submit("p", request, lambda: self.members, self.now()))
 
     async def picked(self) -> Pick:
         made = await self.ask()
@@ -106,7 +106,7 @@ async def test_who_leaves_in_the_turn_of_the_decision_leaves_nothing_behind() ->
     waits, next_one = pool.ask(), pool.ask()
     await asyncio.sleep(0)
     first.placement.finish(None, pool.now())
-    pool.dispatcher._flow_control.serve(pool.now())
+    pool.dispatcher.serve(pool.now())
     assert pool.waiting == [(0, 1)]
     waits.cancel()
     with pytest.raises(asyncio.CancelledError):

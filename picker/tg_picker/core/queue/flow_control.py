@@ -25,12 +25,13 @@ class FlowControl:
         limits: the limits of each pool's queue.
 
     Attributes:
+        scheduler: the same.
         attainment: how the routes meet their objectives.
         on_capacity: called when there may be capacity for a request that waits: call `serve`, now or later.
     """
 
     def __init__(self, scheduler: Scheduler, limits: QueueLimits) -> None:
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._limits = limits
         self._queues: dict[str, RequestQueue] = {}
         self._served = SlidingWindow()
@@ -82,7 +83,7 @@ class FlowControl:
         if queue is None:
             made = self._try(request, endpoints(), arrived_at, now, admitted=False)
         else:
-            choice = self._scheduler.choose(request, endpoints(), now)
+            choice = self.scheduler.choose(request, endpoints(), now)
             # Refuse at once what waiting would not help.
             made = choice if isinstance(choice, Rejection) and not _waits(choice) else None
         waiting = self._waiting(request, endpoints, arrived_at, size)
@@ -118,7 +119,7 @@ class FlowControl:
         if pool in self._queues:
             return None
         if request.adapter is not None:
-            endpoints = self._scheduler.missing.without(endpoints, request.adapter)
+            endpoints = self.scheduler.missing.without(endpoints, request.adapter)
         made = self._try(request, endpoints, now, now, admitted=True)
         return made if isinstance(made, Pick) else None
 
@@ -145,11 +146,11 @@ class FlowControl:
 
     def move(self, placement: Placement, request: InstanceRequest, endpoint: Endpoint, now: float) -> Pick | None:
         """Count a request at the server that really runs it; None if that server does not list the model."""
-        choice = self._scheduler.choose(request, (endpoint,), now, admitted=True)
+        choice = self.scheduler.choose(request, (endpoint,), now, admitted=True)
         if isinstance(choice, Rejection):
             placement.finish(None, now)
             return None
-        moved = self._scheduler.place(request, choice, now)
+        moved = self.scheduler.place(request, choice, now)
         self.attainment.move(placement, moved.placement)
         placement.finish(None, now)
         return moved
@@ -230,22 +231,22 @@ class FlowControl:
         roomy = endpoints if most is None else self._below_bound(request, endpoints, most)
         if roomy is None:
             return None
-        choice = self._scheduler.choose(request, roomy, now, admitted=admitted)
+        choice = self.scheduler.choose(request, roomy, now, admitted=admitted)
         if isinstance(choice, Rejection):
             return None if _waits(choice) else choice
-        capacity = Capacity(self._scheduler, self.attainment, self._limits, request, arrived_at=arrived_at, now=now)
-        found = capacity.find(choice, map(self._scheduler.server, roomy))
+        capacity = Capacity(self.scheduler, self.attainment, self._limits, request, arrived_at=arrived_at, now=now)
+        found = capacity.find(choice, map(self.scheduler.server, roomy))
         if found is None:
             return None
         if request.objective is None:
-            return self._scheduler.place(request, found, now)
+            return self.scheduler.place(request, found, now)
         first, output = capacity.predict(found.server), found.server.speed.predict_pace(found.server.requests)
-        pick = self._scheduler.place(request, found, now)
+        pick = self.scheduler.place(request, found, now)
         self.attainment.watch(pick.placement, request, arrived_at, first, output)
         return pick
 
     def _find_having(self, adapter: str, endpoints: Callable[[], Sequence[Endpoint]]) -> Sequence[Endpoint]:
-        return self._scheduler.missing.without(endpoints(), adapter)
+        return self.scheduler.missing.without(endpoints(), adapter)
 
     def _below_bound(
         self, request: InstanceRequest, endpoints: Sequence[Endpoint], most: int
@@ -253,7 +254,7 @@ class FlowControl:
         """The servers below their bound of requests; None = there are servers, but all have reached it."""
         serving = [each for each in endpoints if each.serves(request.model)]
         # With no candidates, let the scheduler raise the error.
-        roomy = [each for each in serving if self._scheduler.server(each).requests < most]
+        roomy = [each for each in serving if self.scheduler.server(each).requests < most]
         return roomy or (None if serving else endpoints)
 
     def _retry_after(self, queue: RequestQueue, now: float) -> float:
