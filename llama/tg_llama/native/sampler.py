@@ -10,7 +10,6 @@ from tg_llama.native.context import Context
 from tg_llama.native.library import hold_interpreter_lock, native
 from tg_llama.native.weights import Weights
 from tg_llama.sampling import LogitBias, SamplerSettings
-from tg_schema import TgError
 from tg_schema.errors import ProtocolError
 
 _sample = hold_interpreter_lock(native.llama_sampler_sample)
@@ -96,12 +95,9 @@ class GrammarSampler(Sampler):
         self, model: Weights, settings: SamplerSettings, longest: int, grammar: str, prompt: Sequence[int] = ()
     ) -> None:
         """Raises: BadRequest, if `grammar` cannot be read."""
+        # First, since this may fail, and leaves nothing to free then.
+        self._matcher = model.grammars.start(grammar)
         super().__init__(model, settings, longest, prompt)
-        try:
-            self._matcher = model.grammars.start(grammar)
-        except TgError:
-            super().close()
-            raise
         self._grammars = model.grammars
         self._end_tokens = model.end_tokens
         self._every = np.arange(model.vocabulary, dtype=np.int32)
