@@ -17,8 +17,7 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\n": ""}
-_WORDS: Final = dict.fromkeys(("True", "true"), "true") | dict.fromkeys(("False", "false"), "false")
-_NULLS: Final = ("None", "null")
+_WORDS: Final = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 _CLOSING: Final = {"[": "]", "{": "}", "(": ")"}
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, OverflowError)
 
@@ -116,8 +115,6 @@ def _literal(token: re.Match[str]) -> str:
         return write_json(_unescape(token["text"][size:-size]))
     if token["number"]:
         return _number("".join(token["number"].split()))
-    if token["word"] in _NULLS:
-        return "null"
     if token["word"] not in _WORDS:
         raise ValueError("a name")
     return _WORDS[token["word"]]
