@@ -106,9 +106,7 @@ def _text(text: str) -> str:
 
 
 def _mark(mark: str, tokens: dict[str, int]) -> str:
-    if not tokens:
-        return _text(mark) if mark else ""
-    parts = re.split(f"({'|'.join(map(re.escape, tokens))})", mark)
+    parts = re.split(f"({'|'.join(map(re.escape, tokens))})", mark) if tokens else [mark]
     return " ".join([f"<[{tokens[part]}]>" if part in tokens else _text(part) for part in parts if part])
 
 
