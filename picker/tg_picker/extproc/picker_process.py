@@ -15,7 +15,7 @@ from tg_picker.extproc.instance_picker import InstancePicker
 from tg_picker.extproc.pick_config import PickConfig, override_config, read_pick_config
 from tg_picker.extproc.picker_server import PickerServer, serve_picker
 from tg_picker.page import INSTANCES_PATH
-from tg_picker.pools import Dispatcher, PoolView
+from tg_picker.pools import Dispatcher
 from tg_picker.pools.adapter_loader import LOAD_PATH, AdapterLoader, Post
 from tg_picker.pools.followed_pools import FollowedPools
 from tg_picker.pools.placement_exchange import PlacementExchange
@@ -110,15 +110,12 @@ async def _publishing_health(watcher: PoolWatcher, server: PickerServer) -> Asyn
     changed = asyncio.Event()
     changed.set()
 
-    def follow(_: PoolView) -> None:
-        changed.set()
-
     async def publish_health() -> None:
         while True:
             await changed.wait()
             changed.clear()
             await server.set_ready(bool(watcher.view.endpoints))
 
-    with watcher.follow(follow):
+    with watcher.follow(lambda _: changed.set()):
         async with running(publish_health()):
             yield

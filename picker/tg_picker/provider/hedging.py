@@ -76,6 +76,7 @@ class SecondAttempt:
         start: begins it; None = there is no other server, or no budget.
 
     Attributes:
+        tell_begin: called when the answer begins.
         stop: cancels it; once it has ended this does nothing.
         is_running: whether a server was asked, and the answer has not ended.
         has_begun: whether there is something of the answer.
@@ -86,7 +87,7 @@ class SecondAttempt:
         self._held: list[LlmChunk] = []
         self._chunks: asyncio.Queue[LlmChunk | TgError | None] = asyncio.Queue(MAX_WAITING_CHUNKS)
         self._decided = asyncio.Event()
-        self._tell_begin: Callable[[], object] = lambda: None
+        self.tell_begin: Callable[[], object] = lambda: None
         self.stop: Callable[[], object] = lambda: None
         self.is_running = False
         self.has_begun = False
@@ -103,7 +104,7 @@ class SecondAttempt:
                 self._held = await begin(chunks)
                 self.has_begun = True
                 self._decided.set()
-                self._tell_begin()
+                self.tell_begin()
                 async for chunk in chunks:
                     await self._chunks.put(chunk)
             await self._chunks.put(None)
@@ -113,10 +114,6 @@ class SecondAttempt:
         finally:
             self.is_running = False
             self._decided.set()
-
-    def on_begin(self, tell: Callable[[], object]) -> None:
-        """Notify `tell` when the answer begins."""
-        self._tell_begin = tell
 
     async def take_over(self) -> Begun | None:
         """The answer of this attempt, since the first one failed; None = it was not started, or failed too."""
@@ -164,7 +161,7 @@ async def begin_either(first: Chunks, second: SecondAttempt | None) -> Begun:
     try:
         async with asyncio.timeout(None) as cut:
             now = asyncio.get_running_loop().time
-            second.on_begin(lambda: cut.reschedule(now()))
+            second.tell_begin = lambda: cut.reschedule(now())
             held = await begin(first)
     except TimeoutError:
         if not cut.expired():
@@ -175,7 +172,7 @@ async def begin_either(first: Chunks, second: SecondAttempt | None) -> Begun:
         second.stop()
         return held, first
     finally:
-        second.on_begin(lambda: None)
+        second.tell_begin = lambda: None
 
 
 async def begin(chunks: Chunks) -> list[LlmChunk]:

@@ -21,7 +21,7 @@ class MissingAdapters:
     """
 
     def __init__(self) -> None:
-        self.on_lost: Callable[[str, str | None], None] = _nothing
+        self.on_lost: Callable[[str, str | None], None] = lambda _address, _adapter: None
         self._missing: dict[str, dict[str, float]] = {}
 
     def note(self, address: str, adapter: str, now: float) -> None:
@@ -66,7 +66,3 @@ class MissingAdapters:
         if not servers:
             return endpoints
         return [each for each in endpoints if each.address not in servers] or endpoints
-
-
-def _nothing(_address: str, _adapter: str | None) -> None:
-    """Notifies nobody."""
