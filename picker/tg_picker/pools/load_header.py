@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from tg_picker.core import LoadReport
-from tg_picker.pools.page_reader import read_count, read_share
+from tg_picker.pools.page_reader import MAX_COUNT
 
 Value = TypeVar("Value")
 
@@ -31,6 +31,8 @@ NAMES: Mapping[str, str] = {
     "kv_cache_utilization": "kv_usage",
 }
 """Names of metrics, without the map that they are in -> fields of a report. The last one is Triton's."""
+
+MAX_NUMBERS: Mapping[str, float] = {"queued": MAX_COUNT, "running": MAX_COUNT, "kv_usage": 1.0}
 
 
 class _Json(Struct):
@@ -56,11 +58,10 @@ def read_load_header(value: str, now: float) -> LoadReport | None:
         field = NAMES.get(name.removeprefix("named_metrics."))
         if field is not None:
             found.setdefault(field, number)
-    counts = {name: read_count(found[name]) for name in ("queued", "running") if name in found}
-    shares = {"kv_usage": read_share(found["kv_usage"])} if "kv_usage" in found else {}
-    if not found or None in counts.values() or None in shares.values():
+    if not found or not all(0 <= number <= MAX_NUMBERS[field] for field, number in found.items()):
         return None
-    return LoadReport(now, counts.get("queued"), counts.get("running"), shares.get("kv_usage"))
+    counts = {field: int(number) for field, number in found.items() if field != "kv_usage"}
+    return LoadReport(now, counts.get("queued"), counts.get("running"), found.get("kv_usage"))
 
 
 def merge_reports(last: LoadReport | None, update: LoadReport) -> LoadReport:

@@ -47,16 +47,6 @@ def read_page(page: bytes, kind: str, now: float) -> LoadReport | None:
     return None
 
 
-def read_count(value: float) -> int | None:
-    """A count; None: the number cannot be one."""
-    return int(value) if 0 <= value <= MAX_COUNT else None
-
-
-def read_share(value: float) -> float | None:
-    """A share from 0 to 1; None: the number cannot be one."""
-    return value if 0 <= value <= 1 else None
-
-
 def _read(page: MetricsPage, kind: ServerKind, now: float) -> LoadReport:
     block_tokens, blocks = _first_count(page, kind.block_tokens), _count(page, kind.blocks)
     if kind.cache_info is not None:
@@ -134,10 +124,10 @@ def _adapters(page: MetricsPage, kind: ServerKind) -> AdapterReport | None:
 def _queued_by_adapter(page: MetricsPage, kind: ServerKind) -> dict[str, int] | None:
     if kind.lora_requests is None or not page.has(kind.lora_requests.name):
         return None
-    counts = {labels.get("adapter_name", ""): read_count(value) for labels, value in page.find(kind.lora_requests)}
-    if None in counts.values() or len(counts) > MAX_ADAPTERS:
+    counts = {labels.get("adapter_name", ""): value for labels, value in page.find(kind.lora_requests)}
+    if len(counts) > MAX_ADAPTERS or not all(0 <= count <= MAX_COUNT for count in counts.values()):
         raise _LieError
-    return {name: count for name, count in counts.items() if name and count}
+    return {name: int(count) for name, count in counts.items() if name and count >= 1}
 
 
 def _newest(page: MetricsPage, metric: Metric) -> Labels | None:
