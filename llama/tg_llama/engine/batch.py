@@ -41,23 +41,10 @@ class Batch:
         room = shares(min(prefill, most - len(slots) + len(needs)), needs)
         parts = iter(_limit_outputs([slot for slot in slots if not slot.answering], room, outputs - len(slots)))
         for slot in slots:
-            if slot.answering:
-                batch._answer(slot)
-            else:
-                batch._prompt(slot, next(parts))
+            batch._add(slot, 1 if slot.answering else next(parts))
         return batch
 
-    def _answer(self, slot: Slot) -> None:
-        self.sampled.append((slot, len(self.tokens)))
-        self.generated += 1
-        self.tokens.append(slot.tokens[-1])
-        self.positions.append(slot.evaluated)
-        self.sequences.append(slot.sequence)
-        self.outputs.append(1)
-        self.slots.append(slot)
-        slot.evaluated += 1
-
-    def _prompt(self, slot: Slot, count: int) -> None:
+    def _add(self, slot: Slot, count: int) -> None:
         start, end = slot.evaluated, slot.evaluated + count
         if not count:
             return
@@ -68,7 +55,7 @@ class Batch:
         self.outputs.extend([0] * count)
         self.slots.append(slot)
         slot.evaluated = end
-        self.prompt_tokens += count
+        self.prompt_tokens += 0 if slot.answering else count
         # Often only the last token's logits are wanted: they choose the first token of the answer.
         for position in range(max(start, slot.first_output), end):
             self.outputs[first + position - start] = 1
