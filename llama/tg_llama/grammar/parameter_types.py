@@ -61,19 +61,14 @@ class ParameterTypes:
         types = _named(schema)
         for alternative in ("anyOf", "oneOf"):
             inner = schema.get(alternative)
-            if isinstance(inner, list) and inner:
-                types &= self._any(inner, depth)
+            if isinstance(inner, list) and 0 < len(inner) <= MAX_SCHEMAS:
+                types &= frozenset[str]().union(*[self._find(each, depth) for each in inner])
         several = schema.get("allOf")
         for each in several[:MAX_SCHEMAS] if isinstance(several, list) else ():
             types &= self._find(each, depth)
         if "$ref" in schema:
             types &= self._find(follow(schema["$ref"], self._root), depth)
         return types or _ALL
-
-    def _any(self, schemas: list[Any], depth: int) -> frozenset[str]:
-        if len(schemas) > MAX_SCHEMAS:
-            return _ALL
-        return frozenset[str]().union(*[self._find(each, depth) for each in schemas])
 
 
 def _named(schema: dict[str, Any]) -> frozenset[str]:
