@@ -49,7 +49,7 @@ class PredictedWait:
         draw = random.random
         ranked = []
         for server in candidates:
-            cost, wait, matched = _cost(server, context)
+            cost, wait, matched = predict_cost(server, context)
             ranked.append((cost, draw(), wait, matched, server))
         ranked.sort(key=_RANK)
         cost, _, wait, matched, chosen = ranked[0]
@@ -69,11 +69,6 @@ def _has_spare_room(server: ServerState) -> bool:
     return not (server.queue or is_busy)
 
 
-def predict_first_token(server: ServerState, context: SchedulingContext) -> float:
-    """Seconds until the first token of the request's answer on one server."""
-    return _cost(server, context)[1]
-
-
 def _candidates(servers: Sequence[ServerState], request: InstanceRequest) -> Sequence[ServerState]:
     if len(servers) <= SMALL_POOL_SERVERS:
         return servers
@@ -89,7 +84,7 @@ def _candidates(servers: Sequence[ServerState], request: InstanceRequest) -> Seq
     return list(dict.fromkeys(found))
 
 
-def _cost(server: ServerState, context: SchedulingContext) -> tuple[float, float, int]:
+def predict_cost(server: ServerState, context: SchedulingContext) -> tuple[float, float, int]:
     """The cost, the predicted seconds until the first token, and how many of the prompt's blocks are cached.
 
     The cost also counts what other requests lose.

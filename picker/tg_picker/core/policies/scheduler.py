@@ -10,7 +10,7 @@ from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, InstanceRequest, Lo
 from tg_picker.core.policies.admission import ADMISSIONS, FRESH_LOOKS, Admission
 from tg_picker.core.policies.policies import DEFAULT_POLICY, load_policy, requests_of
 from tg_picker.core.policies.policy import Choice, Policy, Refusal, SchedulingContext
-from tg_picker.core.policies.predicted_wait import predict_first_token
+from tg_picker.core.policies.predicted_wait import predict_cost
 from tg_picker.core.state import (
     MAX_FALLBACKS,
     EngineSpeed,
@@ -146,7 +146,8 @@ class Scheduler:
 
     def predict_first_token(self, request: InstanceRequest, server: ServerState, now: float) -> float:
         """Seconds until the first token of a request's answer, were it placed on this server now."""
-        return predict_first_token(server, self._situation(request, (server,), now))
+        _, wait, _ = predict_cost(server, self._situation(request, (server,), now))
+        return wait
 
     def observe(self, endpoint: Endpoint, report: LoadReport) -> None:
         """Take a server's report. An older report than the last one is ignored; a later start is a restart."""
