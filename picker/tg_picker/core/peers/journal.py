@@ -110,7 +110,8 @@ class Journal:
         It names one block of each prompt: peers know the prompt's other blocks from their state of the servers.
         """
         names = _Names()
-        placed = [_describe(each, names, each.last_mark) for each in list(self._open.values())[-MAX_PLACED:]]
+        latest = list(self._open.values())[-MAX_PLACED:]
+        placed = [_describe(each, names, each.marks[-1] if each.marks else None) for each in latest]
         return Snapshot(self._origin, self.seq, [*names], placed)
 
     def _grow(self, entries: int = 1) -> None:

@@ -210,9 +210,11 @@ class FlowControl:
     def _settle(self, waiting: Waiting, made: Pick | Rejection, now: float) -> None:
         if isinstance(made, Pick):
             self._served.note(now, kept=True)
-        elif made.may_wait:
+        elif made.status != 404:
             self.attainment.refused(waiting.request, now)
-        waiting.settle(made)
+        waiting.made = made
+        if waiting.on_made is not None:
+            waiting.on_made(made)
 
     def _refuse_full(self, waiting: Waiting, queue: RequestQueue, now: float) -> Rejection:
         """If no request of this priority may wait, the refusal names what it would have waited for."""

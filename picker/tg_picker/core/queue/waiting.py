@@ -53,9 +53,3 @@ class Waiting(Struct, eq=False):
         It is kept after the request left.
         """
         return self.request.flow[:MAX_FLOW_CHARACTERS]
-
-    def settle(self, made: Pick | Rejection) -> None:
-        """Note the decision and call `on_made`."""
-        self.made = made
-        if self.on_made is not None:
-            self.on_made(made)

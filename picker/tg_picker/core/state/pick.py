@@ -54,8 +54,3 @@ class Rejection(Struct, frozen=True):
     reason: RejectionReason
     status: Literal[404, 429, 503]
     retry_after: float | None = None
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether the same request may be placed later, so that it makes sense to keep it somewhere until then."""
-        return self.status != 404

@@ -55,6 +55,7 @@ class Placement:
         adapter: the request's adapter.
         uncached_tokens: tokens of the prompt that the server has to compute.
         expected_tokens: tokens of the answer.
+        marks: the marked blocks of the prompt, each of which stands for everything before it.
         room: tokens of the prompt that were not in use on the server when it was placed.
         picked_at: on the scheduler's clock.
         first_at: when the answer began; None = not yet.
@@ -72,7 +73,6 @@ class Placement:
         "_is_behind",
         "_is_held_up",
         "_is_sheddable",
-        "_marks",
         "_objective",
         "_server",
         "_tokens_ahead",
@@ -83,6 +83,7 @@ class Placement:
         "follower",
         "listener",
         "loads_adapter",
+        "marks",
         "missing",
         "number",
         "picked_at",
@@ -121,21 +122,17 @@ class Placement:
         self.follower: PlacementFollower | None = None
         self.missing: MissingAdapters | None = None
         self.loads_adapter = request.adapter is not None and request.adapter not in server.adapters.used_at
-        self._marks = marks_of(request.prefix)
+        self.marks = marks_of(request.prefix)
         self.room = self.uncached_tokens
         if reported_room is not None:
             self.room = reported_room
         elif request.prefix.blocks:  # otherwise nobody would know which of its blocks are in use
-            self.room = server.room_for(request.prompt_tokens, request.prefix, cached // BLOCK_TOKENS)
+            shared, _ = server.active.shared_blocks(request.prefix, cached // BLOCK_TOKENS)
+            self.room = max(request.prompt_tokens - BLOCK_TOKENS * shared, 0)
         is_held_up = server.place(
-            request, self.uncached_tokens, self.expected_tokens, now, room=self.room, marks=self._marks
+            request, self.uncached_tokens, self.expected_tokens, now, room=self.room, marks=self.marks
         )
         self._is_held_up = is_held_up or reported_room is not None
-
-    @property
-    def last_mark(self) -> int | None:
-        """The last marked block of the prompt, which stands for everything before it; None = no block is marked."""
-        return self._marks[-1] if self._marks else None
 
     @property
     def ended(self) -> bool:
@@ -193,7 +190,7 @@ class Placement:
             self.prompt_tokens,
             self.uncached_tokens,
             self.expected_tokens,
-            self._marks,
+            self.marks,
             answered=0 if sample is None else sample.tokens,
         )
         if sample is not None:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Set as AbstractSet
 
-from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, Fingerprint, InstanceRequest, LoadReport
+from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, InstanceRequest, LoadReport
 from tg_picker.core.state.active_prefixes import ActivePrefixes
 from tg_picker.core.state.prefix_owners import PrefixOwners
 from tg_picker.core.state.resident_adapters import ResidentAdapters
@@ -138,16 +138,6 @@ class ServerState:
         """Forget a report that is too old."""
         self.report = self._reported_tokens = None
         self.is_stale = True
-
-    def room_for(self, prompt_tokens: int, prefix: Fingerprint, matched: int) -> int:
-        """Tokens of KV cache that a prompt needs in addition to those that requests in flight use.
-
-        Args:
-            prompt_tokens: of the prompt.
-            prefix: the prefix of the prompt.
-            matched: blocks of it that are cached, in use or idle.
-        """
-        return max(prompt_tokens - BLOCK_TOKENS * self.active.shared_blocks(prefix, matched)[0], 0)
 
     def place(
         self,
