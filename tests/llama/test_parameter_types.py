@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tg_llama.grammar.parameter_types import MAX_DEPTH, MAX_SCHEMAS, MAX_VALUES, ParameterTypes
-from tg_llama.grammar.schema_keywords import KINDS
+from tg_llama.grammar.parameter_types import KINDS, MAX_DEPTH, MAX_SCHEMAS, MAX_VALUES, ParameterTypes
 
 ALL = set(KINDS)
 

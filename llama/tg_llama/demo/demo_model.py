@@ -1,10 +1,12 @@
-"""The packaged file -> a model that engines can run, by NumPy alone."""
+"""The packaged file -> a model that engines can run, by NumPy alone: its vocabulary of byte pairs, and its weights."""
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
-from tg_llama.core import Adapter, EngineSizes, VectorContext
-from tg_llama.demo.byte_pairs import BytePairs
+from tg_llama.core import CONTROL_TOKEN, Adapter, EngineSizes, VectorContext
 from tg_llama.demo.demo_context import DemoContext
 from tg_llama.demo.demo_layers import DemoLayers
 from tg_llama.demo.demo_sampler import DemoSampler
@@ -13,6 +15,85 @@ from tg_llama.grammar import TokenGrammars
 from tg_llama.models import DEMO_MODEL
 from tg_llama.sampling import SamplerSettings
 from tg_schema.errors import BadRequest
+
+_CONTROL, _SHOWN = 3, 4
+"""Types of tokens in the file: control tokens are no text, others that no text is merged to are."""
+_WORDS = re.compile(
+    r"'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]{1,300}| ?\d{1,300}| ?(?:[^\s\w]|_){1,300}|\s{1,300}(?!\S)|\s{1,300}"
+)
+"""GPT-2's words. It takes signs such as ½ for numbers and this for letters: no tokens were learned across them.
+
+A longer one is cut, since the work for a word grows with the square of its length.
+"""
+_PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_HIDDEN = [byte for byte in range(256) if byte not in _PRINTED]
+_LETTERS = {**{byte: chr(byte) for byte in _PRINTED}, **{byte: chr(256 + at) for at, byte in enumerate(_HIDDEN)}}
+"""Byte -> the letter that stands for it in the file."""
+_BYTES = {letter: byte for byte, letter in _LETTERS.items()}
+_KNOWN_WORDS, _KNOWN_CHARACTERS = 4096, 32
+
+
+class BytePairs:
+    """The vocabulary: text -> tokens and back, merged in the order in which they were learned. Any thread may use it.
+
+    Attributes:
+        pieces: the bytes of each token; b"" for control tokens.
+        end_tokens: the tokens that end an answer.
+    """
+
+    def __init__(self, file: GgufFile) -> None:
+        values = {name.removeprefix("tokenizer."): value for name, value in file.values.items()}
+        self._names: list[str] = values["ggml.tokens"]
+        self._types: list[int] = values["ggml.token_type"]
+        self._ids = {name: token for token, name in enumerate(self._names)}
+        self._ranks = {tuple(merge.split(" ")): rank for rank, merge in enumerate(values["ggml.merges"])}
+        self.begin: int | None = values["ggml.bos_token_id"]
+        self.begin_text = self._names[values["ggml.bos_token_id"]]
+        self.end_text = self._names[values["ggml.eos_token_id"]]
+        self.end_tokens = frozenset({values["ggml.eos_token_id"], values["ggml.padding_token_id"]})
+        self.chat_template: str | None = values["chat_template"]
+        self.pieces: Sequence[bytes] = [self._piece(token) for token in range(len(self._names))]
+        self.longest_piece = max(map(len, self.pieces))
+        self._shown = self._marks({_SHOWN})
+        self._special = self._marks({_SHOWN, _CONTROL})
+        self._known_word = lru_cache(_KNOWN_WORDS)(self._cut_word)
+
+    def _piece(self, token: int) -> bytes:
+        name, kind = self._names[token], self._types[token]
+        if kind in {_CONTROL, _SHOWN}:
+            return name.encode() if kind == _SHOWN else b""
+        return bytes([_BYTES[letter] for letter in name])
+
+    def _marks(self, kinds: set[int]) -> re.Pattern[str]:
+        names = [name for name, kind in zip(self._names, self._types, strict=True) if kind in kinds]
+        return re.compile(f"({'|'.join(map(re.escape, names))})")
+
+    def attributes(self, token: int) -> int:
+        """The flags of `token`, in the numbers of llama.h."""
+        return CONTROL_TOKEN if self._types[token] == _CONTROL else 0
+
+    def special_text(self, token: int) -> str:
+        """The name of `token`."""
+        return self._names[token]
+
+    def tokenize(self, text: str, *, special: bool) -> list[int]:
+        """The tokens of `text`; with `special`, names of control tokens become control tokens."""
+        parts = (self._special if special else self._shown).split(text)
+        # Every second part is the name of a token.
+        return [token for at, part in enumerate(parts) for token in ([self._ids[part]] if at % 2 else self._cut(part))]
+
+    def _cut(self, text: str) -> list[int]:
+        return [token for word in _WORDS.findall(text) for token in self._word(word)]
+
+    def _word(self, word: str) -> list[int]:
+        return self._known_word(word) if len(word) <= _KNOWN_CHARACTERS else self._cut_word(word)
+
+    def _cut_word(self, word: str) -> list[int]:
+        letters = [_LETTERS[byte] for byte in word.encode("utf-8", "replace")]
+        # Each turn merges every place of one pair, so there are as many turns as merges at most, however long the word.
+        while pair := min(set(pairwise(letters)) & self._ranks.keys(), key=self._ranks.__getitem__, default=None):
+            letters = _merge(letters, pair)
+        return [self._ids[letter] for letter in letters]
 
 
 class DemoModel(BytePairs):
@@ -50,3 +131,13 @@ class DemoModel(BytePairs):
 
     def close(self) -> None:
         """See `core.Model`: the memory is Python's."""
+
+
+def _merge(letters: list[str], pair: tuple[str, ...]) -> list[str]:
+    merged: list[str] = []
+    for letter in letters:
+        if merged and (merged[-1], letter) == pair:
+            merged[-1] += letter
+        else:
+            merged.append(letter)
+    return merged

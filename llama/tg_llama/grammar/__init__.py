@@ -1,9 +1,15 @@
 """Schema, regular expression or choice -> grammar -> the tokens that may come next."""
 
 from tg_llama.grammar.json_grammar import ANY_OBJECT, json_grammar, json_rule
-from tg_llama.grammar.parameter_types import ParameterTypes
+from tg_llama.grammar.parameter_types import (
+    KNOWN,
+    LISTS_OF_SCHEMAS,
+    MAPS_OF_SCHEMAS,
+    SCHEMAS,
+    ParameterTypes,
+    fits,
+)
 from tg_llama.grammar.regex_grammar import choice_grammar, escape_text, regex_grammar, write_pattern
-from tg_llama.grammar.schema_keywords import KNOWN, LISTS_OF_SCHEMAS, MAPS_OF_SCHEMAS, SCHEMAS, fits
 from tg_llama.grammar.token_grammars import TokenGrammars
 
 __all__ = [

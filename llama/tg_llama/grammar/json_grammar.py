@@ -10,15 +10,16 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tg_llama.grammar.parameter_types import MAX_REFERENCE_CHARACTERS, follow
-from tg_llama.grammar.schema_keywords import (
+from tg_llama.grammar.parameter_types import (
     ANNOTATIONS,
     KINDS,
     KNOWN,
     LISTS_OF_SCHEMAS,
     MAPS_OF_SCHEMAS,
+    MAX_REFERENCE_CHARACTERS,
     SCHEMAS,
     fits,
+    follow,
     merges,
 )
 from tg_llama.grammar.token_grammars import find_error

@@ -12,9 +12,8 @@ from tg_picker.status.instances_status import (
 )
 from tg_picker.status.pool_board import PoolBoard
 from tg_picker.status.pool_boards import BOARDS, PoolBoards
-from tg_picker.status.reason_words import explain
 from tg_picker.status.request_record import ANSWERED, LEFT, RequestFacts, RequestRecord
-from tg_picker.status.status_reader import read_status
+from tg_picker.status.status_reader import explain, read_status
 
 __all__ = [
     "ANSWERED", "BOARDS", "LEFT", "AdapterStatus", "DecisionStatus", "InstancesStatus", "PickerStatus", "PoolBoard",
