@@ -15,7 +15,7 @@ from aiohttp import web
 from typing_extensions import override
 
 from tg_base.client import AnnouncedRoutes, Requestor
-from tg_base.config import GatewayConfig
+from tg_base.config import Config, GatewayConfig
 from tg_base.protocol import Route, RoutePlan
 from tg_base.runtime import SharedListener, open_listening_sockets, running
 from tg_base.telemetry import MODEL_LOADS
@@ -40,6 +40,7 @@ from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
 from tg_gateway.relay import DEFECT_MESSAGE, Relay
+from tg_gateway.served_check import warn_of_unserved
 from tg_gateway.telemetry import MALFORMED, MetricsPage
 from tg_gateway.websocket import Backend, WebSocketHandler
 
@@ -159,6 +160,10 @@ class Gateway:
 
         return commit
 
+    async def warn_of_unserved(self, routes: Sequence[Route[Any, Any]], config: Config) -> None:
+        """As the function of this name. The requestor has been entered; the gateway need not be."""
+        await warn_of_unserved(self._requestor, routes, config)
+
     def _replace_catalogue(self) -> None:
         if self._asked:
             catalogue = self._make_catalogue()
@@ -259,6 +264,7 @@ class Gateway:
         )
         application.add_routes(router.routes(handlers.answer, self._sockets.answer))
         self._health = Health(self._requestor, self._needed, relay, limits)
+        self._health.follow(self._routes)
         application.add_routes(self._health.routes())
         if config.docs:
             application.add_routes(Documentation(self._mounts).routes())

@@ -25,7 +25,7 @@ from tg_base.config import (
     sound_part,
 )
 from tg_base.protocol import Route
-from tg_base.runtime import SharedListener, explain_no_listening
+from tg_base.runtime import SharedListener, explain_no_listening, running
 from tg_base.server import (
     LEAVING,
     Host,
@@ -266,6 +266,11 @@ def _list_awaited(order: ServeOptions, config: Config) -> tuple[Route[Any, Any],
     return tuple(route for service in awaited for route in config.routes(service))
 
 
+def _list_others(order: ServeOptions, config: Config) -> list[Route[Any, Any]]:
+    """Those that other processes serve."""
+    return [route for route in _list_awaited(order, config) if route.spec.name not in order.parts]
+
+
 def _list_routes(order: ServeOptions, config: Config) -> tuple[Route[Any, Any], ...]:
     return tuple(route for service in order.services for route in config.routes(service))
 
@@ -301,6 +306,7 @@ async def _gateway(
 
     stack.enter_context(follow(prepare))
     await stack.enter_async_context(requestor)
+    await stack.enter_async_context(running(gateway.warn_of_unserved(_list_others(order, config), config)))
     if listener is not None:
         # In its first second a worker knows no model yet and would refuse requests; another worker takes them instead.
         await requestor.presence.until_served(_list_queues(order, config), KNOWING_SECONDS)
@@ -344,7 +350,10 @@ async def _rehearse(order: ServeOptions, config: Config, findings: Findings) -> 
             await kind.rehearse(context, findings)
         if GATEWAY in order.parts:
             with findings.collect():
-                _make_gateway(order, sound_part(config), bus)
+                requestor, gateway = _make_gateway(order, sound_part(config), bus)
+                if order.only and not findings.sentences:
+                    async with requestor:
+                        await gateway.warn_of_unserved(_list_others(order, config), config)
 
 
 async def _ping(order: ServeOptions, config: Config, bus: Bus) -> None:

@@ -84,14 +84,20 @@ async def ask(http: ClientSession, path: str, body: dict[str, Any]) -> str:
         return text_of(await response.read()) if response.status == 200 else str(response.status)
 
 
+def share_bus(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
+    """A new bus for all that open it by its URL; and the file."""
+    points = "[tokengrid.buses]\nshared = tests.fakes.shared_bus:SharedBus"
+    install_package(folder / "site", monkeypatch, "shared-bus", points)
+    SharedBus.behind = MemoryBus()
+    file = folder / "tg.toml"
+    write(file, text)
+    return file
+
+
 @asynccontextmanager
 async def gateways(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> AsyncIterator[Gateways]:
     """All run, and know each other."""
-    points = "[tokengrid.buses]\nshared = tests.fakes.shared_bus:SharedBus"
-    install_package(folder / "site", monkeypatch, "shared-bus", points)
-    file = folder / "tg.toml"
-    write(file, text)
-    SharedBus.behind = MemoryBus()
+    file = share_bus(folder, monkeypatch, text)
     with capture_logs() as logs:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(SharedBus.behind.aclose)

@@ -1,23 +1,29 @@
 """Names, routes and flows that are edited while eight gateways serve: in force at all, and no stream is touched."""
 
 import asyncio
+from collections.abc import MutableMapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from structlog.testing import capture_logs
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.shared_bus import SharedBus
 from tests.flow.edited_models import OneWord, table
-from tests.flow.served_gateways import GATEWAYS, ask, config_of, gateways, text_of
+from tests.flow.served_gateways import GATEWAYS, ask, config_of, gateways, share_bus, text_of
 from tests.flow.socket_frames import answer
 from tests.until import until
+from tests.virtual_time import in_virtual_time
 from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION
 from tg_schema.features import Feature
 from tg_schema.topics import Topics
+from tg_serve.launcher import inspect, launch
+from tg_serve.options import GATEWAY, ServeOptions
 
 pytestmark = pytest.mark.usefixtures("fresh_models")
 
@@ -163,3 +169,24 @@ async def until_features(http: ClientSession, model: str, *, has: str, lacks: st
                 rows = {each["model"]: each["features"] for each in (await response.json())["models"]}
             if has in rows[model] and lacks not in rows[model]:
                 return
+
+
+@in_virtual_time
+async def test_a_check_and_a_start_of_a_gateway_warn_of_flows_that_no_process_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = share_bus(tmp_path, monkeypatch, config_of(ROUTED))
+    order = ServeOptions(file=file, only=(GATEWAY,))
+    async with processor("f", "m"):
+        with capture_logs() as logs:
+            said, findings = await inspect(order)
+            assert (said[:3], findings) == ("ok:", [])
+            async with launch(order):
+                await until(lambda: len(warnings(logs)) == 2)
+        expected = {"flow": "g", "service": "text-completion", "model": "n", "at": f"{file}, line 19"}
+        assert [{**line, **expected} for line in warnings(logs)] == warnings(logs)
+    await SharedBus.behind.aclose()
+
+
+def warnings(logs: list[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
+    return [line for line in logs if line["event"] == "flow.unserved"]
