@@ -18,6 +18,10 @@ Req = TypeVar("Req")
 Resp = TypeVar("Resp", bound=Response)
 
 
+def _needs_none(_: object) -> frozenset[Feature]:
+    return frozenset()
+
+
 class ServiceSpec(msgspec.Struct, Generic[Req, Resp], frozen=True):
     """One kind of service: its name in topics and URLs, and its two record types.
 
@@ -28,7 +32,7 @@ class ServiceSpec(msgspec.Struct, Generic[Req, Resp], frozen=True):
     name: str
     request: type[Req]
     response: type[Resp]
-    features: Callable[[Any], frozenset[Feature]] = lambda _: frozenset()
+    features: Callable[[Any], frozenset[Feature]] = _needs_none
     summarize: Callable[[Sequence[Any]], Any] = itemgetter(-1)
 
 

@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 from typing_extensions import override
 
 from tests.fakes.turn_counter import TurnCounter
-from tests.flow.open_gateway import TEXTS
+from tests.flow.open_gateway import PROMPTS, TEXTS
+from tg_base.config import Config
 from tg_base.protocol import EncodedRequest, Presence
 from tg_doors.lmi.invocation import PayloadError
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect
@@ -20,6 +21,7 @@ from tg_schema import TextCompletionResponse, TgError
 from tg_schema.errors import BadRequest, NotFound, ProtocolError, RateLimited, TooLarge
 
 MOUNTS = load_mounts()
+AGENTS = Config().routes("agent")
 MANY = 3000
 """Items of a body. To read one takes more than one call, so in this process there would be several times as many."""
 SENT = {
@@ -41,7 +43,7 @@ async def parser() -> AsyncIterator[CallParser]:
 
 def make_call(path: str, body: Any) -> tuple[Dialect, Call]:
     (mount,) = (mount for mount in MOUNTS if (mount.method, mount.path) == ("POST", path))
-    catalogue = Catalogue(TEXTS, lambda _: (PRESENCE,), {"other": "counting"})
+    catalogue = Catalogue(TEXTS + PROMPTS + AGENTS, lambda _: (PRESENCE,), {"other": "counting"})
     variables = {name: value for name, value in (("model", "counting"), ("version", "1")) if f"{{{name}}}" in path}
     return mount.dialect, Call(mount.operation, catalogue, {}, variables, {}, "r", json.dumps(body).encode())
 
