@@ -33,6 +33,10 @@ SYSTEM_IN_USER_TURN = """{{- bos_token }}
 {% endif %}{{ m.content }} [/INST]{% endfor %}"""
 
 
+FIRST_APART = """{%- set first = [messages[0]] -%}
+{%- for m in first + messages[1:] %}{{ '<' + m.role + '>' + m.content }}{% endfor %}<assistant>"""
+
+
 def test_without_a_template_the_text_is_continued() -> None:
     template = ChatTemplate(None)
     assert template.alone == (PROMPT,)
@@ -114,6 +118,12 @@ def test_a_template_without_end_is_left_behind() -> None:
     loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}{{ messages[0].content }}"
     with pytest.raises(Unavailable, match="come to an end"):
         ChatTemplate(loop, seconds=0.05)
+
+
+def test_messages_are_a_list_as_templates_expect() -> None:
+    template = ChatTemplate(FIRST_APART)
+    assert template.with_system == ("<system>", SYSTEM, "<user>", PROMPT, "<assistant>")
+    assert template.between == ("<assistant>", Hole("answer", trimmed=False), "<user>")
 
 
 def test_a_conversation_is_laid_out_from_rounds() -> None:

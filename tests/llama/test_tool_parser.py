@@ -94,6 +94,13 @@ CASES: list[tuple[str, str, str, list[tuple[str, str]]]] = [
     ("llama", '{"name": "Anna", "parameters": {"a": 1}}', '{"name": "Anna", "parameters": {"a": 1}}', []),
     ("llama", '{"name": "Anna", "age": 5} is she.', '{"name": "Anna", "age": 5} is she.', []),
     ("llama", 'So: {"name": "add", "parameters": {}}', 'So: {"name": "add", "parameters": {}}', []),
+    ("llama", "{it's a set} of (", "{it's a set} of (", []),
+    (
+        "hermes",
+        '<tool_call>{"name": "add", "arguments": {"a": it\'s}}</tool_call> So: <tool_call>{"name": "add"}</tool_call>',
+        "So:",
+        [("add", '{"a": it\'s}'), ("add", "{}")],
+    ),
     ("phi list", '<|tool_call|>[{"name": "add", "arguments": {"a": 1}}]<|/tool_call|>', "", [ADD]),
     (
         "kimi",

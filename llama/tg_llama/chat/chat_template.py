@@ -116,7 +116,7 @@ def _find_between(template: SandboxedTemplate, alone: Layout) -> Layout | None:
 def _try_layout(template: SandboxedTemplate, *messages: dict[str, str]) -> Layout:
     """A conversation of placeholders; () if the template refuses it, as by "System role not supported"."""
     try:
-        return tuple(_split(template.render(messages)))
+        return tuple(_split(template.render([*messages])))
     except TemplateFailed:
         return ()
 

@@ -9,7 +9,8 @@ from tg_llama.grammar import ParameterTypes, fits
 from tg_llama.tools.python_call import write_json
 from tg_schema.codec import decode_json
 
-_TELLING = re.compile(r"'''|\"\"\"|[\"'\\{}\[\]()]")
+_JSON = re.compile(r'["\\{}\[\]]')
+_PYTHON = re.compile(r"'''|\"\"\"|[\"'\\{}\[\]()]")
 
 
 class CallScanner:
@@ -19,7 +20,8 @@ class CallScanner:
         depth: how many brackets are open already.
     """
 
-    def __init__(self, depth: int = 0) -> None:
+    def __init__(self, depth: int = 0, *, python: bool = False) -> None:
+        self._telling = _PYTHON if python else _JSON
         self._depth = depth
         self._quote = self._pending = ""
 
@@ -28,7 +30,7 @@ class CallScanner:
         text, at = self._pending + piece, 0
         before = len(self._pending)
         self._pending = ""
-        while found := _TELLING.search(text, at):
+        while found := self._telling.search(text, at):
             sign, start = found[0], found.start()
             # Quotes may become three, and a backslash depends on the next character.
             if len(text) - start < (3 if sign in "\"'" else 2 if sign == "\\" else 0) and self._waits(

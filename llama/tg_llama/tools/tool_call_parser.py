@@ -138,7 +138,8 @@ class ToolCallParser:
         python = self._form.syntax == "python"
         if text[0] != "{" and not self._form.split and not python:
             return self._no_call("")
-        self._state, self._scanned, self._scanner = (self._name if python else self._head), 0, CallScanner()
+        self._state, self._scanned = (self._name if python else self._head), 0
+        self._scanner = CallScanner(python=python)
         return True
 
     def _name(self) -> bool:
