@@ -1,6 +1,7 @@
 """A route -> its models: order, fallback, cool-down, budgets, weights and shadows, in the requestor."""
 
 import asyncio
+import math
 from collections import Counter
 from contextlib import suppress
 
@@ -277,3 +278,12 @@ async def test_a_shadow_gets_its_share() -> None:
         for _ in range(300):
             await it.ask()
         assert 25 <= len(it.models["b"].requests) <= 100
+
+
+@pytest.mark.parametrize("wait", [0.0, -1.0, math.nan])
+@in_virtual_time
+async def test_a_time_to_wait_that_is_none_does_not_cool_a_model(wait: float) -> None:
+    async with opened(r=A_THEN_B) as it:
+        it.models["a"].error = RateLimited("later", retry_after=wait)
+        assert (await it.ask(prompt="0")).model == "b"
+        assert it.states() == {"a": "ready", "b": "ready"}

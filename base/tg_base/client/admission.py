@@ -177,5 +177,5 @@ class AdmissionControl:
             request_bytes=min(presence.request_bytes for presence in serving),
             models=models,
             cools_until=self._presence.cools_until(queue),
-            failing=serving[0].failing,
+            failing=serving[0].failing if all(presence.failing for presence in serving) else "",
         )

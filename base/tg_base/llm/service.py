@@ -82,6 +82,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
     """
 
     spec = TEXT_COMPLETION
+    cools = True
     optional_features: ClassVar[frozenset[Feature]] = frozenset()
 
     Options: ClassVar[type[ProviderOptions]] = ProviderOptions

@@ -31,10 +31,14 @@ FAILURES: Final = frozenset(
 
 @dataclass(slots=True)
 class _State:
+    """`until` and `reason` are of what was seen here, `heard_until` and `heard_reason` of what processors announce."""
+
     outcomes: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=MAX_OUTCOMES))
     until: float | None = None
     seconds: float = COOLING_SECONDS
     reason: str = ""
+    heard_until: float = 0.0
+    heard_reason: str = ""
     probing: bool = False
 
 
@@ -51,7 +55,7 @@ class ModelHealth:
     def begin(self, queue: str) -> bool:
         """Whether a request may ask it now; its outcome, or `leave`, must follow. A cool model gets one request."""
         state = self._states[queue]
-        if state.until is None:
+        if not self.explain(queue):
             return True
         if state.probing or self.wait(queue) > 0:
             return False
@@ -64,11 +68,13 @@ class ModelHealth:
 
     def wait(self, queue: str) -> float:
         """Seconds until it may be tried; 0 = it does not cool down, or not any more."""
-        return max(0.0, (self._states[queue].until or 0.0) - _now())
+        state = self._states[queue]
+        return max(0.0, max(state.until or 0.0, state.heard_until) - _now())
 
     def explain(self, queue: str) -> str:
         """The type of the error for which it cools down or is being tried; "" = it is asked like any other."""
-        return self._states[queue].reason
+        state = self._states[queue]
+        return state.reason or state.heard_reason
 
     def note(self, queue: str, error: TgError | None, *, trial: bool) -> None:
         """How an answer of it began: with a record, or as this error; `trial` is whether `begin` let it try the model.
@@ -82,29 +88,44 @@ class ModelHealth:
         if not failed:
             state.until, state.seconds, state.reason = None, COOLING_SECONDS, ""
         state.outcomes.append((now, failed))
-        if error is not None and failed and (trial or error.retry_after is not None or self._is_bad(state)):
+        if error is None or not failed:
+            return
+        # What is no time to wait, such as 0 or NaN, says no more than none.
+        given = error.retry_after if error.retry_after is not None and error.retry_after > 0 else None
+        if trial or given is not None or self._is_bad(state):
             state.reason, state.seconds = error.type, state.seconds * 2 if trial else state.seconds
-            seconds = state.seconds if error.retry_after is None else error.retry_after
-            state.until = now + min(seconds, MAX_COOLING_SECONDS)
+            state.until = now + min(state.seconds if given is None else given, MAX_COOLING_SECONDS)
             state.outcomes.clear()
 
-    def observe(self, model: str, error: TgError | None, begun: float) -> None:
+    def observe(self, model: str, error: TgError | None, begun: float) -> bool:
         """How any request ended, where all are seen: an answer ends the time at once.
+
+        An error that is no failure proves nothing here: many a one is raised before the model is asked.
 
         Args:
             model: its id.
             error: how the request failed; None = it was answered.
             begun: when it was begun, by the loop's clock. A failure is that of a trial only if the time was over then.
+
+        Returns:
+            Whether the time that the model cools down has changed.
         """
-        until = self._states[model].until
-        failed = error is not None and error.type in FAILURES
-        self.note(model, error, trial=not failed or (until is not None and until <= begun))
+        state = self._states[model]
+        before = state.until
+        if error is None or error.type in FAILURES:
+            self.note(model, error, trial=error is None or (before is not None and before <= begun))
+        return state.until != before
 
     def hear(self, queue: str, until: float, reason: str) -> None:
-        """All processors of the queue have announced that their model cools down until then, by the loop's clock."""
+        """What all processors of the queue announce now.
+
+        Args:
+            queue: their queue.
+            until: the model cools down until then, by the loop's clock; 0 = not all of them say so.
+            reason: the type of the error for which it does, or is tried; "" = it is asked like any other.
+        """
         state = self._states[queue]
-        if until > max(_now(), state.until or 0.0):
-            state.until, state.reason = until, reason
+        state.heard_until, state.heard_reason = min(until, _now() + MAX_COOLING_SECONDS) if reason else 0.0, reason
 
     @staticmethod
     def _is_bad(state: _State) -> bool:

@@ -378,9 +378,7 @@ class Processor:
 
     def _observe(self, failure: TgError | None, begun: float) -> None:
         """Announce at once that the model is better not asked for a while, or is well again."""
-        before = self._health.explain(self._id)
-        self._health.observe(self._id, failure, begun)
-        if self._health.explain(self._id) != before:
+        if self._service.cools and self._health.observe(self._id, failure, begun):
             self.host.changed.set()
 
     def _took(self, seconds: float) -> None:

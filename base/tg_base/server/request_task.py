@@ -18,7 +18,7 @@ from tg_base.server.service import Service, Unreadable
 from tg_base.server.slots import Slot
 from tg_base.telemetry import Attribute, Span, end_span, find_stream_counter, new_number, span_names, trace
 from tg_schema import TgError
-from tg_schema.errors import Cancelled, Internal, Timeout
+from tg_schema.errors import BusError, Cancelled, Internal, Timeout
 from tg_schema.response import Response
 
 log = structlog.get_logger()
@@ -161,7 +161,8 @@ class RequestTask:
                     responder.signal("accepted")
                 await self._fail(responder, ending)
         except TgError as error:
-            outcome, self.failure = error.type, error
+            # What fails before the service is asked, and the bus, are no failures of its model.
+            outcome, self.failure = error.type, error if begun and not isinstance(error, BusError) else None
             await self._fail(responder, error)
         finally:
             service, flow = self._route.spec.name, self._route.flow

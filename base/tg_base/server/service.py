@@ -32,6 +32,8 @@ class Service(ABC, Generic[Req, Resp]):
     """Requests that run concurrently; more stay in the queue, for any processor that is idle."""
     features: frozenset[Feature] = frozenset()
     """Optional features; announced with its presence."""
+    cools: ClassVar[bool] = False
+    """Whether its failures are announced, so that routes leave its model alone for a while."""
     announce: Callable[[], None] = staticmethod(_announce_nowhere)
     """Set by the processor. Call it when what the service announces has changed, to announce it at once.
     """
