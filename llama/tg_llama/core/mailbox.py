@@ -29,10 +29,7 @@ class Mailbox:
     def here(cls) -> "Mailbox":
         """The mailbox of the running loop."""
         loop = asyncio.get_running_loop()
-        mailbox = _mailboxes.get(loop)
-        if mailbox is None:
-            mailbox = _mailboxes[loop] = cls(loop)
-        return mailbox
+        return _mailboxes.setdefault(loop, cls(loop))
 
     def put(self, sleeper: Sleeper) -> None:
         """Engine thread: wake `sleeper` at the next `flush`."""

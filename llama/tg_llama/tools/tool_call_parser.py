@@ -174,9 +174,8 @@ class ToolCallParser:
     def _read_arguments(self, name: str) -> JsonArguments | TaggedArguments:
         if self._form.syntax == "json":
             return JsonArguments()
-        if name not in self._types:
-            self._types[name] = ParameterTypes(self._tools.get(name, {}))
-        return TaggedArguments(self._types[name], (self._form.item_end, self._form.end))
+        types = self._types.setdefault(name, ParameterTypes(self._tools.get(name, {})))
+        return TaggedArguments(types, (self._form.item_end, self._form.end))
 
     def _to_the_end(self) -> bool:
         """Read a whole call whose parts are in an unusual order."""

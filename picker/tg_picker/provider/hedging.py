@@ -47,12 +47,9 @@ class Hedging:
     def learn(self, route: str, seconds: float) -> None:
         """Note a request and the time to its first token; for a lost attempt, the time for which it was tried."""
         self._credit = min(self._credit + self._share, MAX_CREDIT)
-        times = self._times.get(route)
-        if times is None:
-            if len(self._times) >= MAX_ROUTES:
-                del self._times[next(iter(self._times))]
-            times = self._times[route] = deque(maxlen=MAX_TIMES)
-        times.append(seconds)
+        if route not in self._times and len(self._times) >= MAX_ROUTES:
+            del self._times[next(iter(self._times))]
+        self._times.setdefault(route, deque(maxlen=MAX_TIMES)).append(seconds)
 
     def find_delay(self, route: str) -> float | None:
         """Seconds after which a request of this route is slow; None = not known, or the budget is used up."""

@@ -182,10 +182,7 @@ class PickerTotals:
             count.kept += seconds <= slo.seconds
 
     def _find_route(self, route: str, slo: Slo) -> RouteCount:
-        count = self.routes.get((route, slo.kind))
-        if count is None:
-            count = self.routes[route, slo.kind] = RouteCount(slo)
-        return count
+        return self.routes.setdefault((route, slo.kind), RouteCount(slo))
 
     def _count_pick(self, picked: Endpoint | None) -> None:
         if picked is None:

@@ -26,12 +26,9 @@ class MissingAdapters:
 
     def note(self, address: str, adapter: str, now: float) -> None:
         """A server answered 404 for an adapter."""
-        servers = self._missing.get(adapter)
-        if servers is None:
-            if len(self._missing) >= MAX_ADAPTERS:
-                del self._missing[next(iter(self._missing))]
-            servers = self._missing[adapter] = {}
-        servers[address] = now
+        if adapter not in self._missing and len(self._missing) >= MAX_ADAPTERS:
+            del self._missing[next(iter(self._missing))]
+        self._missing.setdefault(adapter, {})[address] = now
         self.on_lost(address, adapter)
 
     def find(self, address: str, adapters: Iterable[str], at: float) -> None:

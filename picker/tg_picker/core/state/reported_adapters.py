@@ -20,14 +20,10 @@ class ReportedAdapters:
     def note(self, address: str, adapters: Iterable[str]) -> None:
         """Note the adapters that a server reports."""
         for adapter in adapters:
+            if adapter not in self._tellers and len(self._tellers) >= MAX_ADAPTERS:
+                del self._tellers[next(iter(self._tellers))]
             # Move it to the end, so that names that are reported again outlive those that were reported once.
-            tellers = self._tellers.pop(adapter, None)
-            if tellers is None:
-                tellers = set()
-                if len(self._tellers) >= MAX_ADAPTERS:
-                    del self._tellers[next(iter(self._tellers))]
-            tellers.add(address)
-            self._tellers[adapter] = tellers
+            self._tellers[adapter] = {*self._tellers.pop(adapter, ()), address}
 
     def forget(self, address: str, adapter: str | None = None) -> None:
         """Note that a server lacks an adapter; None = the server left."""

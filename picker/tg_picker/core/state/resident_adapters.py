@@ -42,9 +42,8 @@ class ResidentAdapters:
     def observe(self, report: AdapterReport, read_at: float, busy: Container[str]) -> None:
         """Compare these assumptions with what the server reports."""
         self.slots = report.slots if report.slots is not None else self.slots
-        reported = report.resident
+        known, reported = self.used_at, report.resident
         if reported is not None:
-            known = self.used_at
             gone = [
                 adapter
                 for adapter, used_at in known.items()
@@ -52,9 +51,9 @@ class ResidentAdapters:
             ]
             for adapter in gone:
                 del known[adapter]
-            self._admit([adapter for adapter in reported if adapter not in known], read_at)
-        elif report.active:
-            self._admit([adapter for adapter in report.active if adapter not in self.used_at], read_at)
+        # Note adapters that others use. Sorted, since a set's order differs from process to process.
+        for adapter in sorted(set(report.active if reported is None else reported) - known.keys()):
+            known[adapter] = read_at
         self._make_room(busy)
 
     def discard(self, adapter: str) -> None:
@@ -64,11 +63,6 @@ class ResidentAdapters:
     def clear(self) -> None:
         """Forget all: the server left or restarted."""
         self.used_at.clear()
-
-    def _admit(self, adapters: list[str], now: float) -> None:
-        """Note adapters that others use. Sorted, since a set's order differs from process to process."""
-        for adapter in sorted(adapters):
-            self.used_at[adapter] = now
 
     def _make_room(self, busy: Container[str]) -> None:
         most = DEFAULT_MAX_ADAPTERS if self.slots is None else min(max(self.slots, 1), MAX_ADAPTERS)
