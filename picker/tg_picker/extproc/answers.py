@@ -25,11 +25,6 @@ _ANTHROPIC_TYPES = {
 _MESSAGES_PATH = "/v1/messages"
 
 
-def write_refusal(refused: Refused, path: str) -> bytes:
-    """An error as JSON from which OpenAI's and Anthropic's SDKs raise the right exception."""
-    return msgspec.json.encode(_anthropic(refused) if path.startswith(_MESSAGES_PATH) else _openai(refused))
-
-
 def _openai(refused: Refused) -> dict[str, Any]:
     kind = _OPENAI_TYPES.get(refused.status, "server_error" if refused.status >= 500 else "rate_limit_error")
     return {"error": {"message": refused.message, "type": kind, "param": None, "code": refused.reason}}
@@ -98,7 +93,11 @@ def stream_response_body(body: bytes, *, last: bool) -> wire.ProcessingResponse:
 
 
 def refuse(refused: Refused, path: str) -> wire.ProcessingResponse:
-    """The answer to the client in place of an endpoint's. It ends the exchange."""
+    """The answer to the client in place of an endpoint's. It ends the exchange.
+
+    Its body is JSON from which OpenAI's and Anthropic's SDKs raise the right exception.
+    """
+    error = _anthropic(refused) if path.startswith(_MESSAGES_PATH) else _openai(refused)
     headers = {"content-type": "application/json", DROPPED_REASON: refused.reason}
     if refused.retry_after is not None:
         headers["retry-after"] = str(max(round(refused.retry_after), 1))
@@ -106,7 +105,7 @@ def refuse(refused: Refused, path: str) -> wire.ProcessingResponse:
         immediate_response=wire.ImmediateResponse(
             status={"code": refused.status},
             headers=wire.HeaderMutation(set_headers=_options(headers.items())),
-            body=write_refusal(refused, path),
+            body=msgspec.json.encode(error),
             details=refused.reason,
         )
     )

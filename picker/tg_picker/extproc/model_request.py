@@ -57,7 +57,8 @@ def read_model_request(body: bytes) -> ModelRequest:
     try:
         found = _DECODER.decode(body)
     except msgspec.ValidationError:
-        raise BadRequest(_NO_MODEL if _is_object(body) else _NOT_JSON) from None
+        is_object = body.lstrip()[:1] == b"{"
+        raise BadRequest(_NO_MODEL if is_object else _NOT_JSON) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadRequest(_NOT_JSON) from None
     if not found.model:
@@ -78,10 +79,6 @@ def rename_model(body: bytes, model: str) -> bytes:
         raise BadRequest(_NOT_JSON) from None
     fields["model"] = Raw(msgspec.json.encode(model))
     return msgspec.json.encode(fields)
-
-
-def _is_object(body: bytes) -> bool:
-    return body.lstrip()[:1] == b"{"
 
 
 def _cap(found: _Body) -> int | None:

@@ -13,7 +13,7 @@ from tg_picker.pools import DnsName, Host, PoolTable, check_tables, read_places,
 from tg_picker.pools.adapter_loader import check_source
 from tg_picker.pools.kv_subscriber import KvEventOptions
 from tg_picker.pools.pool_watcher import PoolSources
-from tg_picker.pools.scraper import ScrapeOptions
+from tg_picker.pools.scraper import ScrapeOptions, check_path
 from tg_schema.errors import BadRequest
 
 
@@ -98,7 +98,7 @@ class PickConfig(Struct, frozen=True):
         if self.bus is not None and find_bus(self.bus.url, "bus", "url").name == "memory":
             raise BadRequest("memory:// reaches no other picker: write pulsar://host:port").at("bus", "url")
         self.waiting.check("waiting")
-        self.scrape.check()
+        check_path(self.scrape.path, "scrape", "path")
         check_source(self.adapter_source)
         self.make_sources(Path())
 

@@ -37,7 +37,8 @@ class InstancesPage(Page):
     @override
     async def show(self, request: web.Request) -> web.Response:
         """The page if the client wants HTML, else JSON; `format=html` and `format=json` decide before its headers."""
-        kind = "json" if request.query.get("format", _preferred(request)) == "json" else "html"
+        preferred = "html" if "text/html" in request.headers.get("Accept", "") else "json"
+        kind = "json" if request.query.get("format", preferred) == "json" else "html"
         now = asyncio.get_running_loop().time()
         made_at, body = self._made.get(kind, _NEVER)
         if now - made_at > FRESH_SECONDS:
@@ -49,10 +50,6 @@ class InstancesPage(Page):
     def _make(self, kind: str) -> bytes:
         status = read_status(BOARDS)
         return encode(status) if kind == "json" else write_document(status, self._style, self._script).encode()
-
-
-def _preferred(request: web.Request) -> str:
-    return "html" if "text/html" in request.headers.get("Accept", "") else "json"
 
 
 def _read(name: str) -> str:

@@ -69,14 +69,6 @@ class ScrapeOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     timeout: Annotated[float, Meta(gt=0, le=3600)] = 1.0
     concurrency: Annotated[int, Meta(ge=1, le=1000)] = 32
 
-    def check(self) -> None:
-        """What no type says.
-
-        Raises:
-            BadRequest: the path is none.
-        """
-        check_path(self.path, "scrape", "path")
-
     @property
     def page_path(self) -> str:
         """Where the page is."""

@@ -80,7 +80,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             )
         load_policy(self.policy)
         self.waiting.check("waiting")
-        self.scrape.check()
+        check_path(self.scrape.path, "scrape", "path")
         check_path(self.api_path, "api_path")
         check_source(self.adapter_source)
         if self.pools:

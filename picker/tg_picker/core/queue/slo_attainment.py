@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
 from tg_picker.core.interface import InstanceRequest, InstanceUsage, Objective
 from tg_picker.core.queue.prediction_errors import PredictionErrors
 from tg_picker.core.state import Placement
@@ -95,12 +97,11 @@ def _misses(attained: Attained, share: float) -> bool:
     return attained.total >= MIN_SAMPLES and attained.share < share
 
 
-class _Route:
-    def __init__(self, objective: Objective, priority: int) -> None:
-        self.objective = objective
-        self.priority = priority
-        self.first_token = SlidingWindow()
-        self.output_token = SlidingWindow()
+class _Route(Struct):
+    objective: Objective
+    priority: int
+    first_token: SlidingWindow = field(default_factory=SlidingWindow)
+    output_token: SlidingWindow = field(default_factory=SlidingWindow)
 
 
 class _Watched(NamedTuple):
