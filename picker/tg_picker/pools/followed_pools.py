@@ -42,10 +42,9 @@ class FollowedPools(Entered):
 
     @override
     async def _start(self, stack: AsyncExitStack) -> None:
-        if self._scraper is not None:
-            await stack.enter_async_context(self._scraper)
-        if self._subscriber is not None:
-            await stack.enter_async_context(self._subscriber)
+        for reader in (self._scraper, self._subscriber):
+            if reader is not None:
+                await stack.enter_async_context(reader)
         # Followed before the watcher runs, so that no view is missed.
         stack.enter_context(self._watcher.follow(self._follow))
         await stack.enter_async_context(self._watcher)
@@ -106,7 +105,6 @@ class FollowedPools(Entered):
     def _follow(self, view: PoolView) -> None:
         self._known = {endpoint.address: endpoint for endpoint in view.endpoints}
         self._scheduler.retain(view.endpoints)
-        if self._scraper is not None:
-            self._scraper.update(view.endpoints)
-        if self._subscriber is not None:
-            self._subscriber.update(view.endpoints)
+        for reader in (self._scraper, self._subscriber):
+            if reader is not None:
+                reader.update(view.endpoints)

@@ -74,14 +74,11 @@ class PeerState:
             self._end(number, now)
 
     def _place(self, names: Sequence[str], placed: Placed, now: float) -> None:
-        placement = self._open.get(placed.number)
-        if placement is None:
-            placement = self._adopt(names, placed, now)
-        if placement is None:
-            return
-        self._open[placed.number] = placement
-        if placed.started:
-            placement.first_token(now)
+        placement = self._open.get(placed.number) or self._adopt(names, placed, now)
+        if placement is not None:
+            self._open[placed.number] = placement
+            if placed.started:
+                placement.first_token(now)
 
     def _end(self, number: int, now: float, sample: LatencySample | None = None) -> None:
         placement = self._open.pop(number, None)
