@@ -1,6 +1,7 @@
 """Server states, objectives -> flow control: whether a request goes to a server now, and to which of the best ones."""
 
 from collections.abc import Iterable
+from functools import cache
 
 from tg_picker.core.interface import InstanceRequest, Objective
 from tg_picker.core.policies import Choice, Scheduler
@@ -23,6 +24,9 @@ class Capacity:
     likes best: sending it where the queue is short would cost adapters and caches. While a route of a higher priority
     misses its objective, a request goes only to a server that would meet that objective too. A server that reports no
     queue counts as one with an empty queue.
+
+    Attributes:
+        predict: returns the seconds until the request's first token on a server.
     """
 
     def __init__(
@@ -35,13 +39,12 @@ class Capacity:
         arrived_at: float,
         now: float,
     ) -> None:
-        self._scheduler = scheduler
+        self.predict = cache(lambda server: scheduler.predict_first_token(request, server, now))
         self._attainment = attainment
         self._limits = limits
         self._request = request
         self._arrived_at = arrived_at
         self._now = now
-        self._predicted: dict[ServerState, float] = {}
         self._behind = attainment.behind(request.priority, now)
 
     def find(self, choice: Choice, servers: Iterable[ServerState]) -> Choice | None:
@@ -67,14 +70,6 @@ class Capacity:
                 # A sheddable request is not served late at the cost of others.
                 return choice if min(self._shares(choice.server)) >= FAIR_SHARE else None
         return choice if any(each.queue < self._limits.max_queued for each in servers) else None
-
-    def predict(self, server: ServerState) -> float:
-        """Seconds until the request's first token on a server."""
-        predicted = self._predicted.get(server)
-        if predicted is None:
-            predicted = self._scheduler.predict_first_token(self._request, server, self._now)
-            self._predicted[server] = predicted
-        return predicted
 
     def _suits_behind(self, server: ServerState) -> bool:
         """Whether a server with this request too would still meet the objectives of the routes behind theirs."""
