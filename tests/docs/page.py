@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_ELSEWHERE = ("README.md", "ARCHITECTURE.md", "bench/SOAK.md", "deploy/RUNBOOK.md", "cli/OPTIONS.md", "tests/PROOFS.md")
+_ELSEWHERE = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "bench/SOAK.md",
+    "deploy/RUNBOOK.md",
+    "deploy/systemd/README.md",
+    "cli/OPTIONS.md",
+    "tests/PROOFS.md",
+)
 _TESTS = ("clients", "door_matrix", "simulation")
 PAGES = [
     *(ROOT / name for name in _ELSEWHERE),

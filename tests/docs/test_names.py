@@ -66,7 +66,8 @@ def words_of_the_code() -> frozenset[str]:
                 continue
             words.add(file.stem)
             words |= set(_words(ast.parse(file.read_text("utf-8"))))
-    for file in (*ROOT.glob("*/*/**/*.toml"), ROOT / "Makefile", ROOT / "docker-compose.yaml"):
+    installed = ROOT.glob("deploy/systemd/*.service")
+    for file in (*ROOT.glob("*/*/**/*.toml"), *installed, ROOT / "Makefile", ROOT / "docker-compose.yaml"):
         words |= set(WORD.findall(file.read_text("utf-8")))
     return frozenset(words)
 
@@ -90,7 +91,7 @@ def _words(tree: ast.Module) -> list[str]:
 
 @cache
 def files() -> tuple[str, ...]:
-    folders = (*OURS, "tests", "bench", "examples", "docs", "scripts", "models")
+    folders = (*OURS, "tests", "bench", "examples", "deploy", "docs", "scripts", "models")
     return tuple(str(file.relative_to(ROOT)) for folder in folders for file in (ROOT / folder).rglob("*.*"))
 
 
