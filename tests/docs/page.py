@@ -11,6 +11,7 @@ _ELSEWHERE = (
     "ARCHITECTURE.md",
     "bench/SOAK.md",
     "deploy/RUNBOOK.md",
+    "deploy/helm/tokengrid/README.md",
     "deploy/systemd/README.md",
     "cli/OPTIONS.md",
     "tests/PROOFS.md",

@@ -66,7 +66,7 @@ def words_of_the_code() -> frozenset[str]:
                 continue
             words.add(file.stem)
             words |= set(_words(ast.parse(file.read_text("utf-8"))))
-    installed = ROOT.glob("deploy/systemd/*.service")
+    installed = (*ROOT.glob("deploy/systemd/*.service"), *ROOT.glob("deploy/helm/*/*.yaml"))
     for file in (*ROOT.glob("*/*/**/*.toml"), *installed, ROOT / "Makefile", ROOT / "docker-compose.yaml"):
         words |= set(WORD.findall(file.read_text("utf-8")))
     return frozenset(words)
