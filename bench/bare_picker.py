@@ -16,7 +16,7 @@ import uvloop
 from typing_extensions import override
 
 from bench.fixed_picker import Nobody
-from tg_picker.extproc import answers
+from tg_picker.extproc import messages
 from tg_picker.extproc.decision import Directed
 
 PREFACE_BYTES = 24
@@ -81,14 +81,14 @@ class BareConnection(asyncio.Protocol):
 
     def __init__(self, server: str) -> None:
         directed = Directed((server,), Nobody())
-        self._headers = grpc_message(answers.direct_headers(directed).SerializeToString())
+        self._headers = grpc_message(messages.direct_headers(directed).SerializeToString())
         kept = {
-            REQUEST_HEADERS: answers.NOTHING_FOR_HEADERS,
-            REQUEST_BODY: answers.direct_buffered_body(directed),
-            0x1A: answers.NOTHING_FOR_RESPONSE_HEADERS,
-            RESPONSE_BODY: answers.NOTHING_FOR_RESPONSE_BODY,
-            0x32: answers.NOTHING_FOR_TRAILERS,
-            0x3A: answers.NOTHING_FOR_RESPONSE_TRAILERS,
+            REQUEST_HEADERS: messages.NOTHING_FOR_HEADERS,
+            REQUEST_BODY: messages.direct_buffered_body(directed),
+            0x1A: messages.NOTHING_FOR_RESPONSE_HEADERS,
+            RESPONSE_BODY: messages.NOTHING_FOR_RESPONSE_BODY,
+            0x32: messages.NOTHING_FOR_TRAILERS,
+            0x3A: messages.NOTHING_FOR_RESPONSE_TRAILERS,
         }
         self._kept = {kind: grpc_message(answer.SerializeToString()) for kind, answer in kept.items()}
         self._unread = b""

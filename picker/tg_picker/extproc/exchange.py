@@ -9,10 +9,9 @@ from itertools import chain
 from typing import Final
 
 from tg_base.telemetry import LOAD_RESPONSE_HEADER
-from tg_picker.extproc import answers
 from tg_picker.extproc import external_processor_pb2 as wire
+from tg_picker.extproc import messages
 from tg_picker.extproc.decision import Asked, Course, Directed, Picker, Refused
-from tg_picker.extproc.message_reader import read_headers, read_served, read_subset
 from tg_picker.extproc.usage_reader import UsageReader
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -79,14 +78,14 @@ class Exchange:
         """Decide at once if there is no body. In duplex mode nothing may be answered before the body is complete."""
         if self._is_complete:
             return _NO_ANSWER
-        self._headers = read_headers(message.request_headers.headers)
-        self._subset = read_subset(message)
+        self._headers = messages.read_headers(message.request_headers.headers)
+        self._subset = messages.read_subset(message)
         if self._request_mode not in _READABLE:
             return self._refuse(_WRONG_MODE)
         if message.request_headers.end_of_stream or self._request_mode == _Mode.NONE:
             decision = await self._decide(None)
-            return self._refuse(decision) if isinstance(decision, Refused) else [answers.direct_headers(decision)]
-        return _NO_ANSWER if self._request_mode == _Mode.FULL_DUPLEX_STREAMED else [answers.NOTHING_FOR_HEADERS]
+            return self._refuse(decision) if isinstance(decision, Refused) else [messages.direct_headers(decision)]
+        return _NO_ANSWER if self._request_mode == _Mode.FULL_DUPLEX_STREAMED else [messages.NOTHING_FOR_HEADERS]
 
     async def _take_request_body(self, message: wire.ProcessingRequest) -> _Answers:
         """Collect; decide when it is complete."""
@@ -104,7 +103,7 @@ class Exchange:
     async def _take_request_trailers(self, _: wire.ProcessingRequest) -> _Answers:
         """Trailers end a body whose pieces did not say so."""
         directing = _NO_ANSWER if self._is_complete else await self._direct(last=False)
-        return directing if self.over else chain(directing, (answers.NOTHING_FOR_TRAILERS,))
+        return directing if self.over else chain(directing, (messages.NOTHING_FOR_TRAILERS,))
 
     async def _direct(self, *, last: bool) -> _Answers:
         # The headers stay in memory until the decision, so they are counted.
@@ -114,12 +113,12 @@ class Exchange:
             return self._refuse(decision)
         if self._request_mode != _Mode.FULL_DUPLEX_STREAMED:
             self._body = b""
-            return (answers.direct_buffered_body(decision),)
+            return (messages.direct_buffered_body(decision),)
         return self._pass_on(decision, body if decision.body is None else decision.body, last=last)
 
     def _pass_on(self, directed: Directed, body: bytes, *, last: bool) -> Iterator[wire.ProcessingResponse]:
-        yield answers.direct_headers(directed)
-        yield from answers.stream_request_body(body, last=last)
+        yield messages.direct_headers(directed)
+        yield from messages.stream_request_body(body, last=last)
         self._body = b""
 
     async def _decide(self, body: bytes | None) -> Directed | Refused:
@@ -132,13 +131,13 @@ class Exchange:
 
     def _refuse(self, refused: Refused) -> _Answers:
         self._is_complete = self.over = True
-        return [answers.refuse(refused, self._headers.get(":path", ""))]
+        return [messages.refuse(refused, self._headers.get(":path", ""))]
 
     async def _take_response_headers(self, message: wire.ProcessingRequest) -> _Answers:
         """Report which endpoint answered, with its status and load."""
-        headers = read_headers(message.response_headers.headers)
+        headers = messages.read_headers(message.response_headers.headers)
         if self._course is not None:
-            if address := read_served(message):
+            if address := messages.read_served(message):
                 self._course.served(address)
             status = headers.get(":status", "")
             self._course.respond(int(status) if status.isdigit() else 0, headers.get(LOAD_RESPONSE_HEADER, ""))
@@ -149,7 +148,7 @@ class Exchange:
             self._usage = UsageReader(headers.get("content-type", ""))
         if message.response_headers.end_of_stream:
             self.close()
-        return (answers.NOTHING_FOR_RESPONSE_HEADERS,)
+        return (messages.NOTHING_FOR_RESPONSE_HEADERS,)
 
     async def _take_response_body(self, message: wire.ProcessingRequest) -> _Answers:
         """Report the first piece, read the usage, and pass the piece on."""
@@ -161,13 +160,13 @@ class Exchange:
         if body.end_of_stream:
             self.close()
         if self._response_mode == _Mode.FULL_DUPLEX_STREAMED:
-            return (answers.stream_response_body(body.body, last=body.end_of_stream),)
-        return (answers.NOTHING_FOR_RESPONSE_BODY,)
+            return (messages.stream_response_body(body.body, last=body.end_of_stream),)
+        return (messages.NOTHING_FOR_RESPONSE_BODY,)
 
     async def _take_response_trailers(self, _: wire.ProcessingRequest) -> _Answers:
         """Trailers end a response."""
         self.close()
-        return (answers.NOTHING_FOR_RESPONSE_TRAILERS,)
+        return (messages.NOTHING_FOR_RESPONSE_TRAILERS,)
 
     _takes: Final = {
         "request_headers": _take_request_headers,

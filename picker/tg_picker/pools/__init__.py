@@ -3,12 +3,10 @@
 from tg_picker.pools import metrics
 from tg_picker.pools.catalogue import Catalogue, Destination, Pool, Slo, UseCase
 from tg_picker.pools.dispatcher import Dispatcher
-from tg_picker.pools.dns_name import DnsName
-from tg_picker.pools.goal import find_goal
-from tg_picker.pools.host import Host, is_ip, join_address, read_places, split_address
+from tg_picker.pools.host import DnsName, Host, is_ip, join_address, read_places, split_address
 from tg_picker.pools.load_header import LOAD_FORMAT, merge_reports, read_load_header
 from tg_picker.pools.page_reader import read_page
-from tg_picker.pools.pool_table import PoolTable, check_tables, refuse_both
+from tg_picker.pools.pool_table import PoolTable, check_tables, find_goal, refuse_both
 from tg_picker.pools.pool_view import PoolView, make_view
 from tg_picker.pools.prompt import (
     MAX_PREFIX_CHARACTERS,

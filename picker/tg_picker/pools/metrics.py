@@ -1,6 +1,6 @@
 """All metrics of pools and pickers. Names of clients' models and adapters are bounded where requests are counted.
 
-Names with NEW are llm-d-router's; each has an older one beside it, where one was published (`metric_families`).
+Names with NEW are llm-d-router's; each has an older one beside it, where one was published (`pool_boards`).
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,11 @@
-"""Table of a pool in a configuration -> servers and catalogue: the short form of resources."""
+"""Table of a pool in a configuration -> servers, catalogue and objectives: the short form of resources."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from tg_picker.core import Objective
 from tg_picker.pools.catalogue import (
     DEFAULT_FAILURE_POLICY,
     Catalogue,
@@ -14,8 +15,7 @@ from tg_picker.pools.catalogue import (
     SloKind,
     UseCase,
 )
-from tg_picker.pools.dns_name import DnsName
-from tg_picker.pools.host import Host, read_places
+from tg_picker.pools.host import DnsName, Host, read_places
 from tg_schema.errors import BadRequest
 
 POOL_LABEL: Final = "pool"
@@ -44,6 +44,26 @@ class PoolObjective(Struct, frozen=True, forbid_unknown_fields=True):
         limits: tuple[tuple[SloKind, float | None], ...]
         limits = (("TimeToFirstToken", self.first_token), ("OutputTokenLatency", self.output_token))
         return tuple(Slo(kind, seconds, self.share) for kind, seconds in limits if seconds is not None)
+
+
+def find_goal(
+    slos: Iterable[Slo], first_token: float | None = None, output_token: float | None = None
+) -> Objective | None:
+    """The objective of a request, each latency with its own share. None = there is none.
+
+    Args:
+        slos: the slos of the route; one of a kind.
+        first_token: seconds, in place of the route's.
+        output_token: seconds, in place of the route's.
+    """
+    by_kind = {slo.kind: slo for slo in slos}
+    first, output = by_kind.get("TimeToFirstToken"), by_kind.get("OutputTokenLatency")
+    first_token = first_token or (None if first is None else first.seconds)
+    output_token = output_token or (None if output is None else output.seconds)
+    if first_token is None and output_token is None:
+        return None
+    shares = [slo.share for slo in (first, output) if slo is not None] or [Objective().quantile]
+    return Objective(first_token, output_token, shares[0], shares[-1])
 
 
 class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,9 +13,8 @@ from tg_base.config import Findings
 from tg_base.runtime import POLL_SECONDS, FileEdits, Watcher, running, translate_defects
 from tg_picker.pools.catalogue import Catalogue, Pool
 from tg_picker.pools.catalogue_builder import build_catalogue, check_protocols, find_empty
-from tg_picker.pools.dns_name import RESOLVE_SECONDS, DnsName
 from tg_picker.pools.endpoint_file import read_endpoint_file
-from tg_picker.pools.host import Host
+from tg_picker.pools.host import RESOLVE_SECONDS, DnsName, Host
 from tg_picker.pools.kinds import Spec
 from tg_picker.pools.pool_table import PoolTable, make_catalogue
 from tg_picker.pools.pool_view import PoolView, make_view

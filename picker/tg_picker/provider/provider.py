@@ -33,8 +33,7 @@ from tg_picker.provider.connection import PoolConnection
 from tg_picker.provider.failures import choose_failure, describe_missing, refuse
 from tg_picker.provider.hedging import Hedging, begin_either, hedged
 from tg_picker.provider.options import PoolOptions
-from tg_picker.provider.order import Order, describe, explain_order, name_model, settle
-from tg_picker.provider.places import Place, find_place
+from tg_picker.provider.order import Order, Place, describe, explain_order, find_place, name_model, settle
 from tg_picker.status import BOARDS, PoolBoard, QueueStatus, RequestFacts, RequestRecord
 from tg_schema import ModelInfo, TextCompletionRequest, TgError
 from tg_schema.errors import NotFound

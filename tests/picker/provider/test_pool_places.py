@@ -7,7 +7,7 @@ import pytest
 from tg_picker.core import AdapterReport, Endpoint, LoadReport, Objective, Scheduler
 from tg_picker.pools import Catalogue, Destination, PoolView, Slo, UseCase
 from tg_picker.pools import Pool as ServerPool
-from tg_picker.provider.places import Place, find_place
+from tg_picker.provider.order import Place, find_place
 from tg_schema.errors import NotFound
 
 ONE = {"p": ServerPool("p", {}, ())}

@@ -1,4 +1,4 @@
-"""Decision -> Envoy's messages: what the picker answers to each part of a request and its response.
+"""Decision <-> Envoy's messages: what they say in plain types, and what the picker answers to each of them.
 
 Source of every fact here: Envoy's external_processor.proto, and the endpoint picker protocol v1.0.0.
 """
@@ -41,6 +41,11 @@ NEXT_DESTINATIONS = ("x-tg-next-endpoint-1", "x-tg-next-endpoint-2")
 MAX_RETRIES = "x-envoy-max-retries"
 """Read by Envoy's router if the filter's `mutation_rules` allow it."""
 METADATA_NAMESPACE = "envoy.lb"
+SUBSET_NAMESPACE = "envoy.lb.subset_hint"
+SUBSET = "x-gateway-destination-endpoint-subset"
+SERVED = "x-gateway-destination-endpoint-served"
+_FILTER = "envoy.filters.http.ext_proc"
+_UPSTREAM = "upstream.address"
 DROPPED_REASON = "x-llm-d-request-dropped-reason"
 MAX_PART_BYTES = 62_000
 """The most bytes of one streamed piece of a body. Envoy refuses a gRPC message above 64 KiB in this direction."""
@@ -53,6 +58,40 @@ NOTHING_FOR_TRAILERS = wire.ProcessingResponse(request_trailers=wire.TrailersRes
 NOTHING_FOR_RESPONSE_HEADERS = wire.ProcessingResponse(response_headers=wire.HeadersResponse())
 NOTHING_FOR_RESPONSE_BODY = wire.ProcessingResponse(response_body=wire.BodyResponse())
 NOTHING_FOR_RESPONSE_TRAILERS = wire.ProcessingResponse(response_trailers=wire.TrailersResponse())
+
+
+def read_headers(headers: wire.HeaderMap) -> dict[str, str]:
+    """Envoy's headers by name; of a repeated one the last. Names are in lower case already."""
+    # `value` is set by old versions only, and empty where `raw_value` is set.
+    return {
+        header.key: raw.decode("utf-8", "replace") if (raw := header.raw_value) else header.value
+        for header in headers.headers
+    }
+
+
+def read_subset(message: wire.ProcessingRequest) -> frozenset[str] | None:
+    """The addresses that the data plane allows, from its filter metadata; None = all."""
+    namespace = message.metadata_context.filter_metadata.get(SUBSET_NAMESPACE)
+    if namespace is None or SUBSET not in namespace.fields:
+        return None
+    value = namespace.fields[SUBSET]
+    if value.WhichOneof("kind") == "list_value":
+        return frozenset(item.string_value for item in value.list_value.values)
+    return frozenset(part.strip() for part in value.string_value.split(",") if part.strip())
+
+
+def read_served(message: wire.ProcessingRequest) -> str:
+    """The address that the data plane used; "" if it does not say.
+
+    A gateway puts it into the protocol's metadata, a plain Envoy into an attribute, if its filter requests that.
+    """
+    namespace = message.metadata_context.filter_metadata.get(METADATA_NAMESPACE)
+    if namespace is not None and SERVED in namespace.fields:
+        return str(namespace.fields[SERVED].string_value)
+    attributes = message.attributes.get(_FILTER)
+    if attributes is None or _UPSTREAM not in attributes.fields:
+        return ""
+    return str(attributes.fields[_UPSTREAM].string_value)
 
 
 def direct_headers(directed: Directed) -> wire.ProcessingResponse:
