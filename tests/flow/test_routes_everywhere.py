@@ -113,6 +113,19 @@ async def test_an_edit_takes_effect_everywhere(tmp_path: Path) -> None:
         assert await said_by(it) == ["a"] * 3
 
 
+async def test_an_edit_warns_of_a_feature_that_a_fallback_lacks(tmp_path: Path) -> None:
+    async with serving(tmp_path) as it:
+        lacking = it.file.read_text().replace("[flows]\n", '[models.b.options]\nwithout = ["tools"]\n[flows]\n')
+        it.file.write_text(lacking.replace(BOTH, 'r.models = ["a"]\n'))
+        await until(lambda: it.lines("config.in_force"))
+        assert it.lines("route.lacks") == []
+        it.file.write_text(lacking)
+        await until(lambda: len(it.lines("config.in_force")) == 2)
+        assert [(line["route"], line["model"], line["lacks"]) for line in it.lines("route.lacks")] == [
+            ("r", "b", ["tools"])
+        ]
+
+
 async def test_a_check_warns_of_a_feature_that_a_model_lacks(tmp_path: Path) -> None:
     async with serving(tmp_path) as it:
         text = it.file.read_text().replace("[flows]\n", '[models.b.options]\nwithout = ["tools"]\n[flows]\n')

@@ -1,6 +1,6 @@
 """[flows.NAME.text-completion] -> running processors, one for each bound model."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from typing_extensions import override
@@ -33,7 +33,17 @@ class TextCompletionKind(ServiceKind):
     async def serve(self, context: ServeContext) -> AsyncIterator[tuple[Processor, ...]]:
         await warn_of_lacks(context.config)
         models = ModelProcessors(context.config, context.bus, context.timing, retry=self._retry, host=context.host)
-        with context.follow(models.prepare):
+        known = context.config.plans
+
+        async def prepare(config: Config) -> Callable[[], None]:
+            nonlocal known
+            commit = await models.prepare(config)
+            if config.plans != known:
+                known = config.plans
+                await warn_of_lacks(config)
+            return commit
+
+        with context.follow(prepare):
             async with models.serve():
                 self._models = models
                 yield models.processors
