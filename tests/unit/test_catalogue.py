@@ -4,6 +4,7 @@ import pytest
 
 from tg_base.protocol import Presence, Route
 from tg_gateway.dialects import Catalogue, FoundModel
+from tg_gateway.dialects.catalogue import MAX_ANNOUNCED_MODELS, MAX_MODEL_CHARACTERS
 from tg_schema import PROMPT, TEXT_COMPLETION
 from tg_schema.errors import NotFound
 from tg_schema.served_model import ServedModel
@@ -158,6 +159,32 @@ def test_what_processors_announce_can_be_asked_after_all_that_the_file_names() -
             known.find_service(*unknown)
     with pytest.raises(NotFound, match="there are: small, big:8b, gpt, tuned, lost, novel"):
         known.find_model("none")
+
+
+def test_the_list_looks_at_each_announced_flow_a_few_times_however_many_there_are() -> None:
+    here = {f"q/{flow}": [Presence(f"{flow}", (f"q/{flow}",), 1, 0, (f"m{flow}",))] for flow in range(100)}
+    routes = tuple(Route(queue, TEXT_COMPLETION, queue, "") for queue in here)
+    looks: list[str] = []
+
+    def look(queue: str) -> list[Presence]:
+        looks.append(queue)
+        return here.get(queue, [])
+
+    known = Catalogue(ROUTES[:3], look, ALIASES, announced=lambda: routes)
+    assert len(known.models()) == 100
+    assert len(looks) < 30 * len(here)
+
+
+def test_what_one_processor_can_announce_is_bounded() -> None:
+    longest = "x" * MAX_MODEL_CHARACTERS
+    names = (longest + "x", longest, *map(str, range(MAX_ANNOUNCED_MODELS)))
+    known = announcing(theirs=Presence("p", ("q/theirs",), 1, 0, names))
+    assert known.models() == names[1:MAX_ANNOUNCED_MODELS]
+    for name in (names[0], names[-1]):
+        with pytest.raises(NotFound) as refused:
+            known.find_model(name)
+        assert longest in refused.value.message
+        assert names[0] not in refused.value.message
 
 
 def test_a_file_without_flows_has_those_that_are_announced() -> None:

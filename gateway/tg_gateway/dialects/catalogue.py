@@ -21,6 +21,10 @@ MAX_LISTED_MODELS = 20
 """Models that an error names."""
 MAX_NAME_CHARACTERS = 64
 """Characters of a name that an error repeats."""
+MAX_ANNOUNCED_MODELS = 1000
+"""Models of one processor that can be asked; it announces every second what anybody who may write to the bus likes."""
+MAX_MODEL_CHARACTERS = 256
+"""Characters of a model's name that a processor announces; a longer one cannot be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +195,7 @@ class Catalogue:
             asked = [route for route in self._completions if not self._has_adapters_only(route)]
             known = dict.fromkeys(model for route in asked for model in self._models_of(route))
             adapters = dict.fromkeys(name for route in self._completions for name in self._adapters_of(route))
-            names = dict.fromkeys((*known, *adapters, *self._plans, *self._aliases, *self._list_unnamed()))
+            names = dict.fromkeys((*known, *adapters, *self._plans, *self._aliases, *self._find_announced()))
             listed = ", ".join([*names][:MAX_LISTED_MODELS])
             raise NotFound(f"there is no model {short!r}; there are: {listed or 'none'}")
         return found
@@ -241,10 +245,10 @@ class Catalogue:
             for model in self._models_of(route):
                 if model not in found and not self._has_adapters_only(route):
                     found[model] = self._find(route, model)
-        for name in (*self._list_unnamed(), *self._plans):
+        found |= self._find_announced()
+        for name in self._plans:
             meant = self.resolve(name)
-            # A name of a processor may mean something else here, for instance an adapter of a model of the file.
-            if meant is not None and meant.processors and meant.model in {None, name}:
+            if meant is not None and meant.processors:
                 found.setdefault(name, meant)
         live = frozenset(found)
         for alias in self._aliases:
@@ -301,8 +305,21 @@ class Catalogue:
             self._seen, self._unnamed = routes, (Catalogue(rest, self._serving, {}),) if rest else ()
         return self._unnamed
 
-    def _list_unnamed(self) -> list[str]:
-        return [model for unnamed in self._find_unnamed() for model in unnamed.models()]
+    def _find_announced(self) -> dict[str, FoundModel]:
+        """What is served and no file names, by those names that mean nothing else here, as an adapter's may."""
+        models = {model for route in self._completions for model in self._models_of(route)}
+        names = models.union(self._aliases, self._plans, *map(self._adapters_of, self._completions))
+        return {
+            name: found
+            for unnamed in self._find_unnamed()
+            for name, found in unnamed.find_served().items()
+            if name not in names and models.isdisjoint(self._list_bases(name))
+        }
+
+    def _list_bases(self, name: str) -> tuple[str, ...]:
+        """The models that a name may mean by the part before its last colon."""
+        base = name.rpartition(":")[0]
+        return (base, self._aliases.get(base, base)) if base else ()
 
     def _find_entry(self, name: str, preferred: str) -> Route[Any, Any] | None:
         """What to ask for a route: the service of a flow that is bound to it, or its first queue."""
@@ -366,7 +383,8 @@ class Catalogue:
 
     def _models_of(self, route: Route[Any, Any]) -> tuple[str, ...]:
         """The models that processors announce; before the first announcement, the model of the configuration."""
-        announced = tuple(dict.fromkeys(model for each in self._serving(route.request) for model in each.models))
+        models = (model for each in self._serving(route.request) for model in each.models[:MAX_ANNOUNCED_MODELS])
+        announced = tuple(dict.fromkeys(model for model in models if len(model) <= MAX_MODEL_CHARACTERS))
         return announced or ((route.model,) if route.model else ())
 
     def _has_adapters_only(self, route: Route[Any, Any]) -> bool:
