@@ -161,6 +161,17 @@ def test_what_processors_announce_can_be_asked_after_all_that_the_file_names() -
         known.find_model("none")
 
 
+def test_a_model_of_the_file_is_no_announced_one_while_its_flow_still_has_the_one_before() -> None:
+    theirs = Presence("theirs", ("q/theirs",), 1, 0, ("small", "big:8b", "big:8b:x", "small:x", "novel"))
+    known = announcing(default=Presence("p", ("q/default",), 1, 0, ("before",)), theirs=theirs)
+    assert known.models() == ("before", "novel")
+    for name in ("small", "small:x", "gpt"):
+        with pytest.raises(NotFound, match="there are: before, big:8b, gpt, tuned, small, lost, novel"):
+            known.find_model(name)
+    for name in ("big:8b", "big:8b:x", "tuned"):
+        assert known.find_model(name).route == OTHER
+
+
 def test_the_list_looks_at_each_announced_flow_a_few_times_however_many_there_are() -> None:
     here = {f"q/{flow}": [Presence(f"{flow}", (f"q/{flow}",), 1, 0, (f"m{flow}",))] for flow in range(100)}
     routes = tuple(Route(queue, TEXT_COMPLETION, queue, "") for queue in here)

@@ -122,6 +122,7 @@ class Catalogue:
         self.flows = tuple(dict.fromkeys(route.flow for route in routes))
         completions = (route for route in routes if route.spec.name == TEXT_COMPLETION.name)
         self._completions = tuple(route for route in completions if route.plan is None)
+        self._configured = frozenset(route.model for route in self._completions if route.model)
         self._serving = serving
         self._aliases = aliases
         self._plans = plans
@@ -293,8 +294,10 @@ class Catalogue:
         if adapter and (route := route or self._route_of(base, preferred)):
             return self._find(route, base, adapter)
         found = self._find_adapter(model, preferred)
-        for unnamed in self._find_unnamed() if found is None else ():
-            found = unnamed.resolve(model, preferred)
+        # A model of the file is no other's while processors announce another one in its place, as during an edit.
+        if found is None and self._configured.isdisjoint((model, *self._list_bases(model))):
+            for unnamed in self._find_unnamed():
+                found = unnamed.resolve(model, preferred)
         return found
 
     def _find_unnamed(self) -> "tuple[Catalogue, ...]":
@@ -307,7 +310,7 @@ class Catalogue:
 
     def _find_announced(self) -> dict[str, FoundModel]:
         """What is served and no file names, by those names that mean nothing else here, as an adapter's may."""
-        models = {model for route in self._completions for model in self._models_of(route)}
+        models = self._configured.union(*map(self._models_of, self._completions))
         names = models.union(self._aliases, self._plans, *map(self._adapters_of, self._completions))
         return {
             name: found
