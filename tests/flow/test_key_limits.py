@@ -2,16 +2,21 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
+from typing_extensions import override
 
+from tests.fakes.counting_llm import CountingLlm
 from tests.flow.narrow_gateway import COMPLETION, DOORS, SOCKET, Refused, digest_of, narrow_gateway, token_of
 from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tests.within import within
 from tg_base.config import ApiKey, GatewayConfig
+from tg_base.llm import LlmChunk
+from tg_schema import COMMON_FEATURES, TextCompletionRequest, ToolCallDelta
 from tg_schema.errors import RateLimited
 
 
@@ -161,3 +166,28 @@ async def test_a_request_that_makes_no_sense_costs_nothing() -> None:
             async with it.http.post(COMPLETION, data=b"{}", headers=headers) as response:
                 assert response.status == 400
         assert await it.ask(key="limited") == "0 "
+
+
+class _CarelessLlm(CountingLlm):
+    """Calls a tool with arguments that are no JSON."""
+
+    features = COMMON_FEATURES | {"tools"}
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        yield LlmChunk(tool_calls=(ToolCallDelta(0, "1", "f", "no JSON"),))
+        yield LlmChunk(finish_reason="tool_calls", in_token=1000, out_token=500)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_an_answer_that_the_dialect_refuses_at_its_end_is_charged(*, streaming: bool) -> None:
+    asked = {"model": "counting", "messages": [{"role": "user", "content": "a"}], "stream": streaming}
+    asked["tools"] = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    config = keys(tokens_per_minute=1000, reserve_tokens=1)
+    async with narrow_gateway(capacity=8, config=config, llm=_CarelessLlm()) as it:
+        headers = {"Authorization": f"Bearer {token_of('limited')}"}
+        async with it.http.post("api/chat", json=asked, headers=headers) as response:
+            assert "arguments that are no JSON object" in await response.text()
+        refused = await it.ask(key="limited")
+        assert isinstance(refused, Refused)
+        assert refused.kind == "rate-limited"

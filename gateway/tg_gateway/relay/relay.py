@@ -240,14 +240,15 @@ class _Pump:
         try:
             while (record := self._responses.poll()) is not None:
                 data, last = self._writer.write(record), record.last
-                self._sink.send(append_output(data, self._writer.end()) if last else data, last=last)
-                if self._measures:
-                    self._note_sent()
+                # Before the end is written: what a writer refuses as a whole has been generated all the same.
                 self._entry.records += 1
                 if last:
                     self._metrics.whole.observe(time.monotonic() - self._entry.started)
                 if self._usage is not None:
                     self._usage.add(record)
+                self._sink.send(append_output(data, self._writer.end()) if last else data, last=last)
+                if self._measures:
+                    self._note_sent()
                 if self._sink.full:
                     # The client is slow.
                     self._needed.set_result(None)
@@ -264,7 +265,7 @@ class _Pump:
 
     def _note_sent(self) -> None:
         now = self._loop.time()
-        if self._entry.records:
+        if self._entry.records > 1:
             self._metrics.gap.observe(now - self._sent_at)
         else:
             self._entry.first = time.monotonic() - self._entry.started
