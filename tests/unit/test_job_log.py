@@ -237,3 +237,9 @@ def test_a_log_that_is_nobodys(written: tuple[Written, ...]) -> None:
 
 def test_a_time_that_cannot_be_read_is_long_ago() -> None:
     assert read(({"key": "k", "expires": "soon"}, b"")).expires == 0
+
+
+def test_a_gateway_of_the_version_before_learns_that_the_taker_logs_and_signs() -> None:
+    """Without the first it never takes the answer over; without the second it never asks a model again for it."""
+    for taken in (label_taken("a"), label_taken("b", "a")):
+        assert (taken["tells"], taken["signs"]) == ("1", "1")

@@ -33,6 +33,8 @@ _NUMBER: Final = "number"
 _OUTCOME: Final = "outcome"
 _CUT: Final = "cut"
 _FREE: Final = "free"
+_CAREFUL: Final = {"tells": "1", "signs": "1"}
+"""What the version before needs to know: that this gateway logs when it asks a model, and signs its entries."""
 _OUTCOMES: Final = frozenset(get_args(Outcome))
 
 
@@ -83,7 +85,7 @@ def label_taken(claim: str, over: str = "") -> Mapping[str, str]:
         claim: of that gateway.
         over: the claim that it replaces, unless a model may have been asked under that one before this note.
     """
-    return {_KIND: TAKEN, _CLAIM: claim} | ({_OVER: over} if over else {})
+    return {_KIND: TAKEN, _CLAIM: claim, **_CAREFUL} | ({_OVER: over} if over else {})
 
 
 def label_returned(claim: str, resumes: float | None = None) -> Mapping[str, str]:
