@@ -112,7 +112,8 @@ class Dialog:
                     size += _size(record)
                     if size > MAX_ANSWER_BYTES:
                         raise TooLarge(f"the model's answer is larger than {MAX_ANSWER_BYTES} bytes; ask another model")
-                    self.usage += Usage(record.in_token, record.out_token)
+                    if (record.in_token, record.out_token) != (None, None):
+                        self.usage += Usage(record.in_token, record.out_token)
                     self.answered_by = self.answered_by or record.model
                     self.finish_reason = record.finish_reason or self.finish_reason
                     yield record

@@ -9,6 +9,7 @@ import msgspec
 
 from tg_schema import FinishReason, TextCompletionResponse
 from tg_schema import Usage as Tokens
+from tg_schema.completion import UNCOUNTED, counts_of
 
 
 class OutputDetails(msgspec.Struct, frozen=True):
@@ -46,7 +47,8 @@ class Tally:
         """Add a record; its counts are deltas."""
         self.model = record.model or self.model
         self.called = self.called or bool(record.tool_calls)
-        self._total += record.usage
+        if counts_of(record) != UNCOUNTED:
+            self._total += record.usage
         self._finish_reason = record.finish_reason or self._finish_reason
         self._stopped_by = record.stopped_by if record.stopped_by is not None else self._stopped_by
 

@@ -10,7 +10,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import ArgumentsEnd, Writer, is_text_alone, json_line
-from tg_gateway.dialects.chat import make_logprobs
+from tg_gateway.dialects.chat import add_usage, make_logprobs
 from tg_gateway.dialects.ollama.answer_shape import LOADED, AnsweredCall, AnsweredFunction, AnswerShape, Tail
 from tg_gateway.dialects.ollama.failures import encode_failure
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
@@ -99,7 +99,7 @@ class _Ending:
         if record.index:
             raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
         self._reason = record.finish_reason or self._reason
-        self._total += record.usage
+        self._total = add_usage(self._total, record)
 
     def tail(self, logprobs: tuple[msgspec.Struct, ...] = ()) -> Tail:
         took, until_first, since_first = self._watch.read()
