@@ -8,9 +8,10 @@ import pytest
 from tests.flow.responses_stream import read_events
 from tests.unit.test_responses_request import read
 from tg_gateway.dialects import MAX_WRITE_BYTES, Output, join_output, slice_output
+from tg_gateway.dialects.responses.long_fields import LongFields
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
 from tg_gateway.dialects.responses.writers import EventWriter
-from tg_schema import TextCompletionResponse
+from tg_schema import TextCompletionResponse, decode
 from tg_schema.errors import Internal
 
 LONG = "a long description, " * 100_000
@@ -38,6 +39,12 @@ def test_events_have_the_long_fields_and_no_copy_of_them(name: str) -> None:
     events = [event for event in read_events(b"".join(map(join_output, told))) if "response" in event]
     assert [event["type"] for event in events] == ["response.created", "response.in_progress", "response.completed"]
     assert all(event["response"][name] == LONG_FIELDS[name] for event in events)
+
+
+def test_a_text_that_looks_like_a_mark_stays() -> None:
+    fields, likeness = LongFields(), "0123456789abcdef" * 2
+    data = b"[%b,%b]" % (fields.encode(likeness), fields.encode(LONG))
+    assert decode(list[str], join_output(fields.fill(data))) == [likeness, LONG]
 
 
 def test_a_failure_tells_them_too() -> None:
