@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.splittings import splittings
 from tests.unit.test_openai_splits import events_of
 from tg_doors.mlc.dialect import STYLE
-from tg_doors.mlc.late_text import SpelledCallsWriter, spell_calls
+from tg_doors.mlc.writers import SpelledCallsWriter, spell_calls
 from tg_gateway.dialects.chat.writers import ChatStreamWriter
 from tg_schema import TextCompletionResponse, ToolCallDelta
 

@@ -8,9 +8,8 @@ from typing import ClassVar, Final
 from typing_extensions import override
 
 from tg_doors.mlc.failures import Validation, encode_failure, refuse
-from tg_doors.mlc.late_text import SpelledCallsWriter, SuffixWriter
-from tg_doors.mlc.parsed_calls import ParsedCallsWriter, ParsedChat
 from tg_doors.mlc.translated_body import take_suffix, translate_body
+from tg_doors.mlc.writers import ParsedCallsWriter, ParsedChat, SpelledCallsWriter, SuffixWriter
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Description, Mount, Writer
 from tg_gateway.dialects.chat import AnswerStyle, ChatCompletion
 from tg_gateway.dialects.embeddings import EMBEDDINGS

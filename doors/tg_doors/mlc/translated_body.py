@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from tg_doors.mlc.parsed_calls import write_arguments
+from tg_doors.mlc.writers import write_arguments
 from tg_gateway.dialects import InvalidParameter
 from tg_gateway.dialects.chat import decode_body
 from tg_schema import decode, encode
