@@ -4,7 +4,6 @@ Source: the specification of `application/vnd.amazon.eventstream`, and botocore,
 """
 
 import struct
-from collections.abc import Mapping
 from typing import Any, Final
 from zlib import crc32
 
@@ -46,13 +45,11 @@ def encode_part(payload: bytes) -> bytes:
     return checked + struct.pack("!I", crc32(checked))
 
 
-def _encode_headers(headers: Mapping[str, str]) -> bytes:
-    return b"".join(
-        struct.pack("!B", len(name)) + name.encode() + struct.pack("!BH", _TEXT_TYPE, len(value)) + value.encode()
-        for name, value in headers.items()
+_HEADERS: Final = b"".join(
+    struct.pack("!B", len(name)) + name + struct.pack("!BH", _TEXT_TYPE, len(value)) + value
+    for name, value in (
+        (b":message-type", b"event"),
+        (b":event-type", b"PayloadPart"),
+        (b":content-type", b"application/octet-stream"),
     )
-
-
-_HEADERS: Final = _encode_headers(
-    {":message-type": "event", ":event-type": "PayloadPart", ":content-type": "application/octet-stream"}
 )

@@ -163,7 +163,8 @@ class FlexQueue:
         await self._bounds.admit(entry.key, name, waiting.seconds, queue.route.spec.name)
         async with AsyncExitStack() as undo:
             # Erase it: the client left before it got the name, so nobody could ever ask for it.
-            undo.push_async_callback(self._withdraw, name)
+            undo.push_async_callback(self._logs.sweep, name)
+            undo.callback(self._bounds.forget, name)
             until = await self._runs.store.put(entry.key, background, waiting.seconds, waiting.attempts)
             body = msgspec.Raw(waiting.body)
             span = trace.current()
@@ -174,10 +175,6 @@ class FlexQueue:
             await self._bus.publish(queue.topic, encode(message), {})
             undo.pop_all()
         queue.count("put")
-
-    async def _withdraw(self, name: str) -> None:
-        self._bounds.forget(name)
-        await self._logs.sweep(name)
 
     def takes(self, asked: Ask) -> bool:
         """Whether an answer of this service can wait."""
