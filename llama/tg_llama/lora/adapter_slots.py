@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 import structlog
+from msgspec import Struct
 
 from tg_base.runtime import translate_defects
 from tg_llama.core import Adapter, Model
@@ -27,20 +28,18 @@ MAX_NAME_CHARACTERS = 64
 log = structlog.get_logger()
 
 
-class _Source:
+class _Source(Struct, eq=False):
     """A known adapter: another one, if the same name is unloaded and loaded again."""
 
-    def __init__(self, name: str, file: AdapterFile) -> None:
-        self.name = name
-        self.file = file
+    name: str
+    file: AdapterFile
 
 
-class _Resident:
+class _Resident(Struct, eq=False):
     """An adapter that is in memory, or on its way there."""
 
-    def __init__(self) -> None:
-        self.adapter: Adapter | None = None
-        self.users = 0
+    adapter: Adapter | None = None
+    users: int = 0
 
 
 class Lease:
@@ -284,8 +283,7 @@ class AdapterSlots:
                 raise
             self._sources[source.name] = source
             if len(self._residents) < self.resident_limit:
-                resident = self._residents[source] = _Resident()
-                resident.adapter = adapter
+                self._residents[source] = _Resident(adapter)
                 return
         adapter.close()
 
