@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import lru_cache
 from itertools import groupby
+from operator import attrgetter
 from uuid import uuid4
 
 import msgspec
@@ -81,14 +82,10 @@ def alternating_texts(turns: tuple[Message, ...]) -> list[str]:
     Raises:
         BadRequest: user and assistant do not take turns.
     """
-    spoken = [(role, "\n\n".join(turn.text for turn in group)) for role, group in groupby(turns, _role)]
+    spoken = [(role, "\n\n".join(turn.text for turn in group)) for role, group in groupby(turns, attrgetter("role"))]
     if [role for role, _ in spoken] != (["user", "assistant"] * len(spoken))[: len(spoken)] or len(spoken) % 2 == 0:
         raise BadRequest("messages: this model knows turns of user and assistant, the first and the last the user's")
     return [text for _, text in spoken]
-
-
-def _role(turn: Message) -> str:
-    return turn.role
 
 
 async def find_grammar(request: TextCompletionRequest, grammars: TokenGrammars, forced: str | None) -> str | None:
