@@ -107,7 +107,7 @@ class Generation:
         self.cancelled = False
         self._pieces = pieces
         self._arrived: deque[Output] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._woken = asyncio.Event()
         self._answer = AnswerText(job.stop, keep_stop=job.keep_stop, min_tokens=job.min_tokens)
         self._text = ""
         self._tokens: tuple[Token, ...] = ()
@@ -157,9 +157,8 @@ class Generation:
         arrived = self._arrived
         while arrived:
             self._take(arrived.popleft())
-        waiter = self._waiter
-        if waiter is not None and self._has_news and not waiter.done():
-            waiter.set_result(None)
+        if self._has_news:
+            self._woken.set()
 
     @property
     def _has_news(self) -> bool:
@@ -206,9 +205,8 @@ class Generation:
             TgError: the generation failed; text generated before was returned by earlier calls.
         """
         if not self._has_news:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-            self._waiter = None
+            self._woken.clear()
+            await self._woken.wait()
         text, tokens, end = self._text, self._tokens, self._end
         # Return the text before the error first; the next call raises the error.
         if isinstance(end, TgError) and not text and not tokens:
