@@ -186,8 +186,7 @@ class Scheduler:
         if known is None:
             engine = self._engines.setdefault(_engine_key(endpoint), EngineSpeed())
             known = self._servers[endpoint.address] = ServerState(endpoint, engine)
-        elif known.endpoint is not endpoint:
-            known.endpoint = endpoint  # the newest name and labels
+        known.endpoint = endpoint  # the newest name and labels
         return known
 
     def forget_adapter(self, endpoint: Endpoint, adapter: str, now: float, *, by_peer: bool = False) -> None:

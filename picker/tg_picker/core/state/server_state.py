@@ -131,8 +131,7 @@ class ServerState:
             self._reported_tokens = None if report.kv_usage is None else report.kv_usage * tokens
             self._sent_back_tokens = self._count_sent_back(report)
             self._unreported_tokens = self._count_unreported(report)
-            if self.prefixes.capacity != (blocks := max(tokens // BLOCK_TOKENS, 1)):
-                self.prefixes.resize(blocks)
+            self.prefixes.resize(tokens // BLOCK_TOKENS)
 
     def expire(self) -> None:
         """Forget a report that is too old."""
