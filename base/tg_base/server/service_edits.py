@@ -98,10 +98,8 @@ class ServiceEdits:
 
     async def _try(self, config: Config, opening: _Opening) -> None:
         """`_run`, but without an end of the others if the services cannot be opened."""
-        defect = "a service has a defect; the log says which"
         try:
-            with translate_defects(Internal, defect, "service.defect", self._log):
-                await self._run(config, opening)
+            await self._run(config, opening)
         except TgError as error:
             if opening.processors is not None:
                 raise
@@ -110,11 +108,19 @@ class ServiceEdits:
             opening.settled.set()
 
     async def _run(self, config: Config, opening: _Opening) -> None:
-        async with self._open_all(config) as processors:
-            opening.processors = processors
-            opening.settled.set()
-            await opening.replaced.wait()
-            await asyncio.gather(*(processor.retire() for processor in processors))
+        """Open services, and serve until they are replaced. Once they are, a failure is only logged: others serve."""
+        defect = "a service has a defect; the log says which"
+        try:
+            with translate_defects(Internal, defect, "service.defect", self._log):
+                async with self._open_all(config) as processors:
+                    opening.processors = processors
+                    opening.settled.set()
+                    await opening.replaced.wait()
+                    await asyncio.gather(*(processor.retire() for processor in processors))
+        except TgError as error:
+            if not opening.replaced.is_set():
+                raise
+            self._log.error("services.close_failed", reason=error.message)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends when the serving ends."""

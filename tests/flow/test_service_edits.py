@@ -1,0 +1,109 @@
+"""Edits of a kind whose services may hang or fail: what serves goes on, and a later edit corrects it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from typing_extensions import override
+
+from tests.fakes.echo_service import EchoConfig, EchoKind, EchoRequest, EchoService
+from tests.flow.edited_models import LIVELY, write
+from tests.until import until
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import Client, Requestor
+from tg_base.config import ConfigWatcher
+from tg_base.server import Opened, ServeContext
+
+FILE = '[flows]\nf.echo.greeting = "old"\n'
+
+
+class OddConfig(EchoConfig, frozen=True):
+    """One whose edits are followed."""
+
+    followed = True
+
+
+class OddService(EchoService):
+    """One that cannot be closed if its greeting says so."""
+
+    def __init__(self, config: EchoConfig) -> None:
+        super().__init__(config)
+        self._unclosable = config.greeting == "unclosable"
+
+    @override
+    async def aclose(self) -> None:
+        if self._unclosable:
+            raise RuntimeError("a defect")
+
+
+class OddKind(EchoKind):
+    """Its services do as their greeting says."""
+
+    table = OddConfig
+
+    def __init__(self) -> None:
+        self.opening: list[str] = []
+
+    @override
+    async def open(self, context: ServeContext, stack: AsyncExitStack) -> AsyncGenerator[Opened, None]:
+        bound = context.config.bound(EchoConfig)
+        for route in self.routes(context.config):
+            self.opening.append(bound[route.flow].greeting)
+            if self.opening[-1] == "hangs":
+                await asyncio.Event().wait()
+            yield Opened(OddService(bound[route.flow]), (route,))
+
+
+@dataclass
+class Echoes:
+    """What a test needs of them."""
+
+    file: Path
+    kind: OddKind
+    clients: dict[str, Client[Any, Any]]
+    logs: list[MutableMapping[str, Any]]
+
+    async def edit(self, text: str, event: str) -> MutableMapping[str, Any]:
+        """Write the file, and wait for this line of the log."""
+        self.logs.clear()
+        write(self.file, text)
+        await until(lambda: any(line["event"] == event for line in self.logs))
+        return next(line for line in self.logs if line["event"] == event)
+
+    async def say(self, flow: str = "f") -> str:
+        return str((await self.clients[flow].call(EchoRequest("x"))).text)
+
+
+@asynccontextmanager
+async def echoing(folder: Path, text: str = FILE) -> AsyncIterator[Echoes]:
+    bus, kind, file = MemoryBus(), OddKind(), folder / "tg.toml"
+    write(file, text)
+    with capture_logs() as logs:
+        async with ConfigWatcher(file, poll=0.01, services=(OddConfig,)) as watcher:
+            topics = watcher.config.topics
+            async with (
+                kind.serve(ServeContext.of(watcher, bus, LIVELY)),
+                Requestor(bus, topics, timing=LIVELY) as requestor,
+            ):
+                routes = watcher.config.routes("echo")
+                yield Echoes(file, kind, {route.flow: Client(requestor, route) for route in routes}, logs)
+    await bus.aclose()
+
+
+@pytest.mark.parametrize("words", [["unclosable", "new"], ["old", "unclosable", "new"]], ids=["start", "edit"])
+async def test_a_replaced_service_that_cannot_be_closed_leaves_the_new_one_serving(
+    tmp_path: Path, words: list[str]
+) -> None:
+    first, *edits, last = (FILE.replace("old", word) for word in words)
+    async with echoing(tmp_path, first) as it:
+        for text in edits:
+            await it.edit(text, "services.in_force")
+        failed = await it.edit(last, "services.close_failed")
+        assert failed["reason"] == "a service has a defect; the log says which"
+        await it.edit(FILE.replace("old", "newer"), "services.in_force")
+        assert await it.say() == "newer x "
