@@ -107,3 +107,14 @@ async def test_a_replaced_service_that_cannot_be_closed_leaves_the_new_one_servi
         assert failed["reason"] == "a service has a defect; the log says which"
         await it.edit(FILE.replace("old", "newer"), "services.in_force")
         assert await it.say() == "newer x "
+
+
+async def test_an_edit_corrects_a_service_whose_opening_hangs(tmp_path: Path) -> None:
+    async with echoing(tmp_path) as it:
+        write(it.file, FILE.replace("old", "hangs"))
+        await until(lambda: it.kind.opening[1:] == ["hangs"])
+        # One that changes no service lets it go on.
+        await it.edit(FILE.replace("old", "hangs") + '[prompts.templates.t]\nprompt = "x"\n', "config.in_force")
+        await it.edit(FILE.replace("old", "new"), "services.in_force")
+        assert await it.say() == "new x "
+        assert it.kind.opening == ["old", "hangs", "new"]

@@ -46,11 +46,15 @@ class ServiceEdits:
         self._open_all = open_all
         self._find_parts = find_parts
         self._edited = asyncio.Event()
+        self._trying: asyncio.Task[None] | None = None
 
     def prepare(self, config: Config) -> Callable[[], None]:
         """The commit of an edit, which has the services opened in the background."""
 
         def commit() -> None:
+            # What is being opened may hang: an edit that corrects it must not wait.
+            if self._trying is not None and self._find_parts(config) != self._find_parts(self._config):
+                self._trying.cancel()
             self._config = config
             self._edited.set()
 
@@ -89,7 +93,8 @@ class ServiceEdits:
             edited, new = self._config, _Opening()
             if self._find_parts(edited) == self._find_parts(config):
                 continue
-            self._start(self._try(edited, new))
+            self._trying = self._start(self._try(edited, new))
+            self._trying.add_done_callback(lambda _, settled=new.settled: settled.set())
             await new.settled.wait()
             if new.processors is not None:
                 opening.replaced.set()
@@ -104,8 +109,6 @@ class ServiceEdits:
             if opening.processors is not None:
                 raise
             self._log.error("services.refused", reason=error.message)
-        finally:
-            opening.settled.set()
 
     async def _run(self, config: Config, opening: _Opening) -> None:
         """Open services, and serve until they are replaced. Once they are, a failure is only logged: others serve."""
@@ -113,7 +116,7 @@ class ServiceEdits:
         try:
             with translate_defects(Internal, defect, "service.defect", self._log):
                 async with self._open_all(config) as processors:
-                    opening.processors = processors
+                    opening.processors, self._trying = processors, None
                     opening.settled.set()
                     await opening.replaced.wait()
                     await asyncio.gather(*(processor.retire() for processor in processors))
@@ -122,8 +125,9 @@ class ServiceEdits:
                 raise
             self._log.error("services.close_failed", reason=error.message)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a task that ends when the serving ends."""
         task = self._group.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
