@@ -132,6 +132,21 @@ async def test_a_model_that_loses_a_flow_is_opened_anew(it: Served) -> None:
     await until(lambda: sorted(OneWord.closed) == ["old", "other"])
 
 
+async def test_a_replaced_model_that_loses_a_flow_leaves_its_other_flows_to_the_new_one(models_file: Path) -> None:
+    flows = FLOWS.replace('"n"', '"m"')
+    write(models_file, table("m", "old") + flows)
+    async with serving(models_file) as it:
+        assert [await it.say(flow) for flow in "fg"] == ["old old"] * 2
+        queues = [it.clients[flow].route.request for flow in "fg"]
+        write(it.file, table("m", "new") + flows.split("g.", maxsplit=1)[0])
+        await it.told("models.in_force")
+        await until(lambda: len(it.requestor.presence.serving(queues[0])) == 1)
+        # Nobody else reads the queue of the flow that went: the old model does for a little longer.
+        assert len(it.requestor.presence.serving(queues[1])) == 1
+        assert [await it.say() for _ in range(20)] == ["new new"] * 20
+        await until(lambda: OneWord.closed == ["old"])
+
+
 async def test_a_flow_comes_with_its_model_and_goes_with_it(it: Served) -> None:
     write(it.file, table("added", "fresh") + SERVED + 'h.text-completion.model = "added"')
     assert (await it.told("models.in_force"))["begun"] == ["added"]

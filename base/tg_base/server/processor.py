@@ -5,7 +5,7 @@ has exactly one end.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack
 from time import time
 from types import TracebackType
@@ -47,6 +47,9 @@ DEAD_LETTER_PAUSE_SECONDS = 1.0
 """Pause before a message that could not be published as a dead letter is returned to the queue."""
 RECENT_REQUESTS = 16
 """Weight of the moving average of request durations: a new one counts for 1 / RECENT_REQUESTS."""
+LINGER_SECONDS = 3.0
+"""Seconds for which a queue that nobody reads after an edit is still read: for what waits there, and for gateways that
+read the file a little later."""
 MAX_UNCONFIRMED_REQUESTS = 256
 """Requests that may await confirmation without a slot. Beyond it, one of each requestor may await it in a slot."""
 ENDED_SECONDS = 1.0
@@ -96,6 +99,7 @@ class Processor:
         self._bus = bus
         self._service = service
         self._routes = routes
+        self._readers: dict[Route[Any, Any], AsyncExitStack] = {}
         self._models = models
         self._timing = self.host.timing
         self._grace = grace
@@ -130,10 +134,11 @@ class Processor:
             pumps = await stack.enter_async_context(AsyncExitStack())
             queues: list[tuple[Route[Any, Any], AsyncIterator[Delivery]]] = []
             for route in self._routes:
+                reader = self._readers[route] = await pumps.enter_async_context(AsyncExitStack())
                 group = f"tg-{self._service.spec.name}"
                 prefetch = self._service.capacity // SLOTS_PER_PREFETCH
                 queue = self._subscriptions.open(route.request, group, prefetch=prefetch)
-                queues.append((route, await pumps.enter_async_context(queue)))
+                queues.append((route, await reader.enter_async_context(queue)))
             self._service.announce = announce
             # Only now: a requestor that hears of a queue asks at once, and without a subscription nothing is kept.
             self.host.add(self._id, self._describe, self._take_direct)
@@ -146,7 +151,7 @@ class Processor:
             if answers and self.host.announce_error is not None:
                 raise self.host.announce_error
             for route, requests in queues:
-                await pumps.enter_async_context(running(self._pump(route, requests)))
+                await self._readers[route].enter_async_context(running(self._pump(route, requests)))
             self._pumps, self._rest = pumps.pop_all(), stack.pop_all()
         return self
 
@@ -165,8 +170,18 @@ class Processor:
                 task.cancel()
             await self._service.aclose()
 
-    async def retire(self) -> None:
-        """Take no more requests, and return when the last one has ended, however long that takes."""
+    async def retire(self, left: Collection[str] = ()) -> None:
+        """Take no more requests, and return when the last one has ended, however long that takes.
+
+        Args:
+            left: queues that nobody else reads any more: they are read for `LINGER_SECONDS` more.
+        """
+        if kept := tuple(route for route in self._routes if route.request in left):
+            for route in set(self._routes) - set(kept):
+                await self._readers[route].aclose()
+            self._routes = kept
+            await self.host.announce()
+            await asyncio.sleep(LINGER_SECONDS)
         self._leaving = True
         await self._pumps.aclose()
         await self.host.announce()

@@ -1,6 +1,7 @@
 """An opened model -> its processor, from the first request until it is replaced."""
 
 import asyncio
+from collections.abc import Collection
 from contextlib import AbstractContextManager, AsyncExitStack
 from typing import Any
 
@@ -32,7 +33,7 @@ class ModelProcessor:
         self.begun = asyncio.Event()
         self.error: TgError | None = None
         self._replaced = asyncio.Event()
-        self._linger = 0.0
+        self._left: Collection[str] = ()
 
     async def run(self, service: Service[Any, Any]) -> None:
         """Serve until cancelled or, if replaced, until the last request has ended.
@@ -55,16 +56,18 @@ class ModelProcessor:
                 async with AsyncExitStack() as stack:
                     stack.push_async_exit(self.processor)
                     await self._replaced.wait()
-                    await asyncio.sleep(self._linger)
-                    await self.processor.retire()
+                    await self.processor.retire(self._left)
         except TgError as error:
             if not self._replaced.is_set():
                 raise
             log.error("model.close_failed", model=self._model, reason=error.message)
 
-    def replace(self, linger: float = 0.0) -> None:
-        """Take no more requests after these seconds; `run` returns when the last one has ended."""
-        self._linger = linger
+    def replace(self, left: Collection[str] = ()) -> None:
+        """Take no more requests, a little later from queues that are `left` to nobody else (`Processor.retire`).
+
+        `run` returns when the last one has ended.
+        """
+        self._left = left
         self._replaced.set()
 
     async def _close(self, service: Service[Any, Any]) -> None:

@@ -44,9 +44,6 @@ RETRY_SECONDS = 30.0
 """Pause before a model that could not be opened at the start is tried again."""
 REHEARSAL_SECONDS = 5.0
 """Timeout of the rehearsal of an edit's models: a slow one must not delay other changes, as a revoked key."""
-LINGER_SECONDS = 3.0
-"""Seconds for which a queue that nobody reads after an edit is still read: for what waits there, and for gateways that
-read the file a little later."""
 
 
 class ModelProcessors:
@@ -187,8 +184,7 @@ class ModelProcessors:
         ended = [model for model, served in before.items() if self._served.get(model) is not served]
         read = {route.request for served in self._served.values() for route in served.binding.routes}
         for model in ended:
-            left = [route for route in before[model].binding.routes if route.request not in read]
-            before[model].replace(LINGER_SECONDS if left else 0.0)
+            before[model].replace({route.request for route in before[model].binding.routes} - read)
         log.info("models.in_force", begun=sorted(begun), ended=sorted(ended))
 
     async def _begin_what_opens(self, config: Config) -> dict[str, ModelProcessor]:
