@@ -65,6 +65,7 @@ class Echoes:
 
     file: Path
     kind: OddKind
+    requestor: Requestor
     clients: dict[str, Client[Any, Any]]
     logs: list[MutableMapping[str, Any]]
 
@@ -74,6 +75,10 @@ class Echoes:
         write(self.file, text)
         await until(lambda: any(line["event"] == event for line in self.logs))
         return next(line for line in self.logs if line["event"] == event)
+
+    def find_processors(self, flow: str) -> set[str]:
+        """Who reads the flow's queue."""
+        return {each.processor for each in self.requestor.presence.serving(self.clients[flow].route.request)}
 
     async def say(self, flow: str = "f") -> str:
         return str((await self.clients[flow].call(EchoRequest("x"))).text)
@@ -91,7 +96,7 @@ async def echoing(folder: Path, text: str = FILE) -> AsyncIterator[Echoes]:
                 Requestor(bus, topics, timing=LIVELY) as requestor,
             ):
                 routes = watcher.config.routes("echo")
-                yield Echoes(file, kind, {route.flow: Client(requestor, route) for route in routes}, logs)
+                yield Echoes(file, kind, requestor, {route.flow: Client(requestor, route) for route in routes}, logs)
     await bus.aclose()
 
 
@@ -118,3 +123,14 @@ async def test_an_edit_corrects_a_service_whose_opening_hangs(tmp_path: Path) ->
         await it.edit(FILE.replace("old", "new"), "services.in_force")
         assert await it.say() == "new x "
         assert it.kind.opening == ["old", "hangs", "new"]
+
+
+async def test_the_queue_of_a_flow_that_goes_is_still_read_for_a_while(tmp_path: Path) -> None:
+    async with echoing(tmp_path, FILE + "g.echo = {}") as it:
+        assert [await it.say(flow) for flow in "fg"] == ["old x ", "x "]
+        before = {flow: it.find_processors(flow) for flow in "fg"}
+        await it.edit(FILE.replace("old", "new"), "services.in_force")
+        await until(lambda: it.find_processors("f").isdisjoint(before["f"]))
+        assert it.find_processors("g") == before["g"]
+        assert [await it.say(flow) for flow in "fg"] == ["new x ", "x "]
+        await until(lambda: not it.find_processors("g"))

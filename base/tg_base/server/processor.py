@@ -122,6 +122,11 @@ class Processor:
         """The id of its process, which it answers under."""
         return self.host.name
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that it reads."""
+        return tuple(route.request for route in self._routes)
+
     async def __aenter__(self) -> Self:
         self._time = asyncio.get_running_loop().time
         announce = self.host.changed.set
@@ -431,7 +436,7 @@ class Processor:
         is_deaf = bool(self._subscriptions.failed) or self.host.has_failed_subscription
         return Presence(
             processor=self._id,
-            queues=tuple(route.request for route in self._routes),
+            queues=self.queues,
             capacity=self._service.capacity,
             in_flight=self._slots.taken,
             models=self._models,

@@ -27,6 +27,12 @@ class _Opening:
     processors: tuple[Processor, ...] | None = None
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     replaced: asyncio.Event = field(default_factory=asyncio.Event)
+    left: frozenset[str] = frozenset()
+    """Queues that the services which replace these do not read."""
+
+    @property
+    def queues(self) -> frozenset[str]:
+        return frozenset(queue for processor in self.processors or () for queue in processor.queues)
 
 
 class ServiceEdits:
@@ -97,6 +103,7 @@ class ServiceEdits:
             self._trying.add_done_callback(lambda _, settled=new.settled: settled.set())
             await new.settled.wait()
             if new.processors is not None:
+                opening.left = opening.queues - new.queues
                 opening.replaced.set()
                 config, opening = edited, new
                 self._log.info("services.in_force")
@@ -119,7 +126,7 @@ class ServiceEdits:
                     opening.processors, self._trying = processors, None
                     opening.settled.set()
                     await opening.replaced.wait()
-                    await asyncio.gather(*(processor.retire() for processor in processors))
+                    await asyncio.gather(*(processor.retire(opening.left) for processor in processors))
         except TgError as error:
             if not opening.replaced.is_set():
                 raise
