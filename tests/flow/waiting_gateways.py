@@ -112,6 +112,7 @@ class WaitingGateways:
     timing: HeartbeatTiming = OFTEN
     gateways: list[AsyncExitStack] = field(default_factory=list)
     requestors: list[Requestor] = field(default_factory=list)
+    edited: list[Gateway] = field(default_factory=list)
 
     async def open_gateway(
         self, config: GatewayConfig = FLEX, limits: Limits = NO_PAUSE, ahead: float = 0.0
@@ -130,6 +131,7 @@ class WaitingGateways:
         )
         self.requestors.append(requestor)
         gateway = await stack.enter_async_context(Gateway(config, requestor, TEXTS + PROMPTS, limits=limits))
+        self.edited.append(gateway)
         await until(lambda: bool(requestor.presence.serving(TEXTS[0].request)))
         return await stack.enter_async_context(client_of(gateway))
 
@@ -176,10 +178,10 @@ async def open_gateways(refusals: int = 0, capacity: int = 1, room: int = 1) -> 
     await bus.aclose()
 
 
-async def ask(client: AsyncOpenAI, name: str, **fields: Any) -> Any:
+async def ask(client: AsyncOpenAI, name: str, *, model: str = MODEL, **fields: Any) -> Any:
     """A response that may wait."""
     return await client.responses.create(
-        model=MODEL, input="1", user=name, background=True, service_tier="flex", **fields
+        model=model, input="1", user=name, background=True, service_tier="flex", **fields
     )
 
 

@@ -50,6 +50,11 @@ class FoundModel:
     busy: bool = False
     processors: int = 0
 
+    @property
+    def name(self) -> str | None:
+        """The name by which it is found in its flow even when an edit has changed the aliases; None as of `model`."""
+        return self.route.plan or ":".join(filter(None, (self.model, self.adapter))) or None
+
     def may_have(self, feature: Feature) -> bool:
         """Whether to ask the model for this where it is the door's own default.
 

@@ -27,7 +27,7 @@ from tg_gateway.jobs.runs import AttemptLost, JobRuns
 from tg_gateway.relay import DEFECT_MESSAGE, DRAIN_ERROR_SECONDS
 from tg_gateway.telemetry import BAND_MADE, AccessLogEntry
 from tg_schema import TEXT_COMPLETION, TgError, decode, encode
-from tg_schema.errors import BadRequest, Internal, RateLimited
+from tg_schema.errors import BadRequest, Internal, NotFound, RateLimited
 
 log = structlog.get_logger()
 
@@ -206,9 +206,21 @@ class FlexQueue:
                 task.add_done_callback(report)
 
     def _send_away(self, queue: ModelQueue, message: QueuedJob, delivery: Delivery) -> bool:
-        """Return a message for a while if its key holds its share here, so that other keys get their turn."""
+        """Return a message for a while if its key holds its share here, so that other keys get their turn.
+
+        Or if this gateway has no such model: others may have it, which read an edited file earlier or later.
+        """
         left = message.until - self._clock()
-        return left > 0 and queue.is_crowded(message.key) and queue.send_away(delivery, min(queue.longest_pause, left))
+        unwanted = left > 0 and (queue.is_crowded(message.key) or not self._finds_model(message))
+        return unwanted and queue.send_away(delivery, min(queue.longest_pause, left))
+
+    def _finds_model(self, message: QueuedJob) -> bool:
+        try:
+            with translate_defects(Internal, DEFECT_MESSAGE, "band.defect", log):
+                self._restart(message)
+        except TgError as error:
+            return not isinstance(error, NotFound)
+        return True
 
     async def _until_room(self, queue: ModelQueue, message: QueuedJob, *, resumed: bool = False) -> None:
         """Wait until the model would begin a request at once and no other waits for it, or until the time is over.
@@ -310,9 +322,7 @@ class FlexQueue:
         try:
             asked, background = self._restart(message)
         except TgError as error:
-            log.warning("band.unreadable", topic=queue.topic, error=error.type)
-            await self._logs.declare(name, "died", by=claim.own)
-            return True
+            return await self._end_unmade(queue, message, claim, error)
         span = trace.Span.at_door(message.request, message.traceparent, message.door)
         trace.enter(span)
         entry = AccessLogEntry("background", message.request, message.traceparent, message.key, span=span)
@@ -348,6 +358,17 @@ class FlexQueue:
             queue.asked.discard(name)
             self._making.discard(task)
         queue.end()
+        return True
+
+    async def _end_unmade(self, queue: ModelQueue, message: QueuedJob, claim: Claim, error: TgError) -> bool:
+        """Return whether it has ended."""
+        if isinstance(error, NotFound):
+            # An edit came after its message was taken, or too many are returned already.
+            await claim.give_back()
+            queue.pause(None)
+            return False
+        log.warning("band.unreadable", topic=queue.topic, error=error.type)
+        await self._logs.declare(message.name, "died", by=claim.own)
         return True
 
     def _restart(self, message: QueuedJob) -> tuple[Ask, Background]:

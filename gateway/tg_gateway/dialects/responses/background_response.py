@@ -64,11 +64,15 @@ class WaitingRequest(msgspec.Struct, frozen=True):
         body: the body of its request, with every item.
         earlier: how many items come from an earlier response.
         born: gives the restarted response the same ids.
+        model: what the name of its model meant when it came (`FoundModel.name`).
+        flow: the flow that had this model.
     """
 
     body: RequestBody
     earlier: int
     born: Birth
+    model: str | None = None
+    flow: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +129,12 @@ def make_background(
     )
 
 
-def make_waiting(
-    body: RequestBody, items: tuple[InputItem, ...], earlier: int, born: Birth, terms: WaitTerms
-) -> Waiting:
+def make_waiting(request: WaitingRequest, items: tuple[InputItem, ...], terms: WaitTerms) -> Waiting:
     """The terms of a response that waits: the request to restart it, how long it waits, and its attempts."""
     # An earlier response may be gone by then, so its items are included; a text stays a text.
+    body = request.body
     given = body.input if isinstance(body.input, str) else items
-    request = WaitingRequest(msgspec.structs.replace(body, input=given), earlier, born)
+    request = msgspec.structs.replace(request, body=msgspec.structs.replace(body, input=given))
     seconds = min(body.max_wait or terms.max_wait, terms.max_wait)
     return Waiting(DIALECT, encode(request), seconds, body.max_attempts or terms.attempts)
 

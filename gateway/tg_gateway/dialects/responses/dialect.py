@@ -154,7 +154,9 @@ class Responses(Dialect):
     @override
     def restart(self, call: Call) -> Ask:
         waited = decode(WaitingRequest, call.body)
-        body, found = waited.body, call.catalogue.find_model(waited.body.model)
+        body = waited.body
+        # Aliases may have been edited since, or not be edited here yet. Of a model that is gone, its name may lead on.
+        found = call.catalogue.resolve(waited.model or "", waited.flow) or call.catalogue.find_model(body.model)
         request = make_request(encode(body), body, found, waited.earlier)
         draft = ResponseDraft(request, found.model or body.model or "", waited.born)
         return _ask_in_background(found, draft, request, list_items(body), None)
@@ -199,7 +201,8 @@ def _make_ask(
     draft = ResponseDraft(request, found.model or body.model or "")
     headers = show_ignored(DIALECT, request.ignored)
     if body.background:
-        waiting = make_waiting(body, items, earlier, draft.born, waits) if waits and body.flexible else None
+        again = WaitingRequest(body, earlier, draft.born, found.name, found.route.flow)
+        waiting = make_waiting(again, items, waits) if waits and body.flexible else None
         return _ask_in_background(found, draft, request, items, waiting)
     events: list[bytes] = []
     writer: Writer[TextCompletionResponse]
