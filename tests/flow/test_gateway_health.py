@@ -72,6 +72,27 @@ async def test_ready_says_what_is_missing() -> None:
             assert response.status == 503
 
 
+async def test_ready_follows_edits_before_the_gateway_listens_and_after() -> None:
+    bus, both = MemoryBus(), TEXTS + PROMPTS
+    async with (
+        Processor(bus, CONFIG.topics, CountingLlm(), TEXTS, timing=QUICK),
+        Requestor(bus, CONFIG.topics, timing=QUICK) as requestor,
+    ):
+        gateway = Gateway(ON_ANY_PORT, requestor, both)
+        gateway.prepare(ON_ANY_PORT, TEXTS)()
+        async with gateway, ClientSession(gateway.url) as http:
+            await ready(http, 200)
+            # It comes back, and the others can be asked until it is open. Then it is needed as before.
+            gateway.prepare(ON_ANY_PORT, both)()
+            async with http.get("/ready") as response:
+                assert response.status == 200
+            async with Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, timing=QUICK):
+                await until(lambda: bool(requestor.presence.serving(PROMPTS[0].request)))
+                await ready(http, 200)
+            await ready(http, 503)
+    await bus.aclose()
+
+
 async def test_ready_misses_nobody_who_need_not_live() -> None:
     """A plain peer announces nothing; and who has no file has asked for no prompts."""
     bus, plain = MemoryBus(), tuple(replace(route, plain=True) for route in PROMPTS)

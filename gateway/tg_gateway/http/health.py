@@ -36,12 +36,14 @@ class Health:
     """`/health` and `/ready`, which needs a live processor of each of these routes.
 
     A plain peer announces nothing, so its state is unknown. A flow that an edit adds is not needed: until its model is
-    open, the others can be asked.
+    open, the others can be asked. One that goes and comes back is needed again as soon as it has been found served.
     """
 
     def __init__(self, requestor: Requestor, needed: Iterable[Route[Any, Any]], relay: Relay, limits: Limits) -> None:
         self._requestor = requestor
         self._needed = tuple(route for route in needed if not route.plain)
+        self._names = tuple(map(_name, self._needed))
+        self._gone: set[tuple[str, str]] = set()
         self._relay = relay
         self._limits = limits
         self._bus_answers = FreshAnswer(self._ask_bus, FRESH_SECONDS)
@@ -49,9 +51,9 @@ class Health:
 
     def follow(self, routes: Iterable[Route[Any, Any]]) -> None:
         """Need no longer what is not among these routes of an edited file."""
-        kept = {(route.flow, route.spec.name): route for route in routes}
-        names = [(route.flow, route.spec.name) for route in self._needed]
-        self._needed = tuple(kept[name] for name in names if name in kept)
+        kept = {_name(route): route for route in routes}
+        self._needed = tuple(kept[name] for name in self._names if name in kept)
+        self._gone.update(name for name in self._names if name not in kept)
 
     def routes(self) -> list[web.RouteDef]:
         """Both paths."""
@@ -64,12 +66,17 @@ class Health:
             missing.append("the bus does not answer")
         if self._requestor.has_failed_subscription:
             missing.append("a subscription has ended and is being opened again")
-        deserted = [route for route in self._needed if not self._requestor.routes.is_served(route)]
+        deserted = self._find_deserted()
         if deserted and self._requestor.refusal is not None:
             missing.append(f"processors cannot be asked what they serve: {self._requestor.refusal}")
         elif self._refusal is not None:
             missing.append(f"the bus takes no messages of this gateway: {self._refusal}")
         return make_ready((*missing, *map(_describe, deserted)))
+
+    def _find_deserted(self) -> list[Route[Any, Any]]:
+        served = {_name(route) for route in self._needed if self._requestor.routes.is_served(route)}
+        self._gone -= served
+        return [route for route in self._needed if _name(route) not in served | self._gone]
 
     async def _ask_bus(self) -> bool:
         try:
@@ -100,6 +107,10 @@ def make_ready(missing: tuple[str, ...]) -> web.Response:
     """The answer to `/ready`, by what is missing."""
     status = 503 if missing else 200
     return web.Response(status=status, body=encode(Ready(not missing, missing)), content_type="application/json")
+
+
+def _name(route: Route[Any, Any]) -> tuple[str, str]:
+    return route.flow, route.spec.name
 
 
 def _describe(deserted: Route[Any, Any]) -> str:
