@@ -129,6 +129,23 @@ async def test_a_request_that_waits_goes_on_from_the_one_before() -> None:
         assert [turn.text for turn in it.llm.requests[-1].messages] == ["hi", "Hello", "and?"]
 
 
+async def test_a_request_that_waits_asks_for_what_its_name_meant_when_it_came() -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    named = GatewayConfig(port=0, drain=0.05, aliases={"nick": llm.model})
+    async with open_gateway(named, llm=llm) as it, it.http.ws_connect(PATH) as socket:
+        for _ in range(2):
+            await create(socket, input="1", model="nick")
+        await socket.send_str(json.dumps({"type": "nothing", "stream_id": "b"}))
+        # Messages are taken in their order: the second request waits by now.
+        while (await receive(socket)).get("stream_id") != "b":
+            pass
+        it.gateway.prepare(GatewayConfig(port=0, drain=0.05))()
+        for _ in range(2):
+            llm.step.release()
+            assert (await until_end(socket))[-1]["type"] == "response.completed"
+
+
 async def test_a_cancel_ends_what_runs_and_the_next_one_begins() -> None:
     llm = CountingLlm()
     llm.step = asyncio.Semaphore(0)

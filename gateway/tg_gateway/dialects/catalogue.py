@@ -206,6 +206,19 @@ class Catalogue:
             raise NotFound(f"there is no model {short!r}; there are: {listed or 'none'}")
         return found
 
+    def find_again(self, meant: str | None, flow: str, name: str | None) -> FoundModel:
+        """What a name meant when its request came, though its alias may be edited or gone since, or not be known yet.
+
+        Args:
+            meant: `FoundModel.name` of then.
+            flow: its flow.
+            name: what the client asked for. It is found as it is now if the model of then is gone.
+
+        Raises:
+            NotFound: as `find_model`.
+        """
+        return self.resolve(meant or "", flow) or self.find_model(name)
+
     def choose_model(
         self, flow: str | None, route: Route[Any, Any], request: TextCompletionRequest
     ) -> tuple[Route[Any, Any], TextCompletionRequest]:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Ask, Conversation, InvalidParameter, Output, Socket, show_ignored
+from tg_gateway.dialects import Ask, Conversation, FoundModel, InvalidParameter, Output, Socket, show_ignored
 from tg_gateway.dialects.chat import decode_body
 from tg_gateway.dialects.responses.kept_items import drop_repeated
 from tg_gateway.dialects.responses.lanes import Lanes, Turn
@@ -93,22 +93,23 @@ class ResponsesConversation(Conversation):
             raise InvalidParameter("a response is running on this stream_id; wait for its end", "generate")
         found, turn = socket.catalogue.find_model(body.model), self._lanes.enter(lane)
         try:
-            asked = self._begin(turn, message, body) if turn.come.is_set() else None
+            asked = self._begin(turn, message, body, found) if turn.come.is_set() else None
             # A response that has only its input: later requests can continue from it, and no model is asked.
             if envelope.generate is False and turn.writer is not None:
                 socket.send(turn.writer.end())
             else:
-                parse = partial(self._wait, turn, message, body) if asked is None else lambda: asked
+                parse = partial(self._wait, turn, message, body, found) if asked is None else lambda: asked
                 socket.ask(turn, found.route, len(message), parse, partial(self._fail, turn, body.previous_response_id))
         except TgError:
             self._lanes.leave(turn)
             raise
 
-    async def _wait(self, turn: Turn, message: bytes, body: RequestBody) -> Ask:
+    async def _wait(self, turn: Turn, message: bytes, body: RequestBody, found: FoundModel) -> Ask:
         await turn.come.wait()
-        return self._begin(turn, message, body)
+        found = self._socket.catalogue.find_again(found.name, found.route.flow, body.model)
+        return self._begin(turn, message, body, found)
 
-    def _begin(self, turn: Turn, message: bytes, body: RequestBody) -> Ask:
+    def _begin(self, turn: Turn, message: bytes, body: RequestBody, found: FoundModel) -> Ask:
         """Read a request whose turn has come: it may continue from the response before it."""
         previous = body.previous_response_id
         kept = self._last.find(previous) if previous is not None else ()
@@ -116,7 +117,6 @@ class ResponsesConversation(Conversation):
         items = (*kept, *drop_repeated(list_items(body), kept))
         body = msgspec.structs.replace(body, stream=True, input=items, store=None)
         check_body(body)
-        found = self._socket.catalogue.find_model(body.model)
         request = make_request(message, body, found, len(kept))
         show_ignored(DIALECT, (name for name in request.ignored if name not in _ENVELOPE))
 

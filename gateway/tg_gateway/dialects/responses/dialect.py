@@ -155,8 +155,7 @@ class Responses(Dialect):
     def restart(self, call: Call) -> Ask:
         waited = decode(WaitingRequest, call.body)
         body = waited.body
-        # Aliases may have been edited since, or not be edited here yet. Of a model that is gone, its name may lead on.
-        found = call.catalogue.resolve(waited.model or "", waited.flow) or call.catalogue.find_model(body.model)
+        found = call.catalogue.find_again(waited.model, waited.flow, body.model)
         request = make_request(encode(body), body, found, waited.earlier)
         draft = ResponseDraft(request, found.model or body.model or "", waited.born)
         return _ask_in_background(found, draft, request, list_items(body), None)
