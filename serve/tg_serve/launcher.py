@@ -231,7 +231,7 @@ def _list_tables(order: ServeOptions) -> tuple[type[ServiceConfig], ...]:
 
 
 def _read_file(order: ServeOptions) -> ConfigWatcher:
-    return ConfigWatcher(order.file, services=_list_tables(order), completed=_overrides(order).flows)
+    return ConfigWatcher(order.file, services=_list_tables(order), completed=_overrides(order).completed)
 
 
 async def _open_bus(order: ServeOptions, config: Config, stack: AsyncExitStack) -> Bus:
@@ -322,9 +322,9 @@ async def _gateway(
 async def _check(order: ServeOptions, findings: Findings) -> str:
     with findings.collect():
         order = add_services(order)
-        tables = _list_tables(order)
+        tables, completed = _list_tables(order), _overrides(order).completed
         default = ConfigWatcher(services=tables).config
-        read = default if order.file is None else inspect_config(order.file, findings, tables, _overrides(order).flows)
+        read = default if order.file is None else inspect_config(order.file, findings, tables, completed)
         if read is not None:
             config = _configure(order, read)
             if order.file is None and order.model is None and order.provider is not None:

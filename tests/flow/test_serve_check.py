@@ -221,6 +221,15 @@ async def test_a_flow_gets_its_model_from_the_command_line_alone(tmp_path: Path)
         assert config.flows["default"].keys() == {"prompt", "agent", "text-completion"}
 
 
+async def test_an_alias_may_mean_a_model_that_only_the_command_line_gives_a_flow(tmp_path: Path) -> None:
+    more = '[models.free]\nprovider = "openai-compatible"\noptions.base_url = "http://127.0.0.1:9/v1"\n'
+    file = written(tmp_path, GOOD.replace("port = 0", 'port = 0\naliases.x = "free"') + more)
+    for order, found in ((ServeOptions(file=file), 1), (ServeOptions(file=file, on_demand=True), 0)):
+        assert len((await inspect(order))[1]) == found
+    async with launch(order) as (config, _):
+        assert config.flows.keys() == {"default", "free"}
+
+
 async def test_the_command(tmp_path: Path) -> None:
     """Findings go to standard error, one a line; the start says the first of them."""
     file = written(tmp_path, MANY)

@@ -89,6 +89,19 @@ def test_a_name_that_leads_nowhere_with_the_models_of_the_options_either(text: s
     assert refused.value.message.startswith(f"t.toml, line {line}: {words}")
 
 
+def test_names_may_lead_to_models_that_only_on_demand_gives_a_flow() -> None:
+    models = '[models]\na.provider = "openai"\n"b:8b".provider = "openai"\n[routes]\nr.models = ["a", "b:8b"]\n'
+    text = models + '[flows]\ndefault.text-completion.model = "a"\n[gateway]\naliases.x = "{}"'
+    given = CliOverrides(on_demand=True)
+
+    def read(alias: str) -> Config:
+        return given.apply(parse_config(text.format(alias), Path("t.toml"), completed=given.completed))
+
+    assert bound(read("b:8b"), "b:8b")[0] == "b:8b"
+    with pytest.raises(BadRequest, match=r't\.toml, line 9: no flow has the model "lost"'):
+        read("lost")
+
+
 def test_a_configuration_without_flows() -> None:
     assert bound(CliOverrides(model="m.gguf").apply(Config()))[0] == "m"
 

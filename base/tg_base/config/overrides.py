@@ -15,6 +15,8 @@ from tg_schema.errors import BadRequest
 
 OVERRIDDEN_FLOW = "default"
 """The flow whose model `--model` sets."""
+_ANY_FLOW = "*"
+"""Stands for flows that have the names of models. It is no flow's name."""
 _FILE_PROVIDER = "llama-cpp"
 _KEY_NAME = "command-line"
 """The name, in logs, of the key that the command line gives."""
@@ -47,6 +49,11 @@ class CliOverrides:
         """The flows whose models these options name."""
         return (*(() if self.model is None else (OVERRIDDEN_FLOW,)), *map(_name, self.additional_models))
 
+    @property
+    def completed(self) -> tuple[str, ...]:
+        """The flows that the reader of the file need not know; with `on_demand` those of any names, which it cannot."""
+        return (*self.flows, _ANY_FLOW) if self.on_demand else self.flows
+
     def apply(self, config: Config) -> Config:
         """The configuration with these options applied.
 
@@ -71,11 +78,13 @@ class CliOverrides:
                 raise BadRequest(f'two models would have the name "{name}": name each one once')
             config = _bind(config, name if served else OVERRIDDEN_FLOW, name)
             served.add(name)
-        if served and config.source is not None:
+        if (served or self.on_demand) and config.source is not None:
             # The reader could not know the names that these options give.
             config = msgspec.structs.replace(config, source=msgspec.structs.replace(config.source, completed=()))
             for fault in faults(config):
-                raise fault
+                # A flow that `on_demand` adds is called what its model is, which may have characters of its own.
+                if served or fault.option[0] != "flows":
+                    raise fault
         return config
 
     def _with_model(self, config: Config, model: str) -> tuple[str, Config]:
