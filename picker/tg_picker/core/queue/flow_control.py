@@ -236,6 +236,10 @@ class FlowControl:
         choice = self.scheduler.choose(request, roomy, now, admitted=admitted)
         if isinstance(choice, Rejection):
             return None if _waits(choice) else choice
+        knows_objectives = request.objective is not None or self.attainment.has_routes
+        if not knows_objectives and choice.server.queue < self._limits.max_queued:
+            # The usual case. `Capacity` says the same, at a tenth of the cost of a pick.
+            return self.scheduler.place(request, choice, now)
         capacity = Capacity(self.scheduler, self.attainment, self._limits, request, arrived_at=arrived_at, now=now)
         found = capacity.find(choice, map(self.scheduler.server, roomy))
         if found is None:

@@ -137,6 +137,11 @@ class SloAttainment:
             for name, route in self._routes.items()
         }
 
+    @property
+    def has_routes(self) -> bool:
+        """Whether a request had an objective."""
+        return bool(self._routes)
+
     def behind(self, priority: int, now: float) -> list[RouteSlo]:
         """The routes above this priority that miss their objective now."""
         if now - self._looked_at > BEHIND_SECONDS:
