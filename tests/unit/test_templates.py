@@ -46,6 +46,7 @@ def rendered(source: str, **variables: Any) -> str:
         ("{{ 2 * 3 + 1 }} {{ 7 // 2 }} {{ 7 % 2 }} {{ 2 ** 3 }} {{ -1 }} {{ '-' * 3 }}", {}, "7 3 1 8 -1 ---"),
         ("{{ 'a' + b if b else c }}", {"b": "b"}, "ab"),
         ("{{ l|map(attribute='n')|select('gt', 1)|join(', ') }}", {"l": [{"n": 1}, {"n": 2}, {"n": 3}]}, "2, 3"),
+        ("{{ l|sum }}", {"l": [0.1] * 10}, "0.9999999999999999"),
         ("{{ l|selectattr('n', 'eq', 2)|list }} {{ l|sum(attribute='n') }}", {"l": [{"n": 1}, {"n": 2}]},
          '[{"n":2}] 3'),
         ("{{ l|sort|first }}{{ l|max }}{{ l|length }}{{ l|unique|list }}", {"l": [2, 1, 2]}, "123[2,1]"),

@@ -66,7 +66,11 @@ def _indent(value: Any, width: int = 4, first: bool = False) -> str:
 
 
 def _sum(values: Iterable[Any], attribute: str | None = None) -> float:
-    return sum(_number(value if attribute is None else value[attribute]) for value in each(values))
+    # Not Python's `sum`, which rounds differently from 3.12 on.
+    total: float = 0
+    for value in each(values):
+        total += _number(value if attribute is None else value[attribute])
+    return total
 
 
 def _number(value: Any) -> float:
