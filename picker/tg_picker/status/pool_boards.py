@@ -62,16 +62,18 @@ class PoolBoards(Collector):
 
     Args:
         registry: that exports the metrics.
-
-    Attributes:
-        shown: the boards that are shown now, the oldest first.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._registry = registry
         self._is_registered = False
-        self.shown: list[PoolBoard] = []
-        self._totals = PickerTotals(lambda name: any(board.names(name) for board in self.shown))
+        self._shown: list[PoolBoard] = []
+        self._totals = PickerTotals(lambda name: any(board.names(name) for board in self._shown))
+
+    @property
+    def shown(self) -> tuple[PoolBoard, ...]:
+        """The boards that are shown now, the oldest first."""
+        return tuple(self._shown)
 
     @property
     def totals(self) -> PickerTotals:
@@ -85,13 +87,13 @@ class PoolBoards(Collector):
         if not self._is_registered:
             self._is_registered = True
             self._registry.register(self)
-        self.shown.append(board)
+        self._shown.append(board)
         try:
             yield
         finally:
             # Settle now, while the operator's names are still known.
             self._totals.settle()
-            self.shown.remove(board)
+            self._shown.remove(board)
 
     @override
     def collect(self) -> Iterable[Metric]:

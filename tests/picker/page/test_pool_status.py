@@ -280,8 +280,10 @@ def test_two_pools_of_one_name_are_told_apart(shown: Shown) -> None:
     with shown.boards.show(other.board):
         found = shown.series()
         assert [found[f"llm_d_epp_ready_endpoints{{name={name}}}"] for name in ("p", "second/p")] == [1, 1]
+        both = shown.boards.shown
         assert [picker.name for picker in read_status(shown.boards).pickers] == ["tg-pick", "second"]
     assert [picker.name for picker in read_status(shown.boards).pickers] == ["tg-pick"]
+    assert both == (shown.board, other.board)
 
 
 def test_the_last_decisions_are_kept_with_their_reasons(shown: Shown) -> None:
