@@ -11,7 +11,7 @@ import msgspec
 from tg_base.llm import close_objects, find_effort, set_fields
 from tg_bedrock.blocks import cache_point, wire_messages
 from tg_schema import Sampling, TextCompletionRequest, TextPart, Tool
-from tg_schema.text_completion import SYSTEM_ROLES, Reasoning
+from tg_schema.text_completion import SYSTEM_ROLES, Effort, Reasoning
 
 if TYPE_CHECKING:
     from types_boto3_bedrock_runtime.type_defs import ConverseStreamRequestTypeDef, SystemContentBlockTypeDef
@@ -52,9 +52,7 @@ def to_wire(
 
 
 def _output(request: TextCompletionRequest, *, by_thinking: bool) -> dict[str, Any]:
-    effort = request.reasoning and (request.reasoning.effort if by_thinking else find_effort(request.reasoning))
-    if by_thinking:
-        effort = {"none": None, "minimal": "low"}.get(effort or "none", effort)
+    effort = _name_effort(request.reasoning) if by_thinking else find_effort(request.reasoning)
     return set_fields(textFormat=_text_format(request), effort=effort)
 
 
@@ -67,6 +65,13 @@ def _text_format(request: TextCompletionRequest) -> dict[str, Any] | None:
         description=request.schema_description,
     )
     return {"type": "json_schema", "structure": {"jsonSchema": named}}
+
+
+def _name_effort(reasoning: Reasoning | None) -> Effort | None:
+    """Claude's name of the effort beside `thinking`; None = that says it all."""
+    if reasoning is None or reasoning.effort == "none":
+        return None
+    return "low" if reasoning.effort == "minimal" else reasoning.effort
 
 
 def _thinking(reasoning: Reasoning | None) -> dict[str, Any]:
