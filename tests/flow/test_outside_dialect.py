@@ -21,6 +21,7 @@ from tests.flow.open_gateway import MOUNTS, Opened, open_gateway
 from tests.flow.raw_http import raw_connection
 from tests.installed_package import install_package
 from tg_base.config import ApiKey, GatewayConfig
+from tg_base.telemetry import trace
 from tg_gateway.dialects import Answer, Ask, Call, Mount
 from tg_gateway.dialects.tokens import TOKENS
 from tg_gateway.keyed_dialect import KeyedDialect
@@ -211,6 +212,32 @@ async def test_a_defect_in_mid_stream_breaks_the_body() -> None:
     assert defect["exc_info"] is True
     (line,) = (entry for entry in logs if entry["event"] == "gateway.request")
     assert (line["status"], line["outcome"]) == (200, "internal")
+
+
+class _FailsToWrite(parley.LiveWriter):
+    @override
+    def end(self) -> bytes:
+        raise ZeroDivisionError
+
+
+class _EndsInDefect(parley.Parley):
+    @override
+    def parse(self, call: Call) -> Ask | Answer:
+        asked = super().parse(call)
+        assert isinstance(asked, Ask)
+        return Ask(asked.route, asked.request, _FailsToWrite("talk"), streaming=asked.streaming)
+
+
+@pytest.mark.parametrize("live", [False, True])
+async def test_the_log_has_a_defect_of_a_writer_under_the_requests_id(*, live: bool) -> None:
+    mount = Mount("POST", TALKS, _EndsInDefect(), "talk")
+    with capture_logs(processors=[trace.add_ids]) as logs:
+        async with open_gateway(OPEN, mounts=(mount,)) as it, raw_connection(it.address) as raw:
+            raw.post(TALKS, json.dumps({"say": "1", "live": live}).encode())
+            await raw.rest()
+    (defect,) = (entry for entry in logs if entry["event"] == "gateway.defect")
+    (line,) = (entry for entry in logs if entry["event"] == "gateway.request")
+    assert (line["outcome"], defect["request"]) == ("internal", line["request"])
 
 
 async def test_talks_side_by_side_on_its_socket() -> None:

@@ -198,7 +198,7 @@ class _Pump:
         self._sink = sink
         self._loop = asyncio.get_running_loop()
         self._needed = self._loop.create_future()
-        self._error: TgError | None = None
+        self._error: Exception | None = None
         self._over = False
         self._sent_at = 0.0
 
@@ -218,8 +218,12 @@ class _Pump:
             self._responses.listen(None)
             self._sink.hold(0)
         try:
-            if self._error is not None:
+            if isinstance(self._error, TgError):
                 raise self._translate(self._error)
+            if self._error is not None:
+                # Not where it was caught: only this task knows the request's id.
+                log.error("gateway.defect", exc_info=self._error)
+                raise Internal(DEFECT_MESSAGE)
         finally:
             # The traceback refers to this object. Without the circle, both are freed without the garbage collector.
             self._error = None
@@ -254,12 +258,9 @@ class _Pump:
                     self._needed.set_result(None)
                     return
             self._over = self._responses.complete
-        except TgError as error:
-            self._error, self._over = error, True
-        except Exception:
+        except Exception as error:  # noqa: BLE001 - `run` raises or logs it
             # Not `translate_defects`: this runs for every chunk.
-            log.exception("gateway.defect")
-            self._error, self._over = Internal(DEFECT_MESSAGE), True
+            self._error, self._over = error, True
         if self._over:
             self._needed.set_result(None)
 
