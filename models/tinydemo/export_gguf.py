@@ -20,11 +20,17 @@ SHOWN = {"<think>", "</think>", "<tool_call>", "</tool_call>"}
 """Special tokens that are part of an answer; all others are control tokens."""
 
 TOOLS_TURN = (
-    "{% if tools %}<|im_start|>system\nYou can call these tools:"
-    "{% for t in tools %}\n{{ t.function.name }}"
+    "{% if tools %}{% for m in messages %}{% if m.role == 'system' %}"
+    "<|im_start|>system\n{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}"
+    "<|im_start|>system\nYou can call these tools:"
+    "{% for t in tools %}{{ '\\n' + t.function.name }}"
     "({{ t.function.parameters.properties.keys() | join(', ') }}){% endfor %}"
     "<|im_end|>\n{% endif %}"
 )
+"""The tools stand nearest to the question: what an agent says before them does not keep the model from calling one.
+
+A line's end right behind a tag would be dropped, so that of a tool's line is written as text.
+"""
 TOOL_CALL = (
     '<tool_call>{"name": "{{ c.function.name }}", "arguments": '
     "{{ c.function.arguments if c.function.arguments is string else c.function.arguments | tojson }}}</tool_call>"

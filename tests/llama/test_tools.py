@@ -112,7 +112,9 @@ async def test_a_result_goes_back_through_the_template(service: LlamaCpp) -> Non
     (record,) = await records_of(service, request)
     text = service.engine.model.detokenize(record.ids)
     assert text.endswith(
-        f"<|im_start|>user\nBe brief.\n\n{OSLO}<|im_end|>\n<|im_start|>assistant\n"
+        "<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>system\nYou can call these tools:\nget_weather(city)\nadd(a, b)\nget_time()<|im_end|>\n"
+        f"<|im_start|>user\n{OSLO}<|im_end|>\n<|im_start|>assistant\n"
         '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call><|im_end|>\n'
         "<|im_start|>tool\nIt rains in Oslo.<|im_end|>\n<|im_start|>assistant\n"
     )
@@ -133,7 +135,7 @@ async def test_a_request_cannot_write_control_tokens(service: LlamaCpp) -> None:
         operation="tokenize",
     )
     (record,) = await records_of(service, request)
-    assert record.ids.count(end) == 4, "those of the template: tools, user, assistant and result"
+    assert record.ids.count(end) == 5, "those of the template: system, tools, user, assistant and result"
     assert "\ue000" in service.engine.model.detokenize(record.ids)
 
 
