@@ -45,6 +45,7 @@ class Exchange:
         self.over = False
         self._picker = picker
         self._request_mode = self._response_mode = _Mode.FULL_DUPLEX_STREAMED
+        self._is_unread = False
         self._headers: dict[str, str] = {}
         self._subset: frozenset[str] | None = None
         self._body: bytes | bytearray = bytearray()
@@ -63,7 +64,6 @@ class Exchange:
         A message of a kind that this protocol version does not have is answered by nothing.
         """
         if message.HasField("protocol_config"):
-            self._request_mode = message.protocol_config.request_body_mode
             self._response_mode = message.protocol_config.response_body_mode
         take = self._takes.get(message.WhichOneof("request"))
         return _NO_ANSWER if take is None else await take(self, message)
@@ -78,6 +78,10 @@ class Exchange:
         """Decide at once if there is no body. In duplex mode nothing may be answered before the body is complete."""
         if self._is_complete:
             return _NO_ANSWER
+        # Only here: the mode of a body that is being collected must not change.
+        if message.HasField("protocol_config"):
+            self._request_mode = message.protocol_config.request_body_mode
+            self._is_unread = message.protocol_config.response_body_mode == _Mode.NONE
         self._headers = messages.read_headers(message.request_headers.headers)
         self._subset = messages.read_subset(message)
         if self._request_mode not in _READABLE:
@@ -123,8 +127,7 @@ class Exchange:
 
     async def _decide(self, body: bytes | None) -> Directed | Refused:
         self._is_complete = True
-        is_unread = self._response_mode == _Mode.NONE
-        decision = await self._picker.decide(Asked(self._headers, body, self._subset, is_unread))
+        decision = await self._picker.decide(Asked(self._headers, body, self._subset, self._is_unread))
         if isinstance(decision, Directed):
             self._course = decision.course
         return decision

@@ -191,6 +191,17 @@ async def test_a_response_without_its_body_begins_with_its_headers(mode: Mode.Bo
     assert picker.courses[0].told[-1] is None
 
 
+async def test_how_a_request_comes_is_told_by_its_headers_alone() -> None:
+    """A later message may say how the response comes, and nothing of the body that is being collected."""
+    piece = body(BODY[:5], end=False)
+    piece.protocol_config.response_body_mode = piece.protocol_config.request_body_mode = Mode.NONE
+    answered, picker, _ = await run([headers(), piece, body(BODY[5:]), response_headers()])
+    assert picker.asked[0].body == BODY
+    assert picker.asked[0].is_unread is False
+    assert picker.courses[0].told == [("respond", 200, ""), "begin"]
+    assert kinds(answered) == ["request_headers", "request_body", "response_headers"]
+
+
 async def test_a_message_of_a_newer_protocol_is_answered_by_nothing() -> None:
     answered, _, _ = await run([wire.ProcessingRequest()])
     assert answered == []
