@@ -1,5 +1,6 @@
 """TextCompletionRequest -> the demo model in NumPy, in this process: no compiler, no other model."""
 
+import asyncio
 import os
 from typing import Self
 
@@ -17,6 +18,7 @@ except (ImportError, RuntimeError) as error:
         "--force-reinstall numpy; where that finds no wheel, serve a model elsewhere: see --provider of tg-serve --help"
     ) from error
 
+import msgspec
 from typing_extensions import override
 
 from tg_base.runtime import start_daemon_thread
@@ -25,7 +27,9 @@ from tg_llama.core import EngineSizes
 from tg_llama.demo import DemoModel
 from tg_llama.engine import EnginePool
 from tg_llama.in_process import InProcess, SamplingOptions
-from tg_schema import COMMON_FEATURES
+from tg_llama.request import offered_tools
+from tg_llama.tools import free_grammar, let_copy
+from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
 
 SLOTS = 16
@@ -64,3 +68,18 @@ class Demo(InProcess[DemoOptions]):
     async def rehearse(cls, model: str, options: DemoOptions) -> None:
         if options.path:
             raise BadRequest("this provider has the packaged model alone; for GGUF files use llama-cpp").at("path")
+
+    @override
+    async def _grammar(self, request: TextCompletionRequest) -> str | None:
+        """The model cannot spell: its calls, forced or free, keep to the tools and to words that it was told."""
+        told = msgspec.structs.replace(request, tools=let_copy(request.tools, request.turns))
+        forced = await super()._grammar(told)
+        template, tools = self._tokenizer.tools, offered_tools(told)
+        if forced is not None or template is None or not tools:
+            return forced
+        try:
+            free = await asyncio.to_thread(free_grammar, template.form, tools)
+            await asyncio.to_thread(self.engine.model.grammars.compile, free)
+        except BadRequest:  # a tool that no grammar can hold it to
+            return None
+        return free

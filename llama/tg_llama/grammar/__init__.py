@@ -2,6 +2,7 @@
 
 from tg_llama.grammar.json_grammar import ANY_OBJECT, json_grammar, json_rule
 from tg_llama.grammar.parameter_types import (
+    ANNOTATIONS,
     KNOWN,
     LISTS_OF_SCHEMAS,
     MAPS_OF_SCHEMAS,
@@ -13,6 +14,7 @@ from tg_llama.grammar.regex_grammar import choice_grammar, escape_text, regex_gr
 from tg_llama.grammar.token_grammars import TokenGrammars
 
 __all__ = [
+    "ANNOTATIONS",
     "ANY_OBJECT",
     "KNOWN",
     "LISTS_OF_SCHEMAS",

@@ -52,6 +52,22 @@ def tool_grammar(
     return _grammar(form, encoded, several, tuple((marks or {}).items()))
 
 
+def free_grammar(form: ToolFormat, tools: Sequence[Tool]) -> str:
+    """The grammar of answers that are text, a call of one of `tools`, or text and then a call.
+
+    Args:
+        form: how the model writes calls: with a mark before each, which is text to it.
+        tools: at least one.
+
+    Raises:
+        BadRequest: as `tool_grammar`.
+    """
+    rules, _, call = tool_grammar(form, tools, several=False).rpartition("\nstart: ")
+    anything, mark = write_pattern(".*"), write_pattern(f".*{escape_text(form.begin)}.*")
+    lines = [f"TEXT: {anything} & ~{mark}", f"head[suffix={json.dumps(form.begin)}]: {anything}"]
+    return "\n".join([rules, *lines, f"start: TEXT | head {call.removeprefix(_text(form.begin))}"])
+
+
 @lru_cache(maxsize=64)
 def _grammar(form: ToolFormat, encoded: bytes, several: bool, marks: tuple[tuple[str, int], ...]) -> str:
     tokens = dict(marks)
