@@ -1,7 +1,7 @@
 """Sums, differences and counting: a question and its answer, with tens and ones worked out apart where both matter."""
 
 from phrases import mangled
-from words import NAMES, NUMBERS
+from words import ANIMALS, COLOURS, FOODS, NAMES, NUMBERS, THINGS
 
 PLUS = """What is {a} + {b}?|What is {a} plus {b}?|{a} + {b} =|Add {a} and {b}.|What is {a}+{b}?|{a}+{b}|{a} + {b}
 How much is {a} plus {b}?|what's {a} plus {b}|Calculate {a} + {b}.|What is the sum of {a} and {b}?|{a} plus {b}?
@@ -17,7 +17,15 @@ Sum of {a} and {b}?|What is the total of {a} and {b}?|There were {a} people, the
 {a} and {b} make what?|I walk {a} km and then {b} km. How far is that?|plus: {a} and {b}|{a} increased by {b}
 {n} has {a} books and gets {b} more. How many books has {n}?|In a box are {a} pens. I put in {b}. How many are in it?
 What will I have if I add {b} to {a}?|Could you add {a} and {b} for me?|{a} + {b} equals what?|What's {a} + {b}
-what is {a} + {b}|I want to know {a} + {b}.|Do you know what {a} + {b} is?|{a} +{b}|({a} + {b})""".replace(
+what is {a} + {b}|I want to know {a} + {b}.|Do you know what {a} + {b} is?|{a} +{b}|({a} + {b})
+A shelf holds {a} books, another one {b}. How many books are there?|{n} pays {a} euros and then {b}. How much is that?
+One bus has {a} seats, the other one {b}. How many seats are there?|{a} boys and {b} girls are here. How many children?
+{n} ran {a} minutes yesterday and {b} today. How many minutes?|{a} red and {b} blue balls: how many balls?
+It was {a} degrees and became {b} warmer. How warm is it?|On Monday I sold {a} cakes, on Tuesday {b}. How many cakes?
+{n} picks {a} pears, and a friend {b}. How many do they have together?|Find the sum of {a} and {b}.|{a} & {b} summed
+Raise {a} by {b}.|Increase {a} by {b}.|Put {a} and {b} together.|Which number is {b} greater than {a}?|{b} on top of {a}
+There are {a} cups here and {b} there. How many cups in all?|A coat costs {a} and a hat {b}. What do both cost?
+Evaluate {a} + {b}|Solve {a} + {b}|answer {a} + {b}|How many is {a} plus {b}?|{a} plus {b} please|{a}+{b}=?""".replace(
     "\n", "|"
 ).split("|")
 
@@ -34,15 +42,27 @@ A book has {a} pages. I read {b}. How many are left?|Reduce {a} by {b}.|What is 
 How many more is {a} than {b}?|By how much is {a} larger than {b}?|How far is it from {b} to {a}?|what is {a} - {b}
 What do I get if I take {b} from {a}?|Of {a} eggs {b} break. How many are whole?|{a} - {b} equals what?|What's {a} - {b}
 How much is left if I spend {b} of {a}?|Do you know what {a} - {b} is?|I want to know {a} - {b}.|{a} -{b}
-minus: {a}, {b}""".replace("\n", "|").split("|")
+minus: {a}, {b}|{n} is {a} and a sister is {b} years younger. How old is she?|Lower {a} by {b}.|Deduct {b} from {a}.
+A rope of {a} metres loses {b}. How long is it now?|{a} people were in the train and {b} got off. How many stayed?
+{n} has {a} euros and pays {b}. How much is left?|Of {a} pages {b} are read. How many remain?|Find {a} minus {b}.
+The shop had {a} lamps and sold {b}. How many lamps are left?|Evaluate {a} - {b}|Solve {a} - {b}|{a} minus {b} please
+I need {a} and have {b}. How many are missing?|How many more do I need from {b} to {a}?|Which number is {b} less than {a}?
+{n} baked {a} rolls, and {b} were eaten. How many are left?|It was {a} degrees and became {b} colder. How warm is it?
+Start with {a} and take {b} off.|What remains of {a} after {b} are gone?|Find the difference of {a} and {b}.|{a}-{b}=?
+There were {a} eggs, and {b} are gone. How many are still there?|How much less is {b} than {a}?""".replace("\n", "|").split("|")
 
 COUNT = "Count to {b}.|Count up to {b}.|count to {b}|Please count to {b}.|Can you count to {b}?|Count to {b} please."
+COUNT += "|Say the numbers up to {b}.|Numbers up to {b}|List the numbers to {b}.|Write the numbers from 1 to {b}."
+COUNT += "|Count from one to {b}.|Give me the numbers from 1 to {b}.|Show me how you count to {b}.|Begin at 1 and count to {b}"
 COUNT_FROM = """
 Count from {a} to {b}.|count from {a} to {b} please|Count up from {a} to {b}.
 Start at {a} and count to {b}.|Can you count from {a} to {b}?|Numbers from {a} to {b}
-List the numbers from {a} to {b}.|Write the numbers {a} to {b}."""
+List the numbers from {a} to {b}.|Write the numbers {a} to {b}.
+Count on from {a} to {b}.|Say the numbers from {a} to {b}.|Which numbers are from {a} to {b}?|{a} to {b}, please count
+Show all numbers from {a} up to {b}.|Begin with {a} and end with {b}: count.|Go from {a} to {b}.|Count {a} to {b}"""
 COUNT_DOWN = """Count down from {b} to {a}.|Count backwards from {b} to {a}.|count down from {b} to {a}
-Can you count backwards from {b} to {a}?|Start at {b} and count down to {a}."""
+Can you count backwards from {b} to {a}?|Start at {b} and count down to {a}.
+Numbers from {b} down to {a}|Say the numbers from {b} back to {a}.|Go down from {b} to {a}.|Begin at {b} and go back to {a}."""
 COUNT_DOWN_TO_1 = "Count down from {b}.|Count backwards from {b}.|countdown from {b}|Can you count down from {b}?"
 
 
@@ -95,10 +115,12 @@ def in_words(r):
     if r.random() < 0.6:
         form = r.choice(
             ["What is {} plus {}?", "{} plus {}?", "How much is {} plus {}?", "Add {} and {}.", "{} and {} make?"]
+            + ["What is the sum of {} and {}?", "I have {} apples and buy {}. How many?", "What do {} and {} make?"]
         )
         return mangled(r, form.format(one, other)), worked_sum(a, b)
     a, b = max(a, b), min(a, b)
-    form = r.choice(["What is {} minus {}?", "{} minus {}?", "How much is {} minus {}?", "{} take away {}"])
+    form = r.choice(["What is {} minus {}?", "{} minus {}?", "How much is {} minus {}?", "{} take away {}"]
+        + ["I have {} pens and lose {}. How many are left?", "What is {} less {}?"])
     return mangled(r, form.format(NUMBERS[a], NUMBERS[b])), worked_difference(a, b)
 
 
@@ -147,11 +169,27 @@ def neighbours(r):
                 "Which number follows {}?",
                 "What comes after {}?",
                 "What is next after {}?",
+                "What is the number after {}?",
+                "Which number is one more than {}?",
+                "What is one more than {}?",
+                "Tell me the next number after {}.",
+                "the number following {}",
+                "Which number comes right after {}?",
             ]
         )
         return mangled(r, form.format(a)), f"After {a} comes {a + 1}."
     if kind < 0.55:
-        form = r.choice(["What number comes before {}?", "Which number is before {}?", "What comes before {}?"])
+        form = r.choice([
+                "What number comes before {}?",
+                "Which number is before {}?",
+                "What comes before {}?",
+                "What is the number before {}?",
+                "What is one less than {}?",
+                "Which number precedes {}?",
+                "Which number is one less than {}?",
+                "the number just before {}",
+            ]
+        )
         return mangled(r, form.format(a + 1)), f"Before {a + 1} comes {a}."
     if kind < 0.8:
         form = r.choice(
@@ -164,6 +202,11 @@ def neighbours(r):
                 "What is bigger, {} or {}?",
                 "Which of {} and {} is larger?",
                 "bigger: {} or {}?",
+                "What is larger: {} or {}?",
+                "Compare {} and {}.",
+                "{} or {}, which is more?",
+                "Which one is higher, {} or {}?",
+                "The larger one of {} and {}?",
             ]
         )
         return mangled(r, form.format(a, b)), f"{max(a, b)} is larger than {min(a, b)}."
@@ -177,11 +220,98 @@ def neighbours(r):
             ]
         )
         return mangled(r, form.format(a, b)), f"{min(a, b)} is smaller than {max(a, b)}."
+    if kind < 0.92:
+        form = r.choice(["Is {} smaller than {}?", "Is {} less than {}?", "Is {} lower than {}?", "{} < {}?"])
+        return mangled(r, form.format(a, b)), f"{'Yes' if a < b else 'No'}, {min(a, b)} is smaller than {max(a, b)}."
     form = r.choice(["Is {} bigger than {}?", "Is {} larger than {}?", "Is {} more than {}?", "Is {} greater than {}?"])
     return mangled(r, form.format(a, b)), f"{'Yes' if a > b else 'No'}, {max(a, b)} is larger than {min(a, b)}."
 
 
-KINDS = {addition: 8, subtraction: 8, in_words: 1, counting: 4, neighbours: 2}
+def several_numbers(r):
+    """The sum, the order, the largest or the smallest of three or four numbers."""
+    some = r.sample(range(r.choice([10, 30, 100])), r.choice([3, 3, 4]))
+    shown = ", ".join(map(str, some))
+    kind = r.random()
+    if kind < 0.3:
+        a, b, c = (r.randint(0, r.choice([9, 30])) for _ in range(3))
+        form = r.choice(["What is {} + {} + {}?", "{} + {} + {}", "Add {}, {} and {}.", "{} plus {} plus {}?"])
+        return mangled(r, form.format(a, b, c)), f"{a} + {b} + {c} = {a + b} + {c} = {a + b + c}"
+    if kind < 0.5:
+        form = r.choice(["Which is the largest: {}?", "What is the biggest of {}?", "The largest of {}?", "max of {}"])
+        return mangled(r, form.format(shown)), f"The largest is {max(some)}."
+    if kind < 0.65:
+        form = r.choice(["Which is the smallest: {}?", "What is the least of {}?", "The smallest of {}?", "min of {}"])
+        return mangled(r, form.format(shown)), f"The smallest is {min(some)}."
+    if kind < 0.85:
+        form = r.choice(["Sort {}.", "Sort these numbers: {}", "Put {} in order.", "Order {} from small to large."])
+        return mangled(r, form.format(shown)), ", ".join(map(str, sorted(some)))
+    form = r.choice(["How many numbers are these: {}?", "How many numbers are in {}?", "Count these numbers: {}"])
+    return mangled(r, form.format(shown)), f"These are {len(some)} numbers."
+
+
+def doubled(r):
+    """The double, the half, and whether a number is even."""
+    a, kind = r.randint(1, r.choice([10, 50])), r.random()
+    if kind < 0.4:
+        form = r.choice(["What is double {}?", "Double {}.", "What is twice {}?", "How much is two times {}?", "{} twice"])
+        return mangled(r, form.format(a)), worked_sum(a, a)
+    if kind < 0.6:
+        form = r.choice(["What is half of {}?", "Halve {}.", "The half of {}?", "How much is half of {}?"])
+        return mangled(r, form.format(2 * a)), f"Half of {2 * a} is {a}."
+    a = r.randint(0, 100)
+    form = r.choice(["Is {} even or odd?", "Is {} an even number?", "Is {} odd?", "even or odd: {}", "Is {} even?"])
+    word = "odd" if a % 2 else "even"
+    if " or " in form:
+        return mangled(r, form.format(a)), f"{a} is {word}."
+    asked = "odd" if "odd" in form else "even"
+    return mangled(r, form.format(a)), f"{'Yes' if word == asked else 'No'}, {a} is {word}."
+
+
+def spelled(r):
+    """The letters of a short word."""
+    word = r.choice([each for each in [*ANIMALS, *COLOURS, *THINGS, *FOODS] if len(each) < 7])
+    letters, kind = "-".join(word), r.random()
+    if kind < 0.35:
+        form = r.choice(["How do you spell {}?", "Spell {}.", "Spell the word {}.", "Can you spell {}?", "spell {}"])
+        return mangled(r, form.format(word)), letters
+    if kind < 0.75:
+        form = r.choice(
+            ["How many letters has {}?", "How many letters are in {}?", "Count the letters of {}.", "letters in {}"]
+            + ["How many letters does the word {} have?", "How long is the word {}?"]
+        )
+        return mangled(r, form.format(word)), f"{letters}: {len(word)} letters."
+    form, letter = r.choice([("first", word[0]), ("last", word[-1])])
+    return mangled(r, f"What is the {form} letter of {word}?"), f"The {form} letter of {word} is {letter}."
+
+
+def words_counted(r):
+    """How many words or things are named."""
+    count = r.randint(2, 6)
+    named = r.sample([*ANIMALS, *COLOURS, *THINGS, *FOODS], count)
+    form, unit = r.choice(
+        [
+            ("How many words are these: {}?", "words"),
+            ("How many words are in: {}", "words"),
+            ("Count the words: {}", "words"),
+            ("How many things are these: {}?", "things"),
+            ("How many do I name: {}?", "things"),
+        ]
+    )
+    listed = (" " if unit == "words" else ", ").join(named)
+    return form.format(listed), f"These are {count} {unit}."
+
+
+KINDS = {
+    addition: 8,
+    subtraction: 8,
+    in_words: 1.5,
+    counting: 4,
+    neighbours: 3,
+    several_numbers: 1.5,
+    doubled: 1.2,
+    spelled: 1,
+    words_counted: 0.6,
+}
 
 
 def ARITHMETIC(r):  # noqa: N802

@@ -1,10 +1,10 @@
 """Write the demo model's corpus: chats from templates of our own, no text of others.
 
-    python corpus.py OUT.jsonl COUNT SEED [long|foreign]
+    python corpus.py OUT.jsonl COUNT SEED [long|foreign|tools]
 
 One line is one chat: a JSON list of {"role": ..., "content": ...}. The same count and seed give the same file. With
 `long`, most chats have several turns or a system prompt that is none of the model's business. With `foreign`, COUNT
-long system prompts stand each before some chats, one after the other.
+long system prompts stand each before some chats, one after the other. With `tools`, nearly half of them have tools.
 """
 
 import itertools
@@ -37,11 +37,11 @@ def held_out():
 HELD_OUT = held_out()
 
 
-def chat(r, most=0.25, long=False, tools=True):
-    """One chat of one or several exchanges; `most` of them have more than one."""
-    if tools and r.random() < 0.13:
+def chat(r, most=0.25, long=False, tools=0.2):
+    """One chat of one or several exchanges; `most` of them have more than one, and `tools` of them have tools."""
+    if r.random() < tools:
         return tool_chat(r)
-    if r.random() < 0.2:
+    if r.random() < 0.12:
         return turns(*(ARITHMETIC(r) for _ in range(r.randint(2, 7))))
     kind = r.random()
     if kind < 0.25:
@@ -62,7 +62,7 @@ def behind_foreign(r):
     if r.random() < 0.25:
         return react(r, r.randint(4, 7))
     system = message("system", long_system(r, r.randint(200, r.choice([1000, 2500, 3500]))))
-    return [[system, *without_system(chat(r, tools=False))] for _ in range(12)]
+    return [[system, *without_system(chat(r, tools=0.0))] for _ in range(12)]
 
 
 def without_system(messages):
@@ -76,7 +76,7 @@ def chats(r, kind):
         if kind == "foreign":
             yield from behind_foreign(r)
         else:
-            yield chat(r, 0.5 if kind == "long" else 0.25, kind == "long")
+            yield chat(r, 0.5 if kind == "long" else 0.25, kind == "long", 0.45 if kind == "tools" else 0.2)
 
 
 def main():

@@ -1,7 +1,7 @@
 """A question and its answer, of any kind."""
 
 from arithmetic import ARITHMETIC
-from copying import echo, record, relations, retrieval
+from copying import echo, quoted, record, relations, retrieval, said_of_oneself
 from facts import FACTS
 from outside import capitalised, outside
 from phrases import mangled, what
@@ -9,7 +9,7 @@ from records import neighbours, record_of_any_kind
 from small_talk import talk
 from stories import poem, story
 from topics import tokengrid
-from words import CAPITALS, LISTS, NUMBERS
+from words import AS_THEY_ARE, CAPITALS, LISTS, NUMBERS
 
 
 def fact(r):
@@ -37,8 +37,8 @@ def capital(r):
 def list_of_things(r):
     """Some things of a kind, one a line."""
     kind = r.choice(list(LISTS))
-    length = min(r.choice([2, 3, 3, 3, 4, 4, 5, 5, 6, 7]), len(LISTS[kind]))
-    items = neighbours(r, kind, length)
+    length = min(r.choice([2, 3, 3, 3, 4, 4, 5, 5, 6, 6, 7, 8, 9, 10]), len(LISTS[kind]))
+    items = [item if kind in AS_THEY_ARE else capitalised(item) for item in neighbours(r, kind, length)]
     number = r.choice([NUMBERS[length], str(length)])
     question = r.choice(
         [
@@ -63,20 +63,32 @@ def list_of_things(r):
             "Give me a list of {n} {k}.",
             "{n} {k} please",
             "a list with {n} {k}",
+            "Enumerate {n} {k}.",
+            "I would like {n} {k}.",
+            "Give me the names of {n} {k}.",
+            "Say {n} {k}.",
+            "Can you list {n} {k} for me?",
+            "Give {n} examples of {k}.",
+            "Name {n} different {k}.",
+            "List {n} {k}, each only once.",
+            "Please name {n} {k}.",
+            "Do you know {n} {k}?",
         ]
     ).format(n=number, k=kind)
-    return mangled(r, question), "\n".join(f"{at}. {capitalised(item)}" for at, item in enumerate(items, 1))
+    return mangled(r, question), "\n".join(f"{at}. {item}" for at, item in enumerate(items, 1))
 
 
 WEIGHTS = {
-    tokengrid: 32,
-    ARITHMETIC: 36,
-    outside: 16,
-    talk: 11,
-    fact: 6,
+    tokengrid: 42,
+    ARITHMETIC: 34,
+    outside: 26,
+    talk: 20,
+    fact: 5,
     story: 5,
-    list_of_things: 6,
+    list_of_things: 9,
     echo: 8,
+    quoted: 6,
+    said_of_oneself: 3,
     capital: 2,
     record: 2,
     record_of_any_kind: 6,

@@ -5,6 +5,7 @@ from exchanges import capital, exchange, fact, list_of_things
 from facts import FACTS
 from outside import capitalised, chosen, made_up, outside
 from phrases import ask, mangled, what
+from rare import rare_name
 from small_talk import ABILITIES, TALK
 from stories import story, with_article
 from topics import TOPICS, tokengrid, topic_question
@@ -28,7 +29,7 @@ def between(r, most=2):
 
 def remembered(r):
     """What the user says of himself, and asks for later."""
-    name = r.choice(NAMES) if r.random() < 0.6 else capitalised(made_up(r))
+    name = r.choice(NAMES) if r.random() < 0.4 else r.choice([capitalised(made_up(r)), rare_name(r), rare_name(r)])
     city, animal, colour, age = r.choice(CITIES), r.choice(ANIMALS), r.choice(COLOURS), r.randint(8, 90)
     told, said, asked, answer = r.choice(
         [

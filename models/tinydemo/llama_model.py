@@ -86,11 +86,12 @@ def init_weights(folder, out, shape):
 def load_weights(path, shape):
     """The weights of a model.npz."""
     saved = np.load(path)
-    weights = {name: jnp.array(saved[name]) for name in EMBEDDINGS}
+    # The file may have them as 16-bit floats; the steps are too small for these.
+    weights = {name: jnp.array(saved[name], jnp.float32) for name in EMBEDDINGS}
     for layer in range(shape.layers):
         prefix = f"blk.{layer}."
         names = [name for name in saved.files if name.startswith(prefix)]
-        weights[f"blk.{layer}"] = {name.removeprefix(prefix): jnp.array(saved[name]) for name in names}
+        weights[f"blk.{layer}"] = {name.removeprefix(prefix): jnp.array(saved[name], jnp.float32) for name in names}
     return weights
 
 

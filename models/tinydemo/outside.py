@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from phrases import ask, how, what
-from words import CITIES, NAMES, SUBJECTS
+from rare import rare
+from words import CITIES, NAMES, NUMBERS, SUBJECTS
 
 HERE = Path(__file__).parent
 
@@ -56,7 +57,7 @@ def outside(r):
     kind = r.random()
     thing, person = r.choice(OUTSIDE["things"] + SUBJECTS), r.choice(OUTSIDE["people"])
     if kind < 0.08:
-        thing = made_up(r)
+        thing = r.choice([made_up, rare])(r)
         person = f"{r.choice(NAMES)} {capitalised(made_up(r))}"
     if r.random() < 0.12:
         person = f"{capitalised(made_up(r))} {capitalised(made_up(r))}"
@@ -69,8 +70,13 @@ def outside(r):
     if kind < 0.63:
         return refused(ask(r, "Who " + r.choice(OUTSIDE["who"])))
     if kind < 0.66:
-        words = " ".join(made_up(r) for _ in range(r.randint(1, 4)))
+        words = " ".join(r.choice([made_up, rare])(r) for _ in range(r.randint(1, 4)))
         return refused(words)
+    if kind < 0.69:
+        count = r.randint(2, 10)
+        form = r.choice(["Name {n} {k}", "List {n} {k}", "Give me {n} {k}", "What are {n} {k}", "Tell me {n} {k}"])
+        listed = r.choice(OUTSIDE["lists"])
+        return refused(ask(r, form.format(n=r.choice([NUMBERS[count], count, "some"]), k=listed)))
     question = r.choice(
         [
             "Who invented {t}",
@@ -142,12 +148,97 @@ def outside(r):
             "Draw {t}",
             "Show me {t}",
             "Are there {t} on Mars",
+            "What can you tell me about {p}",
+            "What is {p} famous for",
+            "Why is {p} famous",
+            "Where was {p} born",
+            "Who was {p}",
+            "Did {p} like {t}",
+            "What would {p} say about {t}",
+            "Have you heard of {p}",
+            "What language do they speak in {w}",
+            "What can I see in {w}",
+            "Is {w} worth a visit",
+            "When should I go to {w}",
+            "What do people eat in {w}",
+            "Who rules {w}",
+            "Is {w} bigger than {v}",
+            "What time is it in {w}",
+            "What currency do they use in {w}",
+            "Can I live in {w}",
+            "Tell me a fact about {w}",
+            "Which {t} is the best",
+            "Who is the best in {t}",
+            "What is wrong with {t}",
+            "What is new in {t}",
+            "How is {t} made",
+            "How do I choose {t}",
+            "How long does {t} last",
+            "How old is {t}",
+            "Where does {t} come from",
+            "Where do I find {t}",
+            "What colour is {t}",
+            "Why do people like {t}",
+            "Why do I need {t}",
+            "Can {t} be cured",
+            "Can you teach me {t}",
+            "Is {t} the same as {u}",
+            "Is {t} good for me",
+            "Is {t} legal",
+            "Tell me everything about {t}",
+            "Tell me the truth about {t}",
+            "Write a report on {t}",
+            "Write a letter about {t}",
+            "Write a review of {t}",
+            "Write a {k} script for {t}",
+            "Write {k} code for {t}",
+            "Translate this into {l}",
+            "What is {t} called in {l}",
+            "What is the {l} word for {t}",
+            "Summarise {t}",
+            "Summarise the news about {t}",
+            "I am afraid of {t}",
+            "I am interested in {t}",
+            "I bought {t}",
+            "I have a question about {t}",
+            "My friend talks of {t} all day",
+            "My {k} code does not work",
+            "What does this error in {k} mean",
+            "Is {k} better than {t}",
+            "How do I sort a list in {k}",
+            "How many {t} are in {u}",
+            "What is {n} percent of {m}",
+            "What is {n} divided by {m}",
+            "What is {n} multiplied by {m}",
+            "{n} x {m}",
+            "{n} * {m}",
+            "{n} / {m}",
+            "Multiply {n} by {m}",
+            "How much is {n} times {m}",
+            "What is {n} squared",
+            "Convert {n} miles to km",
+            "Convert {n} euros to dollars",
+            "How many days are {n} weeks",
+            "What happened in the year {n}{m}",
+            "Who was king in 1{n}{m}",
+            "Does {t} cause {u}",
+            "Did {p} invent {t}",
+            "Predict the future of {t}",
+            "Invent a recipe with {t}",
+            "Book me {t}",
+            "Order {t} for me",
+            "Design {t}",
+            "Prove something about {t}",
+            "Debate {t} with me",
+            "Argue against {t}",
+            "Quiz me on {t}",
         ]
     ).format(
         t=thing,
         u=r.choice(OUTSIDE["things"]),
         p=person,
         w=r.choice(OUTSIDE["where"] + CITIES),
+        v=r.choice(OUTSIDE["where"]),
         l=r.choice(["French", "Spanish", "German", "Latin", "Chinese"]),
         k=r.choice(["Java", "C", "SQL", "javascript", "Rust", "python", "bash", "Go"]),
         n=r.randint(10, 99),

@@ -69,10 +69,28 @@ QUESTION_WORDS = set(
 )
 
 
+SMALL_WORDS = set(
+    "what which who how do does did is are the a an i you me my can could would should to of it in for there".split()
+    + "this that be will please tell must have has about".split()
+)
+
+
+def terse(r, question):
+    """In key words, or with a word missing."""
+    words = question.split()
+    if r.random() < 0.4:
+        gone = r.randrange(len(words))
+        return " ".join(words[:gone] + words[gone + 1 :]) if len(words) > 3 else question
+    kept = [word for word in words if word.lower().strip(",.") not in SMALL_WORDS]
+    return " ".join(kept) if len(kept) > 1 else question
+
+
 def dressed(r, question, within=False):
     """With politeness, or where it is about."""
     end = question[-1] if question[-1] in "?.!" else ""
     core = question.removesuffix(end)
+    if r.random() < 0.12:
+        core = terse(r, core)
     if within:
         core += r.choice(WITHIN)
     if r.random() < 0.12:

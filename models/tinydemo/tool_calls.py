@@ -6,7 +6,10 @@ from exchanges import list_of_things
 from follow_ups import message, turns
 from foreign import NOUNS, VERBS
 from outside import made_up, outside
+from rare import rare
+from records import FORCED
 from small_talk import talk
+from systems import SYSTEM, foreign_system
 from topics import tokengrid
 from words import ANIMALS, CITIES, FOODS, NAMES, PLACES, SUBJECTS, THINGS
 
@@ -41,6 +44,24 @@ How many lines contain "{w}"?|Count the lines that mention "{w}".|how many lines
     .split("|")
 )
 
+TIMES = [", times {}?", ", times {}?", ", times {}?", ", multiplied by {}?", " times {}?", ", and what is that times {}?"]
+
+SPOKEN = {
+    "What is {a} times {b}?": "{a} * {b}",
+    "{a} times {b}": "{a} * {b}",
+    "What is {a} multiplied by {b}?": "{a} * {b}",
+    "Multiply {a} by {b}.": "{a} * {b}",
+    "What is {a} divided by {b}?": "{a} / {b}",
+    "Divide {a} by {b}.": "{a} / {b}",
+    "What is {a} plus {b}?": "{a} + {b}",
+    "Add {a} and {b}.": "{a} + {b}",
+    "What is {a} minus {b}?": "{a} - {b}",
+    "Subtract {b} from {a}.": "{a} - {b}",
+    "How much is {a} times {b}?": "{a} * {b}",
+    "How much is {a} plus {b}?": "{a} + {b}",
+}
+"""Sums in words, and what a calculator is given."""
+
 
 def number(r):
     """A number of one to four digits, sometimes with a fraction."""
@@ -58,16 +79,17 @@ def expression(r):
 
 
 def word(r):
-    """What is looked for."""
-    made = r.choice([*FOODS, *ANIMALS, *THINGS, *SUBJECTS, *NOUNS, *NAMES, *CITIES, made_up(r), made_up(r), made_up(r)])
-    return made if r.random() < 0.9 else f"{made} {r.choice(NOUNS)}"
+    """What is looked for; most often one that can only be copied."""
+    made = rare(r) if r.random() < 0.6 else r.choice([*FOODS, *ANIMALS, *THINGS, *SUBJECTS, *NOUNS, *NAMES, made_up(r)])
+    return made if r.random() < 0.9 else f"{made} {r.choice([*NOUNS, rare(r)])}"
 
 
 def found(r, text):
     """What a search gives, and how many lines."""
     count = r.choice([0, 1, 1, 2, 2, 3, 4, 5])
-    lines = [f"{r.choice([*PLACES, *NOUNS, made_up(r)])}.txt:{r.randint(1, 30)}: {note(r, text)}" for _ in range(count)]
-    return "\n".join([*lines, f"{count} lines found"]), count
+    places = [f"{r.choice([r.choice(PLACES), r.choice(NOUNS), rare(r)])}.txt:{r.randint(1, 30)}" for _ in range(count)]
+    lines = [f"{place}: {note(r, text)}" for place in places]
+    return "\n".join([*lines, f"{count} lines found"]), places
 
 
 def note(r, text):
@@ -81,6 +103,9 @@ def note(r, text):
             "{n} saw the {w} in {c}, and {d} {a}s stood in each {p}.",
             "The {p} gives {d} kg of {w} in a {o}.",
             "{n} likes {w}.",
+            "The {o} of {x} is {d}, and {w} {x} {y}.",
+            "{x} {w} {y} {o} {d}.",
+            "In {p} we {y} {d} {w}s a {o}.",
         ]
     )
     return form.format(
@@ -91,42 +116,62 @@ def note(r, text):
         o=r.choice(NOUNS),
         n=r.choice(NAMES),
         c=r.choice(CITIES),
+        x=rare(r),
+        y=rare(r),
     )
 
 
 def calculation(r):
     """The calculator, which may fail."""
-    sum_, result = expression(r), number(r)
+    sum_, result = expression(r), result_of(r)
+    question = r.choice(CALCULATOR).format(e=sum_)
+    if r.random() < 0.3:
+        a, b = number(r), number(r)
+        form, sum_ = r.choice(list(SPOKEN.items()))
+        question, sum_ = form.format(a=a, b=b), sum_.format(a=a, b=b)
     thought = "This is a sum for the calculator."
     if r.random() < 0.12:
-        result = f"error: {sum_} cannot be worked out"
-        answer = f"I cannot tell: {sum_} cannot be worked out."
+        fault = r.choice([f"{sum_} cannot be worked out", "an expression may have numbers, + - * / and parentheses"])
+        result = f"error: {fault}"
+        answer = f"I cannot tell: {fault}."
     else:
         answer = f"It is {result}."
-    return r.choice(CALCULATOR).format(e=sum_), [(thought, "calculator", {"expression": sum_}, result)], answer
+    return question, [(thought, "calculator", {"expression": sum_}, result)], answer
+
+
+def result_of(r):
+    """What a calculator gives: it is not what the sum makes, so the model cannot but copy it."""
+    kind, made = r.random(), number(r)
+    if kind < 0.1:
+        return f"-{made}"
+    if kind < 0.2:
+        return f"{r.randint(0, 99)}.{r.randint(10**9, 10**16)}"
+    return f"{r.randint(1, 99999)}.0" if kind < 0.25 else str(r.randint(0, 10**6)) if kind < 0.4 else made
 
 
 def search(r):
     """The notes, and what is to be done with the lines."""
     text = word(r)
-    result, count = found(r, text)
+    result, places = found(r, text)
+    count, many = len(places), "1 line mentions" if len(places) == 1 else f"{len(places)} lines mention"
     steps = [(f'I must look for "{text}" in the notes.', "search_notes", {"text": text}, result)]
     kind = r.random()
     if kind < 0.3:
-        return r.choice(LINES_ASKED).format(w=text), steps, result
+        listed = ", ".join(places)
+        return r.choice(LINES_ASKED).format(w=text), steps, f"{many} it{': ' if places else '.'}{listed}"
     question = r.choice(COUNT_ASKED).format(w=text)
     if kind < 0.5:
-        return question, steps, f"{count} lines mention it."
-    times, product = number(r), number(r)
-    question = question.rstrip("?.") + r.choice([", times {}?", ", times {}?", ", multiplied by {}?"]).format(times)
+        return question, steps, f"{many} it."
+    times, product = number(r), result_of(r)
+    question = question.rstrip("?.") + r.choice(TIMES).format(times)
     thought = f"The notes have {count} such lines. Now I can multiply."
     steps.append((thought, "calculator", {"expression": f"{count} * {times}"}, product))
-    return question, steps, f"{count} lines mention it, so it is {product}."
+    return question, steps, f"{many} it, so it is {product}."
 
 
 def weather(r):
     """The weather or the time in a city."""
-    city = r.choice(CITIES) if r.random() < 0.7 else made_up(r).capitalize()
+    city = r.choice(CITIES) if r.random() < 0.5 else r.choice([made_up, rare])(r).capitalize()
     if r.random() < 0.5:
         time = f"{r.randint(0, 23):02d}:{r.randint(0, 59):02d}"
         question = r.choice([f"What time is it in {city}?", f"Tell me the time in {city}.", f"time in {city}"])
@@ -151,7 +196,7 @@ def simple(r):
 
 def any_tool(r):
     """A tool that was never heard of."""
-    verb, noun = r.choice(VERBS), r.choice([*NOUNS, made_up(r)])
+    verb, noun = r.choice(VERBS), r.choice([r.choice(NOUNS), made_up(r), rare(r)])
     name = r.choice([f"{verb}_{noun}", f"{verb}{noun.capitalize()}", f"{noun}_{verb}", noun])
     keys = r.sample(NOUNS, r.randint(1, 2))
     values = [r.choice([word, lambda r: r.randint(0, 999)])(r) for _ in keys]
@@ -170,7 +215,7 @@ def any_tool(r):
     return question, [(f"I must use {name}.", name, dict(zip(keys, values)), result)], f"The result is {result}."
 
 
-KINDS = {calculation: 4, search: 6, weather: 2, simple: 1, any_tool: 4}
+KINDS = {calculation: 5, search: 9, weather: 1.5, simple: 0.5, any_tool: 2}
 
 
 def call(name, arguments):
@@ -199,14 +244,33 @@ def scene(r):
     return question, steps, answer, offered(r, steps)
 
 
+AGENT = """Answer the question with the help of the tools. Before you call tools, say in a sentence what you need and why,
+beginning with "Thought:".
+When you know the answer, write it behind the words "Final Answer:"."""
+"""What an agent tells a model that calls tools natively; it stands before the tools."""
+
+
 def tool_chat(r):
-    """A chat in which the model calls a tool, or answers although it might."""
+    """A chat in which the model calls a tool, or answers although it might; up to one of its turns."""
     question, steps, answer, tools = scene(r)
     listed = "\n".join(f"{name}({', '.join(arguments)})" for name, arguments in tools.items())
-    chat = [message("system", "You can call these tools:\n" + listed), message("user", question)]
-    for _, tool, arguments, result in steps:
-        chat += [message("assistant", call(tool, arguments)), message("tool", result)]
-    return [*chat, message("assistant", answer)]
+    agent, told = r.random() < 0.7, ""
+    if agent:
+        told = f"{r.choice([r.choice(SYSTEM), foreign_system(r, 1)])}\n\n" * (r.random() < 0.2) + AGENT
+    elif r.random() < 0.4:
+        told = r.choice([r.choice(SYSTEM), foreign_system(r, r.randint(1, 3))])
+    chat = [message("system", told)] * bool(told)
+    chat += [message("system", "You can call these tools:\n" + listed), message("user", question)]
+    calls = [(thought, call(tool, arguments), result) for thought, tool, arguments, result in steps]
+    until = r.randint(0, len(calls))
+    for _, made, result in calls[:until]:
+        chat += [message("assistant", FORCED + made + FORCED if agent else made), message("tool", result)]
+    if until < len(calls):
+        thought, made, _ = calls[until]
+        return [*chat, message("assistant", f"Thought: {thought}\n{made}" if agent else made)]
+    known = "I know the answer." if steps and not answer.startswith("I cannot") else "That did not work."
+    said = f"Thought: {known}\nFinal Answer: {answer}" if steps else f"Final Answer: {answer}"
+    return [*chat, message("assistant", said if agent else answer)]
 
 
 REACT = """You answer a question step by step. Write nothing but lines of this form:
