@@ -57,17 +57,22 @@ class RequestHeaders(msgspec.Struct, frozen=True):
     @property
     def properties(self) -> dict[str, str]:
         """The message's properties; `deadline` is in milliseconds from the moment of publishing."""
-        deadline = None
+        written = {"id": self.key.stream, "attempt": str(self.key.attempt)}
+        if self.reply is not None:
+            written["reply"] = self.reply
         if self.remaining is not None:
-            deadline = str(int(min(self.remaining * 1000, MAX_DEADLINE_MILLISECONDS)))
-        size = str(self.size) if self.size else None
-        written = {"id": self.key.stream, "attempt": str(self.key.attempt), "reply": self.reply, "deadline": deadline}
-        written |= {"size": size, QUEUE_PROPERTY: self.queue}
+            written["deadline"] = str(int(min(self.remaining * 1000, MAX_DEADLINE_MILLISECONDS)))
+        if self.size:
+            written["size"] = str(self.size)
+        if self.queue is not None:
+            written[QUEUE_PROPERTY] = self.queue
         if self.span is not None:
-            span = self.span
-            written |= {"request": span.request, "traceparent": span.traceparent, "parent": span.parent}
-            written |= {"caller": span.caller, "payer": span.payer, "door": span.door}
-        return {name: value for name, value in written.items() if value is not None}
+            written |= {"request": self.span.request, "traceparent": self.span.traceparent}
+            written |= {} if self.span.parent is None else {"parent": self.span.parent}
+            written |= {} if self.span.caller is None else {"caller": self.span.caller}
+            written |= {} if self.span.payer is None else {"payer": self.span.payer}
+            written |= {} if self.span.door is None else {"door": self.span.door}
+        return written
 
     @classmethod
     def of(cls, delivery: Delivery, clocks: PublisherClocks) -> Self:
