@@ -54,10 +54,14 @@ class AgentKind(ServiceKind):
 
     @override
     def find_parts(self, config: Config) -> object:
-        """The agents, the flows that think for them, their tools, and where all these ask the services of flows."""
+        """The agents, the flows that think for them, their tools, and the routes of all flows that these name."""
         agents = config.bound(AgentConfig)
         thinking = [_find_flow(config, flow, agent.model) for flow, agent in agents.items() if agent.model is not None]
-        return agents, thinking, config.tools, [replace(route, model=None) for route in config.all_routes]
+        named = {*agents, *thinking, *(member for agent in agents.values() for member in agent.agents)}
+        # Any option of a tool may name a flow: kinds of tools may come from other packages.
+        named |= {said for tool in config.tools.values() for said in tool.options.values() if isinstance(said, str)}
+        asked = [replace(route, model=None) for route in config.all_routes if route.flow in named]
+        return agents, thinking, config.tools, asked
 
     @override
     async def rehearse(self, context: ServeContext, findings: Findings) -> None:

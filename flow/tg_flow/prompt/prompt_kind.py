@@ -49,7 +49,8 @@ class PromptKind(ServiceKind):
     @override
     def find_parts(self, config: Config) -> object:
         """The flows, and where their text completion is asked; which model that is does not matter."""
-        return super().find_parts(config), [replace(route, model=None) for route in config.routes(TEXT_COMPLETION.name)]
+        bound, completions = config.bound(PromptConfig), config.routes(TEXT_COMPLETION.name)
+        return bound, [replace(route, model=None) for route in completions if route.flow in bound]
 
     @override
     async def rehearse(self, context: ServeContext, findings: Findings) -> None:

@@ -72,7 +72,7 @@ class ToolContext:
     requestor: Requestor
 
     def client(self, service: str, flow: str | None = None) -> Client[Any, Any]:
-        """A client of a service of this flow, or of another one.
+        """A client of a service of this flow, or of another one that an option of the tool names.
 
         Raises:
             BadRequest: the flow has no such service.
