@@ -404,8 +404,13 @@ class Catalogue:
 
     def _models_of(self, route: Route[Any, Any]) -> tuple[str, ...]:
         """The models that processors announce; before the first announcement, the model of the configuration."""
-        models = (model for each in self._serving(route.request) for model in each.models[:MAX_ANNOUNCED_MODELS])
-        announced = tuple(dict.fromkeys(model for model in models if len(model) <= MAX_MODEL_CHARACTERS))
+        models = (
+            model
+            for each in self._serving(route.request)
+            for model in each.models[:MAX_ANNOUNCED_MODELS]
+            if len(model) <= MAX_MODEL_CHARACTERS
+        )
+        announced = tuple(dict.fromkeys(models))
         return announced or ((route.model,) if route.model else ())
 
     def _has_adapters_only(self, route: Route[Any, Any]) -> bool:
