@@ -12,14 +12,16 @@ from structlog.testing import capture_logs
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.shared_bus import SharedBus
-from tests.flow.edited_models import OneWord, table
-from tests.flow.served_gateways import GATEWAYS, ask, config_of, gateways, share_bus, text_of
+from tests.flow.edited_models import OneWord, table, write
+from tests.flow.served_gateways import GATEWAYS, SERVICES, ask, config_of, gateways, share_bus, text_of
 from tests.flow.socket_frames import answer
 from tests.until import until
 from tests.virtual_time import in_virtual_time
+from tg_base.client import Client, Requestor
+from tg_base.config.reader import parse_config
 from tg_base.protocol import Route
 from tg_base.server import Processor
-from tg_schema import TEXT_COMPLETION
+from tg_schema import TEXT_COMPLETION, AgentRequest, PromptRequest
 from tg_schema.features import Feature
 from tg_schema.topics import Topics
 from tg_serve.launcher import inspect, launch
@@ -116,6 +118,27 @@ async def test_flows_come_and_go_at_all_gateways_and_touch_no_stream(
         texts = [text_of(begun + await response.read()) for response, begun in streams]
         assert texts == ["other other", "old old"] * GATEWAYS
         await until(lambda: OneWord.closed == ["other"])
+
+
+@pytest.mark.parametrize(
+    ("service", "request_of"),
+    [("prompt", PromptRequest("say", {"word": '"x"'})), ("agent", AgentRequest("x"))],
+)
+async def test_what_a_replaced_prompt_or_agent_still_answers_goes_by_the_route_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service: str, request_of: PromptRequest | AgentRequest
+) -> None:
+    more = '[flows.k]\ntext-completion.model = "r"\nprompt = {}\nagent.calling = "text"\n'
+    file = share_bus(tmp_path, monkeypatch, config_of(TEMPLATE + ROUTED + more))
+    (route,) = parse_config(file.read_text(), file).routes(service)
+    with capture_logs() as logs:
+        async with launch(ServeOptions(file=file, only=SERVICES)), Requestor(SharedBus.behind, Topics()) as requestor:
+            client = Client(requestor, route)
+            assert (await client.call(request_of)).model == "m"
+            # The flow goes and its route too: who has not heard of that asks on in its queue.
+            write(file, config_of(TEMPLATE))
+            await until(lambda: sum(line["event"] == "services.in_force" for line in logs) == 2)
+            assert (await client.call(request_of)).model == "m"
+    await SharedBus.behind.aclose()
 
 
 async def test_a_tool_that_cannot_be_opened_leaves_the_agents_as_they_were(

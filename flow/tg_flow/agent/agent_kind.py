@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 from typing_extensions import override
@@ -43,7 +42,10 @@ class AgentKind(ServiceKind):
         stack.enter_context(context.follow_part(AgentPrompts.of, use))
         plain = _list_plain_responses(config)
         requestor = Requestor(context.bus, config.topics, plain=plain, timing=context.timing, plans=config.plans)
-        stack.enter_context(context.follow_part(attrgetter("plans"), requestor.routes.replace))
+        # Keep plans that an edit removes: what uses them serves until it is replaced, and what runs goes on after that.
+        stack.enter_context(
+            context.follow_part(lambda to: {**requestor.routes.named, **to.plans}, requestor.routes.replace)
+        )
         await stack.enter_async_context(requestor)
         for route in self.routes(config):
             service = await open_agent(ToolContext(config, route.flow, requestor), prompts, stack, FirstFinding())

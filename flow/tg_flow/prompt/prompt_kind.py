@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from operator import attrgetter
 
 from typing_extensions import override
 
@@ -41,7 +40,10 @@ class PromptKind(ServiceKind):
                 service.templates = edited
 
         stack.enter_context(context.follow_part(Templates.of, use))
-        stack.enter_context(context.follow_part(attrgetter("plans"), requestor.routes.replace))
+        # Keep plans that an edit removes: what uses them serves until it is replaced, and what runs goes on after that.
+        stack.enter_context(
+            context.follow_part(lambda to: {**requestor.routes.named, **to.plans}, requestor.routes.replace)
+        )
         await stack.enter_async_context(requestor)
         for route, service in services.items():
             yield Opened(service, (route,))
