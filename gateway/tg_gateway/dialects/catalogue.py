@@ -125,6 +125,7 @@ class Catalogue:
         self.routes = routes
         self._services = {(route.flow, route.spec.name): route for route in routes}
         self.flows = tuple(dict.fromkeys(route.flow for route in routes))
+        self._default_flow = DEFAULT_FLOW if DEFAULT_FLOW in self.flows else next(iter(self.flows), "")
         completions = (route for route in routes if route.spec.name == TEXT_COMPLETION.name)
         self._completions = tuple(route for route in completions if route.plan is None)
         self._configured = frozenset(route.model for route in self._completions if route.model)
@@ -139,8 +140,8 @@ class Catalogue:
     @property
     def default_flow(self) -> str:
         """The flow of a request that names none: `default`, or the first if no flow has this id."""
-        flows = self.flows or [flow for unnamed in self._find_unnamed() for flow in unnamed.flows]
-        return DEFAULT_FLOW if DEFAULT_FLOW in flows else next(iter(flows), DEFAULT_FLOW)
+        announced = (unnamed.default_flow for unnamed in self._find_unnamed())
+        return self._default_flow or next(announced, DEFAULT_FLOW)
 
     def copy(self) -> "Catalogue":
         """A picklable copy of the current state, for a request that is parsed in another process."""
@@ -152,12 +153,13 @@ class Catalogue:
             self.routes, serving.__getitem__, self._aliases, dict(self._plans), announced=partial(tuple, rest)
         )
 
-    def find_service(self, flow: str, service: str, plan: str | None = None) -> Route[Any, Any]:
-        """A flow's service, or a route of this name as the flow has it.
+    def find_service(self, flow: str | None, service: str, plan: str | None = None) -> Route[Any, Any]:
+        """A flow's service, or a route of this name as the flow has it. Without a flow, the default flow's.
 
         Raises:
             NotFound: no such flow, or the flow has no such service; the message lists what there is.
         """
+        flow = flow or self._default_flow or self.default_flow
         route = self._services.get((flow, service)) if plan is None else self._find_entry(plan, flow)
         if route is None and plan is None:
             rest = (route for unnamed in self._find_unnamed() for route in unnamed.routes)
@@ -191,7 +193,7 @@ class Catalogue:
             NotFound: no flow has such a model; the message lists the existing ones.
         """
         if not name:
-            route = self.find_service(self.default_flow, TEXT_COMPLETION.name)
+            route = self.find_service(None, TEXT_COMPLETION.name)
             return self._find_planned(route) or self._find(route, next(iter(self._models_of(route)), None))
         found = self.resolve(name, preferred)
         if found is None and name.startswith(("http://", "https://")):

@@ -69,7 +69,7 @@ class NativeConversation(Conversation):
             answer = answer_flow_service(socket.catalogue, asked.service, bytes(asked.request))
             self._send(envelope.response(envelope.opening(asked.id), answer, last=True))
         else:
-            route = socket.catalogue.find_service(asked.flow or socket.catalogue.default_flow, asked.service)
+            route = socket.catalogue.find_service(asked.flow, asked.service)
             self._ask(asked.id, asked.flow, route, bytes(asked.request))
 
     def _ask(self, name: envelope.Id, flow: str | None, route: Route[Any, Any], body: bytes) -> None:

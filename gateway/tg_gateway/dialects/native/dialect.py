@@ -178,7 +178,7 @@ class Native(Dialect):
 
 def _find(call: Call) -> Route[Any, Any]:
     flow, service = call.path.get("flow"), call.path.get("service", call.operation)
-    route = call.route = call.catalogue.find_service(flow or call.catalogue.default_flow, service)
+    route = call.route = call.catalogue.find_service(flow, service)
     return route
 
 
