@@ -155,5 +155,7 @@ def _find_here(schema: bytes, value: bytes, seconds: float) -> str | None:
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         return _find_fault(_compile_here(schema), decode_json(value))
+    except MemoryError:
+        raise BadSchema(_TOO_MUCH) from None
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)

@@ -4,6 +4,7 @@ Functions and values travel as pickles between processes of one program; nothing
 """
 
 import asyncio
+import os
 import pickle
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -53,8 +54,12 @@ class WorkerProcess:
         """
         # A session of its own: Ctrl-C on the terminal is for the process that started it.
         arguments = (sys.executable, "-P", "-c", _PROGRAM)
+        # Without memory, a library in Rust that collects a backtrace waits for itself for ever.
+        env = {**os.environ, "RUST_BACKTRACE": "0"}
         try:
-            process = await asyncio.create_subprocess_exec(*arguments, stdin=PIPE, stdout=PIPE, start_new_session=True)
+            process = await asyncio.create_subprocess_exec(
+                *arguments, stdin=PIPE, stdout=PIPE, env=env, start_new_session=True
+            )
         except OSError as error:
             raise Unavailable(f"no worker process can be started: {type(error).__name__}") from None
         worker = cls(process)
