@@ -80,6 +80,13 @@ class Echoes:
         """Who reads the flow's queue."""
         return {each.processor for each in self.requestor.presence.serving(self.clients[flow].route.request)}
 
+    async def replace(self, text: str) -> None:
+        """Edit the service of f, and wait until only the new one takes requests."""
+        await self.say()
+        before = self.find_processors("f")
+        await self.edit(text, "services.in_force")
+        await until(lambda: before.isdisjoint(self.find_processors("f")))
+
     async def say(self, flow: str = "f") -> str:
         return str((await self.clients[flow].call(EchoRequest("x"))).text)
 
@@ -107,20 +114,22 @@ async def test_a_replaced_service_that_cannot_be_closed_leaves_the_new_one_servi
     first, *edits, last = (FILE.replace("old", word) for word in words)
     async with echoing(tmp_path, first) as it:
         for text in edits:
-            await it.edit(text, "services.in_force")
+            await it.replace(text)
         failed = await it.edit(last, "services.close_failed")
         assert failed["reason"] == "a service has a defect; the log says which"
-        await it.edit(FILE.replace("old", "newer"), "services.in_force")
+        await it.replace(FILE.replace("old", "newer"))
         assert await it.say() == "newer x "
 
 
 async def test_an_edit_corrects_a_service_whose_opening_hangs(tmp_path: Path) -> None:
     async with echoing(tmp_path) as it:
+        before = await it.say(), it.find_processors("f")
         write(it.file, FILE.replace("old", "hangs"))
         await until(lambda: it.kind.opening[1:] == ["hangs"])
         # One that changes no service lets it go on.
         await it.edit(FILE.replace("old", "hangs") + '[prompts.templates.t]\nprompt = "x"\n', "config.in_force")
-        await it.edit(FILE.replace("old", "new"), "services.in_force")
+        assert (await it.say(), it.find_processors("f")) == before
+        await it.replace(FILE.replace("old", "new"))
         assert await it.say() == "new x "
         assert it.kind.opening == ["old", "hangs", "new"]
 
@@ -128,9 +137,8 @@ async def test_an_edit_corrects_a_service_whose_opening_hangs(tmp_path: Path) ->
 async def test_the_queue_of_a_flow_that_goes_is_still_read_for_a_while(tmp_path: Path) -> None:
     async with echoing(tmp_path, FILE + "g.echo = {}") as it:
         assert [await it.say(flow) for flow in "fg"] == ["old x ", "x "]
-        before = {flow: it.find_processors(flow) for flow in "fg"}
-        await it.edit(FILE.replace("old", "new"), "services.in_force")
-        await until(lambda: it.find_processors("f").isdisjoint(before["f"]))
-        assert it.find_processors("g") == before["g"]
+        before = it.find_processors("g")
+        await it.replace(FILE.replace("old", "new"))
+        assert it.find_processors("g") == before
         assert [await it.say(flow) for flow in "fg"] == ["new x ", "x "]
         await until(lambda: not it.find_processors("g"))

@@ -34,6 +34,10 @@ class _Opening:
     def queues(self) -> frozenset[str]:
         return frozenset(queue for processor in self.processors or () for queue in processor.queues)
 
+    def settle(self, task: asyncio.Task[None]) -> None:
+        """Done callback of the task that opens them; one that is cancelled early does not run at all."""
+        self.settled.set()
+
 
 class ServiceEdits:
     """The processors of one kind of service. If an edit changes what they are made of, all are opened anew.
@@ -52,6 +56,7 @@ class ServiceEdits:
         self._open_all = open_all
         self._find_parts = find_parts
         self._edited = asyncio.Event()
+        self._config: Config
         self._trying: asyncio.Task[None] | None = None
 
     def prepare(self, config: Config) -> Callable[[], None]:
@@ -100,7 +105,7 @@ class ServiceEdits:
             if self._find_parts(edited) == self._find_parts(config):
                 continue
             self._trying = self._start(self._try(edited, new))
-            self._trying.add_done_callback(lambda _, settled=new.settled: settled.set())
+            self._trying.add_done_callback(new.settle)
             await new.settled.wait()
             if new.processors is not None:
                 opening.left = opening.queues - new.queues
