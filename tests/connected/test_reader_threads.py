@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.reading import take
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import open_bus
-from tg_base.bus.pulsar.pulsar_bus import MAX_CALLS
+from tg_base.bus.pulsar.pulsar_bus import MAX_CALLS, MAX_READER_THREADS
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 
@@ -33,5 +33,6 @@ async def test_many_subscriptions_take_few_threads(pulsar: PulsarServer) -> None
             await bus.publish(topic, topic.encode(), {})
             assert await take(deliveries, 1) == [topic.encode()]
         ours = [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("bus")]
-        # Beside the calls, one asks for the broker's limit and one reads the client's log.
-        assert len(ours) <= MAX_CALLS + 2
+        assert sum(name == "bus-reader" for name in ours) == MAX_READER_THREADS
+        # Beside them, one asks for the broker's limit and one reads the client's log.
+        assert len(ours) <= MAX_READER_THREADS + MAX_CALLS + 2

@@ -40,7 +40,7 @@ LAUNCHERS = frozenset({"tg_serve.launcher", "tg_serve.pick_process"})
 PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_base": set(),
     "tg_base.bus": {"tg_base.bus.core", "tg_base.runtime"},
-    "tg_base.bus.core": set(),
+    "tg_base.bus.core": {"tg_base.runtime"},
     "tg_base.bus.pulsar": {"tg_base.bus.core"},
     "tg_base.client": {"tg_base.bus", "tg_base.protocol", "tg_base.runtime", "tg_base.telemetry"},
     "tg_base.config": {"tg_base.bus", "tg_base.protocol", "tg_base.runtime"},

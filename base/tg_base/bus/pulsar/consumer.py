@@ -11,7 +11,7 @@ from uuid import uuid4
 import pulsar
 from typing_extensions import override
 
-from tg_base.bus.core import Delivery, Source, is_persistent
+from tg_base.bus.core import BlockingSource, Delivery, is_persistent
 from tg_base.bus.pulsar.client import close_quietly, error_of, our_errors
 from tg_schema import TgError
 from tg_schema.errors import BadRequest
@@ -19,6 +19,8 @@ from tg_schema.errors import BadRequest
 if TYPE_CHECKING:
     from _pulsar import Message, MessageId
 
+RECEIVE_TIMEOUT_MILLISECONDS = 60_000
+"""Milliseconds of one blocking receive; closing ends it at once."""
 READER_QUEUE_MESSAGES = 10_000
 """Receiver queue on a non-persistent topic: the broker drops what finds it full."""
 NACK_DELAY_MILLISECONDS = 150
@@ -32,7 +34,7 @@ def size_buffers(prefetch: int, *, persistent: bool) -> tuple[int, int]:
     return prefetch - prefetch // 2, prefetch // 2
 
 
-class Consumer(Source["Message"]):
+class Consumer(BlockingSource["Message"]):
     """A consumer of a group, or a reader without one. Any thread may call it; opening, reopening and closing block.
 
     Args:
@@ -92,11 +94,34 @@ class Consumer(Source["Message"]):
             if result != pulsar.Result.Ok:
                 self._go_on(handle, result, taken)
                 return
-            if self._resumes:
-                self._last = message.message_id()
+            self._note(message)
             taken(message)
 
         _receive_async(handle, answered)
+
+    @override
+    def wait(self) -> "Message":
+        while True:
+            handle = self._handle
+            try:
+                message = _wait(handle)
+            except pulsar.Timeout:
+                continue
+            except pulsar.PulsarException as failure:
+                if not self._is_replaced(handle):
+                    raise error_of(type(failure).__name__) from None
+            else:
+                self._note(message)
+                return message
+
+    def _note(self, message: "Message") -> None:
+        if self._resumes:
+            self._last = message.message_id()
+
+    def _is_replaced(self, handle: pulsar.Consumer | pulsar.Reader) -> bool:
+        """Whether `reopen` replaced the handle during a receive, which then goes on with the new one."""
+        with self._swapping:
+            return handle is not self._handle
 
     def _go_on(
         self,
@@ -104,10 +129,7 @@ class Consumer(Source["Message"]):
         result: pulsar.Result,
         taken: "Callable[[Message | TgError], None]",
     ) -> None:
-        with self._swapping:
-            # `reopen` has replaced the handle: the receive goes on with the new one.
-            is_replaced = handle is not self._handle
-        if is_replaced:
+        if self._is_replaced(handle):
             self.receive(taken)
         else:
             taken(error_of(result.name))
@@ -165,6 +187,12 @@ def _receive_async(
         handle._reader.read_next_async(answered)  # noqa: SLF001 - there is no public way
     else:
         handle._consumer.receive_async(answered)  # noqa: SLF001 - there is no public way
+
+
+def _wait(handle: pulsar.Consumer | pulsar.Reader) -> "Message":
+    if isinstance(handle, pulsar.Reader):
+        return handle._reader.read_next(RECEIVE_TIMEOUT_MILLISECONDS)  # noqa: SLF001 - as above
+    return handle._consumer.receive()  # noqa: SLF001
 
 
 class _Delivery:

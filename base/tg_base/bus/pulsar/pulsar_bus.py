@@ -5,6 +5,8 @@ message of a cancelled receive, and crashes the process if its loop is closed.
 
 - A send returns at once; its completion comes from a thread of the client, with one wake-up of the loop for many.
 - A receive returns at once too; its message comes from a thread of the client (`bounded_reader.py`).
+- The first `MAX_READER_THREADS` readers of non-persistent topics, which have most messages, have a thread each instead:
+  a blocking receive costs less than a callback (`threaded_source.py`).
 - Calls that wait for the broker (opening, closing, ping) run in a small thread pool.
 
 Closing is idempotent and bounded, and runs at interpreter exit if nothing else has closed the bus.
@@ -12,9 +14,9 @@ Closing is idempotent and bounded, and runs at interpreter exit if nothing else 
 
 import asyncio
 import atexit
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakValueDictionary
 
@@ -31,6 +33,8 @@ from tg_base.bus.core import (
     Entry,
     Handoff,
     LogWriter,
+    Source,
+    ThreadedSource,
     check_log,
     is_persistent,
 )
@@ -56,6 +60,8 @@ IDLE_PRODUCER_SECONDS = 60.0
 
 MAX_CALLS = 6
 """Concurrent calls that wait for the broker, such as opening and closing; each takes a thread."""
+MAX_READER_THREADS = 4
+"""Readers of a non-persistent topic that have a thread each: an inbox, presence, a control topic, announce."""
 
 T = TypeVar("T")
 
@@ -76,6 +82,7 @@ class PulsarBus(Bus):
         self._senders: dict[str, Sender] = {}
         self._retired: list[Sender] = []
         self._readers: dict[Consumer, BoundedReader[Message]] = {}
+        self._reader_threads = 0
         self._erasing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._silence = Silence()
         self._closing: asyncio.Future[None] | None = None
@@ -184,29 +191,42 @@ class PulsarBus(Bus):
         self._check_open()
         in_client, ahead = size_buffers(prefetch, persistent=is_persistent(topic))
         opening = self._off_loop(lambda: self._client.subscribe(topic, group, in_client))
-        async with self._reading(opening, ahead) as reader:
+        busy = group is None and not is_persistent(topic)
+        async with self._reading(opening, ahead, busy=busy) as reader:
             self._learn_limit(topic)
             yield reader
 
     @asynccontextmanager
     async def _reading(
-        self, opening: "asyncio.Future[Consumer]", ahead: int
+        self, opening: "asyncio.Future[Consumer]", ahead: int, *, busy: bool = False
     ) -> "AsyncIterator[BoundedReader[Message]]":
         try:
             consumer = await in_time(opening)
         except (asyncio.CancelledError, BusError):
             opening.add_done_callback(self._close_unwanted)
             raise
-        reader = self._readers[consumer] = BoundedReader(self._loop, consumer, ahead)
-        try:
-            if self._closing is not None:
+        with self._lend_thread(consumer, busy=busy) as source:
+            reader = self._readers[consumer] = BoundedReader(self._loop, source, ahead)
+            try:
+                if self._closing is not None:
+                    reader.end()
+                yield reader
+            finally:
                 reader.end()
-            yield reader
+                if self._closing is None:
+                    del self._readers[consumer]
+                    await asyncio.wait([self._off_loop(reader.close)], timeout=LEAVE_TIMEOUT_SECONDS)
+
+    @contextmanager
+    def _lend_thread(self, consumer: Consumer, *, busy: bool) -> "Iterator[Source[Message]]":
+        if not busy or self._reader_threads == MAX_READER_THREADS:
+            yield consumer
+            return
+        self._reader_threads += 1
+        try:
+            yield ThreadedSource(consumer)
         finally:
-            reader.end()
-            if self._closing is None:
-                del self._readers[consumer]
-                await asyncio.wait([self._off_loop(reader.close)], timeout=LEAVE_TIMEOUT_SECONDS)
+            self._reader_threads -= 1
 
     def _close_unwanted(self, opening: "asyncio.Future[Consumer]") -> None:
         if not opening.cancelled() and opening.exception() is None and self._closing is None:
