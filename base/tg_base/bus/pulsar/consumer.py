@@ -19,6 +19,9 @@ from tg_schema.errors import BadRequest
 if TYPE_CHECKING:
     from _pulsar import Message, MessageId
 
+    Received = Message | pulsar.Message
+    """A message of the client, or its public form, which has the same methods."""
+
 RECEIVE_TIMEOUT_MILLISECONDS = 60_000
 """Milliseconds of one blocking receive; closing ends it at once."""
 READER_QUEUE_MESSAGES = 10_000
@@ -34,7 +37,7 @@ def size_buffers(prefetch: int, *, persistent: bool) -> tuple[int, int]:
     return prefetch - prefetch // 2, prefetch // 2
 
 
-class Consumer(BlockingSource["Message"]):
+class Consumer(BlockingSource["Received"]):
     """A consumer of a group, or a reader without one. Any thread may call it; opening, reopening and closing block.
 
     Args:
@@ -86,7 +89,7 @@ class Consumer(BlockingSource["Message"]):
         close_quietly(handle)
 
     @override
-    def receive(self, taken: "Callable[[Message | TgError], None]") -> None:
+    def receive(self, taken: "Callable[[Received | TgError], None]") -> None:
         handle = self._handle
 
         # Called in a thread of the client's, or in this one if the client has a message already.
@@ -100,11 +103,12 @@ class Consumer(BlockingSource["Message"]):
         _receive_async(handle, answered)
 
     @override
-    def wait(self) -> "Message":
+    def wait(self) -> "Received":
         while True:
             handle = self._handle
             try:
-                message = _wait(handle)
+                read = handle.read_next if isinstance(handle, pulsar.Reader) else handle.receive
+                message: Received = read(RECEIVE_TIMEOUT_MILLISECONDS)
             except pulsar.Timeout:
                 continue
             except pulsar.PulsarException as failure:
@@ -114,7 +118,7 @@ class Consumer(BlockingSource["Message"]):
                 self._note(message)
                 return message
 
-    def _note(self, message: "Message") -> None:
+    def _note(self, message: "Received") -> None:
         if self._resumes:
             self._last = message.message_id()
 
@@ -127,7 +131,7 @@ class Consumer(BlockingSource["Message"]):
         self,
         handle: pulsar.Consumer | pulsar.Reader,
         result: pulsar.Result,
-        taken: "Callable[[Message | TgError], None]",
+        taken: "Callable[[Received | TgError], None]",
     ) -> None:
         if self._is_replaced(handle):
             self.receive(taken)
@@ -135,7 +139,7 @@ class Consumer(BlockingSource["Message"]):
             taken(error_of(result.name))
 
     @override
-    def open(self, message: "Message") -> Delivery:
+    def open(self, message: "Received") -> Delivery:
         if self._resumes:
             return _Delivery(message, None, message.message_id())
         return _Delivery(message, self if self._persistent else None)
@@ -189,18 +193,12 @@ def _receive_async(
         handle._consumer.receive_async(answered)  # noqa: SLF001 - there is no public way
 
 
-def _wait(handle: pulsar.Consumer | pulsar.Reader) -> "Message":
-    if isinstance(handle, pulsar.Reader):
-        return handle._reader.read_next(RECEIVE_TIMEOUT_MILLISECONDS)  # noqa: SLF001 - as above
-    return handle._consumer.receive()  # noqa: SLF001
-
-
 class _Delivery:
     """One received message."""
 
     __slots__ = ("_held", "_properties", "_published", "at", "body", "redelivered")
 
-    def __init__(self, message: "Message", consumer: Consumer | None, at: "MessageId | None" = None) -> None:
+    def __init__(self, message: "Received", consumer: Consumer | None, at: "MessageId | None" = None) -> None:
         self.at = at
         self.body = message.data()
         self.redelivered = message.redelivery_count() > 0
@@ -238,7 +236,7 @@ def message_id_of(delivery: Delivery) -> "MessageId | None":
     return delivery.at if isinstance(delivery, _Delivery) else None
 
 
-def properties_of(message: "Message | pulsar.Message") -> Mapping[str, str] | None:
+def properties_of(message: "Received") -> Mapping[str, str] | None:
     """The properties; None if they are not UTF-8, since producers in other languages may write any bytes."""
     try:
         return message.properties()

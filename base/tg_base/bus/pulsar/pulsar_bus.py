@@ -49,7 +49,7 @@ from tg_schema import TgError
 from tg_schema.errors import BusError, TooLarge
 
 if TYPE_CHECKING:
-    from _pulsar import Message
+    from tg_base.bus.pulsar.consumer import Received
 
 log = structlog.get_logger()
 
@@ -81,7 +81,7 @@ class PulsarBus(Bus):
         self._limit_thread = ThreadPoolExecutor(1, thread_name_prefix="bus-limit")
         self._senders: dict[str, Sender] = {}
         self._retired: list[Sender] = []
-        self._readers: dict[Consumer, BoundedReader[Message]] = {}
+        self._readers: dict[Consumer, BoundedReader[Received]] = {}
         self._reader_threads = 0
         self._erasing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._silence = Silence()
@@ -199,7 +199,7 @@ class PulsarBus(Bus):
     @asynccontextmanager
     async def _reading(
         self, opening: "asyncio.Future[Consumer]", ahead: int, *, busy: bool = False
-    ) -> "AsyncIterator[BoundedReader[Message]]":
+    ) -> "AsyncIterator[BoundedReader[Received]]":
         try:
             consumer = await in_time(opening)
         except (asyncio.CancelledError, BusError):
@@ -218,7 +218,7 @@ class PulsarBus(Bus):
                     await asyncio.wait([self._off_loop(reader.close)], timeout=LEAVE_TIMEOUT_SECONDS)
 
     @contextmanager
-    def _lend_thread(self, consumer: Consumer, *, busy: bool) -> "Iterator[Source[Message]]":
+    def _lend_thread(self, consumer: Consumer, *, busy: bool) -> "Iterator[Source[Received]]":
         if not busy or self._reader_threads == MAX_READER_THREADS:
             yield consumer
             return
