@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from typing_extensions import override
@@ -21,8 +21,12 @@ NO_ROUTE: Final[Route[Any, Any]] = Route("", TEXT_COMPLETION, "", "")
 """Replaces an ask's route on its way between processes."""
 
 
-RouteName = tuple[str, str, str | None]
-"""Identifies a route in any process; each has its own object for it. The arguments of `Catalogue.find_service`."""
+class RouteName(NamedTuple):
+    """Identifies a route in any process; each has its own object for it. The arguments of `Catalogue.find_service`."""
+
+    flow: str
+    service: str
+    plan: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ def _pack(ask: Ask) -> Ask:
 
 
 def _name(route: Route[Any, Any]) -> RouteName:
-    return route.flow, route.spec.name, route.plan
+    return RouteName(route.flow, route.spec.name, route.plan)
 
 
 async def _await(parsed: Awaitable[Parsed]) -> Parsed:
