@@ -27,10 +27,10 @@ async def read(line: Pipeline, count: int, *, keep: bool) -> list[UsageRecord]:
     async with asyncio.timeout(60), open_bus(line.bus) as bus, bus.subscribe(TOPIC, "usage") as deliveries:
         while len(found) < count:
             delivery = await anext(deliveries)
-            record = decode(UsageRecord, delivery.body)
-            if record.flow == line.flow:
-                found.append(record)
-            if keep or record.flow != line.flow:
+            records = [decode(UsageRecord, body) for body in delivery.body.split(b"\n")]
+            ours = [record for record in records if record.flow == line.flow]
+            found += ours
+            if keep or not ours:
                 delivery.ack()
     return found
 

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.fakes.refusing_bus import RefusingBus
 from tests.until import TICK_SECONDS, until
+from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
@@ -43,7 +45,7 @@ def record(stream: str, tokens: Usage = FIFTEEN, **more: Any) -> UsageRecord:
 class Reader:
     """A reader that runs, and its client."""
 
-    def __init__(self, bus: MemoryBus, client: Client[UsageRequest, UsageResponse]) -> None:
+    def __init__(self, bus: Bus, client: Client[UsageRequest, UsageResponse]) -> None:
         self._bus = bus
         self._client = client
 
@@ -72,7 +74,7 @@ def config_file(folder: Path, database: str = "", rest: str = "") -> Path:
 
 
 @asynccontextmanager
-async def reading(file: Path, bus: MemoryBus) -> AsyncIterator[Reader]:
+async def reading(file: Path, bus: Bus) -> AsyncIterator[Reader]:
     watcher = ConfigWatcher(file, services=(UsageConfig,), poll=0.01)
     async with (
         watcher,
@@ -191,9 +193,21 @@ async def test_an_unreadable_record_holds_up_no_other(bus: MemoryBus, tmp_path: 
     async with bus.subscribe(letters, "person") as kept, reading(config_file(tmp_path), bus) as reader:
         for body in bad:
             await bus.publish(TOPICS.usage, body, {})
-        await reader.write(record("5"))
-        assert (await reader.until(1)).calls == 1
-        assert [(await anext(kept)).body for _ in bad] == bad
+        # The same beside others in one message.
+        await bus.publish(TOPICS.usage, b"\n".join((encode(record("5")), *bad, encode(record("6")))), {})
+        assert (await reader.until(2)).calls == 2
+        assert [(await anext(kept)).body for _ in (*bad, *bad)] == [*bad, *bad]
+
+
+async def test_an_unreadable_record_that_cannot_be_put_aside_comes_again(bus: MemoryBus, tmp_path: Path) -> None:
+    letters = TOPICS.dead_letter(TOPICS.usage)
+    refusing = RefusingBus(bus, letters)
+    async with reading(config_file(tmp_path), refusing) as reader:
+        await bus.publish(TOPICS.usage, b"\n".join((encode(record("1")), b"nothing", encode(record("2")))), {})
+        assert (await reader.until(2)).calls == 2
+    async with bus.subscribe(letters, "person") as kept, reading(config_file(tmp_path), bus) as reader:
+        assert (await anext(kept)).body == b"nothing"
+        assert (await reader.until(2)).calls == 2
 
 
 async def test_a_newer_record_counts_by_what_is_known_of_it(

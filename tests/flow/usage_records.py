@@ -28,7 +28,7 @@ async def read_records(bus: Bus, count: int) -> list[UsageRecord]:
     async with asyncio.timeout(20), bus.subscribe(CONFIG.topics.usage, "usage") as deliveries:
         while len(found) < count:
             delivery = await anext(deliveries)
-            found.append(decode(UsageRecord, delivery.body))
+            found += [decode(UsageRecord, line) for line in delivery.body.split(b"\n")]
             delivery.ack()
     return found
 

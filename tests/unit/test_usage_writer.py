@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
@@ -11,7 +12,7 @@ from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.runtime import running
-from tg_base.server.usage_writer import UsageWriter
+from tg_base.server.usage_writer import GATHER_SECONDS, MAX_MESSAGE_BYTES, UsageWriter
 from tg_schema import decode
 from tg_schema.topics import Topics
 from tg_schema.usage_record import UsageRecord
@@ -29,8 +30,13 @@ def lost() -> float:
 
 
 async def read(bus: Bus, count: int) -> set[str]:
+    found: list[str] = []
     async with bus.subscribe(TOPIC, "usage") as deliveries:
-        return {decode(UsageRecord, (await anext(deliveries)).body).stream for _ in range(count)}
+        while len(found) < count:
+            lines = (await anext(deliveries)).body.split(b"\n")
+            found += [decode(UsageRecord, line).stream for line in lines]
+    assert len(found) == count
+    return {*found}
 
 
 @in_virtual_time
@@ -45,6 +51,34 @@ async def test_what_the_bus_refuses_is_published_again() -> None:
         assert await read(memory, 600) == {f"s-{number}" for number in range(600)}
         await writer.flush(1)
     assert lost() == before
+    await memory.aclose()
+
+
+@in_virtual_time
+async def test_the_records_of_a_moment_are_one_message_up_to_its_size() -> None:
+    memory, clock = MemoryBus(), asyncio.get_running_loop().time
+    writer = UsageWriter(memory, TOPIC)
+    async with running(writer.run()), memory.subscribe(TOPIC, "usage") as deliveries:
+        put(writer, 100)
+        lines = (await anext(deliveries)).body.split(b"\n")
+        assert clock() == pytest.approx(GATHER_SECONDS)
+        assert [decode(UsageRecord, line).stream for line in lines] == [f"s-{number}" for number in range(100)]
+        put(writer, 4000)
+        bodies = [(await anext(deliveries)).body for _ in range(2)]
+        assert clock() == pytest.approx(2 * GATHER_SECONDS)
+        assert all(MAX_MESSAGE_BYTES / 2 < len(body) <= MAX_MESSAGE_BYTES for body in bodies)
+    await memory.aclose()
+
+
+@in_virtual_time
+async def test_a_record_that_is_too_large_for_the_bus_holds_up_no_other() -> None:
+    memory, before = MemoryBus(), lost()
+    writer = UsageWriter(memory, TOPIC)
+    writer.put(UsageRecord("large", 1, model="m" * memory.max_message))
+    put(writer, 3)
+    async with running(writer.run()):
+        assert await read(memory, 3) == {"s-0", "s-1", "s-2"}
+    assert lost() == before + 1
     await memory.aclose()
 
 

@@ -1,9 +1,9 @@
-"""Provider calls -> topic of usage: published in the background, so that no request waits for it."""
+"""Provider calls -> topic of usage: published in the background, several at once, so that no request waits for it."""
 
 import asyncio
 from collections import deque
 from contextlib import suppress
-from itertools import islice
+from itertools import accumulate, islice, takewhile
 from typing import Final
 
 import structlog
@@ -11,17 +11,21 @@ import structlog
 from tg_base.bus import Bus
 from tg_base.telemetry import USAGE_LOST
 from tg_schema import TgError, encode
+from tg_schema.errors import TooLarge
 from tg_schema.usage_record import UsageRecord
 
 log = structlog.get_logger()
 
 MAX_WAITING_RECORDS: Final = 100_000
 """Records that are kept while the bus takes none, about 50 MB; any more are dropped, counted and logged once."""
-MAX_BATCH_RECORDS: Final = 256
-"""Records that are published at the same time."""
+GATHER_SECONDS: Final = 0.1
+"""How long a message waits for more records: one for each would cost ten times as much."""
+MAX_MESSAGE_BYTES: Final = 64 * 1024
+"""Bytes of a message, unless a single record is larger."""
 FIRST_PAUSE_SECONDS: Final = 0.5
 MAX_PAUSE_SECONDS: Final = 10.0
-"""Pauses after the bus has refused a record, which is then published again; each is twice as long as the one before."""
+"""Pauses after the bus has refused a message, which is then published again; each is twice as long as the one
+before."""
 
 
 class UsageWriter:
@@ -58,17 +62,17 @@ class UsageWriter:
         pause = FIRST_PAUSE_SECONDS
         while True:
             await self._wake.wait()
-            if await self._publish(list(islice(self._waiting, MAX_BATCH_RECORDS))):
-                pause, self._refused = FIRST_PAUSE_SECONDS, False
-            else:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), pause)
+            await self._wait(GATHER_SECONDS)
+            while self._waiting:
+                if await self._publish(self._gather()):
+                    pause, self._refused = FIRST_PAUSE_SECONDS, False
+                    continue
+                await self._wait(pause)
                 self._hurry.clear()
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
-            if not self._waiting:
-                self._full = False
-                self._wake.clear()
-                self._idle.set()
+            self._full = False
+            self._wake.clear()
+            self._idle.set()
 
     async def flush(self, seconds: float) -> None:
         """Wait until the bus has everything, at most this long. What is left then is lost.
@@ -82,23 +86,32 @@ class UsageWriter:
         except TimeoutError:
             self._lose(len(self._waiting))
 
-    async def _publish(self, batch: list[bytes]) -> bool:
-        """Publish these, the first ones that wait; return whether the bus took them all. The others wait again."""
-        # A record is taken out only once the bus has it: a publish that is cancelled loses none.
-        taken = await asyncio.gather(*map(self._offer, batch))
-        for _ in batch:
-            self._waiting.popleft()
-        self._waiting.extendleft(reversed([body for body, took in zip(batch, taken, strict=True) if not took]))
-        return all(taken)
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
 
-    async def _offer(self, body: bytes) -> bool:
+    def _gather(self) -> list[bytes]:
+        """The first records that wait, as many as one message takes."""
+        sizes = accumulate(len(body) + 1 for body in self._waiting)
+        count = sum(1 for _ in takewhile(MAX_MESSAGE_BYTES.__ge__, sizes))
+        return [*islice(self._waiting, max(count, 1))]
+
+    async def _publish(self, batch: list[bytes]) -> bool:
+        """Publish the first records that wait, a line for each; return whether they wait no more."""
         try:
-            await self._bus.publish(self._topic, body, {})
+            await self._bus.publish(self._topic, b"\n".join(batch), {})
+        except TooLarge:
+            # It would hold up all others.
+            self._lose(len(batch))
         except TgError as error:
             if not self._refused:
                 self._refused = True
                 log.warning("usage.not_published", topic=self._topic, reason=error.message)
             return False
+        # Only now that the bus has them: a publish that is cancelled loses none.
+        for _ in batch:
+            self._waiting.popleft()
         return True
 
     def _lose(self, count: int) -> None:

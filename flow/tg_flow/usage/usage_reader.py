@@ -21,6 +21,8 @@ log = structlog.get_logger()
 KNOWN_VERSION: Final = 1
 FIRST_PAUSE_SECONDS: Final = 1.0
 MAX_PAUSE_SECONDS: Final = 30.0
+RETURN_SECONDS: Final = 60.0
+"""After which a message comes again that has a record which could be neither read nor kept as a dead letter."""
 MOST_TOKENS: Final = 10**12
 """Of one call. More is a defect of its writer, and would spoil the sums."""
 MOST_COST: Final = 10**15
@@ -30,8 +32,8 @@ MOST_COST: Final = 10**15
 class UsageReader:
     """Counts what comes, for as long as it runs.
 
-    A message is acknowledged after its sums are on disk; if the process dies between the two, the message comes again,
-    and the database knows it. While the database takes nothing, the records stay on the topic.
+    A message has a record in each line. It is acknowledged after its sums are on disk. If the process dies between the
+    two, the message comes again, and the database knows its records. While it takes nothing, they stay on the topic.
 
     Args:
         topic: where the records come from.
@@ -52,20 +54,28 @@ class UsageReader:
     async def run(self) -> None:
         """Read until cancelled."""
         while True:
-            batch = await self._topic.take()
-            readable = [(delivery, record) for delivery in batch if (record := await self._read(delivery)) is not None]
-            await self._count([record for _, record in readable])
-            for delivery, _ in readable:
-                delivery.ack()
+            records: list[UsageRecord] = []
+            settled = [(delivery, await self._read(delivery, records)) for delivery in await self._topic.take()]
+            await self._count(records)
+            for delivery, kept in settled:
+                if kept:
+                    delivery.ack()
+                else:
+                    delivery.nack(RETURN_SECONDS)
 
-    async def _read(self, delivery: Delivery) -> UsageRecord | None:
-        """The record; None = there is none, and the message has been put aside."""
-        try:
-            record = decode(UsageRecord, delivery.body)
-            _check(record)
-        except BadRequest as error:
-            await self._topic.discard(delivery, error.message)
-            return None
+    async def _read(self, delivery: Delivery, records: list[UsageRecord]) -> bool:
+        """Add the records of a message; return whether each of the others is kept as a dead letter."""
+        kept = True
+        for line in delivery.body.split(b"\n"):
+            try:
+                records.append(self._decode(line))
+            except BadRequest as error:
+                kept = await self._topic.discard(line, error.message) and kept
+        return kept
+
+    def _decode(self, line: bytes) -> UsageRecord:
+        record = decode(UsageRecord, line)
+        _check(record)
         if record.version > KNOWN_VERSION and not self._told_newer:
             self._told_newer = True
             reason = "what this reader does not know of them is lost; update it"

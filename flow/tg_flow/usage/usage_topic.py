@@ -17,12 +17,10 @@ log = structlog.get_logger()
 
 GROUP: Final = "usage"
 """The group of all readers: the bus keeps for it what comes while no reader is there."""
-MAX_BATCH: Final = 500
-"""Messages of a batch, at most; no more than what is prefetched."""
+MAX_BATCH: Final = 100
+"""Messages of a batch, at most; each has the records of a tenth of a second."""
 GATHER_SECONDS: Final = 0.1
 """How long a batch waits for more messages."""
-RETURN_SECONDS: Final = 60.0
-"""After which a message comes again that could be neither read nor kept as a dead letter."""
 
 
 class UsageTopic(Entered):
@@ -52,10 +50,7 @@ class UsageTopic(Entered):
                     batch.append(await anext(self._deliveries))
         return batch
 
-    async def discard(self, delivery: Delivery, reason: str) -> None:
-        """Keep an unreadable message as a dead letter, so that it holds up no other."""
+    async def discard(self, record: bytes, reason: str) -> bool:
+        """Keep an unreadable record as a dead letter, so that it holds up no other; return whether it is kept."""
         log.warning("usage.unreadable", reason=reason)
-        if await publish_dead_letter(self._bus, self._topics, self._topics.usage, delivery.body, reason):
-            delivery.ack()
-        else:
-            delivery.nack(RETURN_SECONDS)
+        return await publish_dead_letter(self._bus, self._topics, self._topics.usage, record, reason)
