@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.config.reader import parse_config
 from tg_base.protocol import HeartbeatTiming
+from tg_base.server import ServeContext
 from tg_client import TgClient
 from tg_flow.providers.model_processors import ModelProcessors
 from tg_schema import TextCompletionRequest
@@ -37,6 +39,10 @@ pytestmark = pytest.mark.usefixtures("fresh_models")
 async def it(models_file: Path) -> AsyncIterator[Served]:
     async with serving(models_file) as served:
         yield served
+
+
+def serve_models(bus: EndingBus, timing: HeartbeatTiming) -> ModelProcessors:
+    return ModelProcessors(ServeContext(parse_config(SERVED, Path("tg.toml")), bus, lambda _: nullcontext(), timing))
 
 
 async def test_new_requests_go_to_the_edited_model_and_running_ones_end_with_the_old(it: Served) -> None:
@@ -87,7 +93,7 @@ async def test_a_replaced_model_that_cannot_be_closed_leaves_the_others_serving(
 async def test_a_model_that_can_neither_begin_nor_be_closed_leaves_all_as_it_was() -> None:
     inner = MemoryBus()
     bus = EndingBus(inner)
-    models = ModelProcessors(parse_config(SERVED, Path("tg.toml")), bus, LIVELY)
+    models = serve_models(bus, LIVELY)
     with capture_logs() as logs:
         async with asyncio.timeout(20), models.serve():
             before = models.processors
@@ -233,7 +239,7 @@ async def test_leaving_ends_old_and_new_ones(models_file: Path) -> None:
 async def serve_for_ever(bus: EndingBus) -> None:
     """Serve models of which one is edited, then let the new processor's queue be lost."""
     timing = HeartbeatTiming(interval=0.05, give_up=0.2)
-    models = ModelProcessors(parse_config(SERVED, Path("tg.toml")), bus, timing)
+    models = serve_models(bus, timing)
     async with models.serve():
         before = models.processors
         (await models.prepare(parse_config(SERVED.replace("old", "new"), Path("tg.toml"))))()

@@ -12,9 +12,18 @@ from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server.host import Host
 from tg_base.server.processor import Processor
 from tg_base.server.service import Service
-from tg_base.server.service_edits import ServiceEdits
+from tg_base.server.service_edits import Opening, ServiceEdits
 
 Part = TypeVar("Part")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A service that is ready, the routes that it answers, and the models that its processor announces."""
+
+    service: Service[Any, Any]
+    routes: tuple[Route[Any, Any], ...]
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +58,24 @@ class ServeContext:
 
         return self.follow(prepare)
 
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A service that is ready, the routes that it answers, and the models that its processor announces."""
-
-    service: Service[Any, Any]
-    routes: tuple[Route[Any, Any], ...]
-    models: tuple[str, ...] = ()
+    async def begin(self, opened: Opened, opening: Opening, stack: AsyncExitStack) -> Processor:
+        """Begin to serve with a processor that is left with `stack`. It closes its service, also if it cannot begin."""
+        processor = Processor(
+            self.bus,
+            self.config.topics,
+            opened.service,
+            opened.routes,
+            models=opened.models,
+            timing=self.timing,
+            grace=self.config.gateway.drain,
+            host=self.host,
+        )
+        async with AsyncExitStack() as failed:
+            # A processor closes its service, but only one that has begun.
+            failed.push_async_callback(opening.close, opened.service)
+            await stack.enter_async_context(processor)
+            failed.pop_all()
+        return processor
 
 
 class ServiceKind(ABC):
@@ -109,34 +128,19 @@ class ServiceKind(ABC):
             TgError: as `open`.
         """
         service = "" if self.table.spec is None else self.table.spec.name
-        edits = ServiceEdits(service, lambda config: self._open_all(replace(context, config=config)), self.find_parts)
+        edits = ServiceEdits(
+            context.config,
+            service,
+            lambda config, opening: self._open_all(replace(context, config=config), opening),
+            self.find_parts,
+        )
         with context.follow(edits.prepare):
-            async with edits.serve(context.config) as processors:
+            async with edits.serve() as processors:
                 yield processors
 
     @asynccontextmanager
-    async def _open_all(self, context: ServeContext) -> AsyncIterator[tuple[Processor, ...]]:
+    async def _open_all(self, context: ServeContext, opening: Opening) -> AsyncIterator[tuple[Processor, ...]]:
         async with AsyncExitStack() as stack:
             async with aclosing(self.open(context, stack)) as opened:
-                processors = [await _start(context, one, stack) async for one in opened]
+                processors = [await context.begin(one, opening, stack) async for one in opened]
             yield tuple(processors)
-
-
-async def _start(context: ServeContext, opened: Opened, stack: AsyncExitStack) -> Processor:
-    service, topics = opened.service, context.config.topics
-    async with AsyncExitStack() as failed:
-        # A processor closes its service, but only one that has begun.
-        failed.push_async_callback(service.aclose)
-        processor = Processor(
-            context.bus,
-            topics,
-            service,
-            opened.routes,
-            models=opened.models,
-            timing=context.timing,
-            grace=context.config.gateway.drain,
-            host=context.host,
-        )
-        await stack.enter_async_context(processor)
-        failed.pop_all()
-        return processor

@@ -1,27 +1,28 @@
 """Configuration and its edits -> the processors of all bound models: which start, which continue, and which end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from typing import Any, Protocol, runtime_checkable
 
 import structlog
+from typing_extensions import override
 
 from tg_base.bus import Bus
 from tg_base.config import Config
 from tg_base.llm import LlmService
-from tg_base.protocol import HeartbeatTiming
-from tg_base.server import Host, Processor, Service
+from tg_base.runtime import translate_defects
+from tg_base.server import EditedProcessors, Opened, Opening, Processor, ServeContext, Service
 from tg_flow.providers.bound_models import (
     ModelBinding,
     bind_models,
     open_for_request,
     open_model,
 )
-from tg_flow.providers.model_processor import ModelProcessor
 from tg_flow.providers.on_demand_model import OnDemandModel
 from tg_flow.providers.registry import open_provider, outline_provider, rehearse_provider
 from tg_schema import TgError
+from tg_schema.errors import Internal
 from tg_schema.topics import Topics
 
 
@@ -46,7 +47,22 @@ REHEARSAL_SECONDS = 5.0
 """Timeout of the rehearsal of an edit's models: a slow one must not delay other changes, as a revoked key."""
 
 
-class ModelProcessors:
+class ModelProcessor(Opening):
+    """One model's processor.
+
+    Attributes:
+        binding: how its model was configured when it was opened.
+    """
+
+    def __init__(self, model: str, binding: ModelBinding) -> None:
+        # A provider may be third-party code; its defects must not stop the services beside it.
+        defect = f'the provider of model "{model}" has a defect; the log says which'
+        named = log.bind(model=model)
+        super().__init__(named, "model.close_failed", translate_defects(Internal, defect, "model.defect", named))
+        self.binding = binding
+
+
+class ModelProcessors(EditedProcessors):
     """Text completion: one processor for each model that a flow binds, opened side by side.
 
     A model that cannot be opened at the start is tried again every `retry` seconds; the others serve meanwhile.
@@ -56,37 +72,21 @@ class ModelProcessors:
     being opened cancels that.
 
     Args:
-        config: the active configuration.
-        bus: carries everything.
-        timing: the processors' heartbeat timing.
+        context: the configuration in force, and what the processors need.
         retry: seconds before a model that could not be opened at the start is tried again.
-        host: what they share with the other processors of the process; None = each has its own.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        bus: Bus,
-        timing: HeartbeatTiming | None = None,
-        *,
-        retry: float = RETRY_SECONDS,
-        host: Host | None = None,
-    ) -> None:
-        self._config = config
-        self._bus = bus
-        self._timing = timing
+    def __init__(self, context: ServeContext, retry: float = RETRY_SECONDS) -> None:
+        super().__init__(context.config)
+        self._context = context
         self._retry = retry
-        self._host = host
-        self._grace = config.gateway.drain
         self._served: dict[str, ModelProcessor] = {}
         self._failed: dict[str, ModelBinding] = {}
-        self._edited = asyncio.Event()
-        self._opening: asyncio.Task[None] | None = None
 
     @property
     def processors(self) -> tuple[Processor, ...]:
         """The processors that take requests now."""
-        return tuple(served.processor for served in self._served.values())
+        return tuple(processor for served in self._served.values() for processor in served.processors or ())
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -100,21 +100,10 @@ class ModelProcessors:
         Raises:
             TgError: no model can be opened; the message is that of the first one, with its position in the file.
         """
-        try:
-            async with asyncio.TaskGroup() as self._group:
-                tasks = self._tasks = set[asyncio.Task[None]]()
-                try:
-                    self._served = await self._begin_what_opens(self._config)
-                    self._start(self._follow())
-                    yield
-                finally:
-                    for task in tasks:
-                        # A second cancellation would interrupt the draining that the first one began.
-                        if not task.cancelling():
-                            task.cancel()
-        # Callers expect a TgError, not a group; all tasks but the failed one were cancelled because of it.
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None
+        async with self._serving():
+            self._served = await self._begin_what_opens(self._config)
+            self._start(self._follow())
+            yield
 
     async def prepare(self, config: Config) -> Callable[[], None]:
         """Rehearse the models that an edit changes, and return the commit, which has them opened in the background.
@@ -125,35 +114,25 @@ class ModelProcessors:
             TgError: one could not be opened; the message has its position in the file.
         """
         known = bind_models(self._config)
-        changed = [model for model, binding in self._find_changed(config).items() if known.get(model) != binding]
+        changed = [model for model, binding in self._find_parts(config).items() if known.get(model) != binding]
         # Past the timeout the edit is accepted unrehearsed; `_follow` still keeps the old models if opening fails.
         with suppress(TimeoutError):
             async with asyncio.timeout(REHEARSAL_SECONDS):
                 for model in changed:
                     await open_model(config, model, rehearse_provider)
 
-        def commit() -> None:
-            # A model that is being opened may hang or fail: an edit that corrects it must not wait.
-            if self._opening is not None and self._find_changed(config) != self._find_changed(self._config):
-                self._opening.cancel()
-            self._config = config
-            self._edited.set()
+        return lambda: self._commit(config)
 
-        return commit
+    @property
+    @override
+    def _pause(self) -> float | None:
+        return self._retry if self._failed else None
 
-    async def _follow(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._retry if self._failed else None):
-                    await self._edited.wait()
-            self._edited.clear()
-            # Opening takes time: edits that arrive meanwhile set the event again, and only the last one counts.
-            config = self._config
-            if not self._find_changed(config) and bind_models(config).keys() == self._served.keys():
-                continue
-            self._opening = self._start(self._open(config))
-            await asyncio.wait([self._opening])
+    @override
+    def _is_served(self, config: Config) -> bool:
+        return not self._find_parts(config) and bind_models(config).keys() == self._served.keys()
 
+    @override
     async def _open(self, config: Config) -> None:
         begun, errors = await self._begin(config)
         bound = bind_models(config)
@@ -182,9 +161,9 @@ class ModelProcessors:
         self._served = {**before, **begun}
         self._served = {model: served for model, served in self._served.items() if model in bound}
         ended = [model for model, served in before.items() if self._served.get(model) is not served]
-        read = {route.request for served in self._served.values() for route in served.binding.routes}
+        read = {queue for served in self._served.values() for queue in served.queues}
         for model in ended:
-            before[model].replace({route.request for route in before[model].binding.routes} - read)
+            before[model].replace(before[model].queues - read)
         log.info("models.in_force", begun=sorted(begun), ended=sorted(ended))
 
     async def _begin_what_opens(self, config: Config) -> dict[str, ModelProcessor]:
@@ -200,13 +179,13 @@ class ModelProcessors:
         Returns:
             The processors, and the errors of the models that cannot be opened, both in the order of the file.
         """
-        changed, outcomes = self._find_changed(config), dict[str, ModelProcessor | TgError]()
+        changed, outcomes = self._find_parts(config), dict[str, ModelProcessor | TgError]()
         room = asyncio.Semaphore(MAX_OPENING_MODELS)
 
         async def open_one(model: str, binding: ModelBinding) -> None:
             async with room:
                 try:
-                    outcomes[model] = await self._serve(config, model, binding)
+                    outcomes[model] = await self._serve_model(config, model, binding)
                 except TgError as error:
                     outcomes[model] = error
 
@@ -221,28 +200,18 @@ class ModelProcessors:
         begun = {model: each for model, each in done if isinstance(each, ModelProcessor)}
         return begun, {model: each for model, each in done if isinstance(each, TgError)}
 
-    async def _serve(self, config: Config, model: str, binding: ModelBinding) -> ModelProcessor:
-        service = await self._open_service(config, model, binding)
-        processor = Processor(
-            self._bus,
-            config.topics,
-            service,
-            binding.routes,
-            models=(model,),
-            timing=self._timing,
-            grace=self._grace,
-            host=self._host,
-        )
-        served = ModelProcessor(model, binding, processor)
-        self._start(served.run(service), name=f"model {model}")
-        try:
-            await served.begun.wait()
-        except asyncio.CancelledError:
-            served.replace()
-            raise
-        if served.error is not None:
-            raise served.error
+    async def _serve_model(self, config: Config, model: str, binding: ModelBinding) -> ModelProcessor:
+        served = ModelProcessor(model, binding)
+        await self._serve(served, self._open_processor(config, model, served), f"model {model}")
         return served
+
+    @asynccontextmanager
+    async def _open_processor(
+        self, config: Config, model: str, served: ModelProcessor
+    ) -> AsyncIterator[tuple[Processor, ...]]:
+        service = await self._open_service(config, model, served.binding)
+        async with AsyncExitStack() as stack:
+            yield (await self._context.begin(Opened(service, served.binding.routes, (model,)), served, stack),)
 
     async def _open_service(self, config: Config, model: str, binding: ModelBinding) -> Service[Any, Any]:
         if not binding.on_demand:
@@ -259,17 +228,11 @@ class ModelProcessors:
 
     async def _share(self, config: Config, service: LlmService) -> LlmService:
         if isinstance(service, SharedProvider):
-            await service.share(self._bus, config.topics)
+            await service.share(self._context.bus, config.topics)
         return service
 
-    def _start(self, work: Coroutine[Any, Any, None], name: str | None = None) -> asyncio.Task[None]:
-        """A task that ends when the serving ends."""
-        task = self._group.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    def _find_changed(self, config: Config) -> dict[str, ModelBinding]:
+    @override
+    def _find_parts(self, config: Config) -> dict[str, ModelBinding]:
         served = {model: each.binding for model, each in self._served.items()}
         return {model: binding for model, binding in bind_models(config).items() if served.get(model) != binding}
 

@@ -32,7 +32,7 @@ class TextCompletionKind(ServiceKind):
     @asynccontextmanager
     async def serve(self, context: ServeContext) -> AsyncIterator[tuple[Processor, ...]]:
         await warn_of_lacks(context.config)
-        models = ModelProcessors(context.config, context.bus, context.timing, retry=self._retry, host=context.host)
+        models = ModelProcessors(context, self._retry)
         known = context.config.plans
 
         async def prepare(config: Config) -> Callable[[], None]:
