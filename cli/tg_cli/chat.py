@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from tg_cli.entry import run
 from tg_cli.invoke_options import chat_options, find_url
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -45,8 +44,3 @@ def chat(
         conversation.system = system
     asked = ChatModel(model, flow_id, make_sampling(temperature, max_tokens))
     run_call(run_chat(find_url(url), timeout, asked, conversation))
-
-
-def main() -> None:
-    """Run the command and exit."""
-    run(chat)

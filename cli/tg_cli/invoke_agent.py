@@ -2,7 +2,6 @@
 
 import click
 
-from tg_cli.entry import run
 from tg_cli.invoke_options import InvokeOptions, ask_options, find_url, is_piped, read_pipe
 
 
@@ -65,8 +64,3 @@ def _question(words: tuple[str, ...], asked: str | None, group: tuple[str, ...])
     if not words and not is_piped():
         raise click.UsageError("QUESTION is missing: give it as an argument, or pipe it in")
     return read_pipe() if words in {(), ("-",)} else words[0], group
-
-
-def main() -> None:
-    """Run the command and exit."""
-    run(invoke_agent, "AgentResponse")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from tg_cli.entry import run
 from tg_cli.invoke_options import InvokeOptions, ask_model_options, choose_flow, find_url, is_piped, read_pipe
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -80,8 +79,3 @@ def _texts(system: str | None, prompt: str | None) -> tuple[str, str]:
     if prompt is None or prompt == "-":
         return system or "", read_pipe()
     return read_pipe() if system == "-" else system or "", prompt
-
-
-def main() -> None:
-    """Run the command and exit."""
-    run(invoke_llm, "TextCompletionResponse")

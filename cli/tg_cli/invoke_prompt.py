@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from tg_cli.entry import run
 from tg_cli.invoke_options import InvokeOptions, ask_options, find_url, read_pipe
 
 MAX_INTEGER_DIGITS = 4300
@@ -112,8 +111,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(fields) < len(pairs):
         raise click.UsageError("has an object with the same name twice")
     return fields
-
-
-def main() -> None:
-    """Run the command and exit."""
-    run(invoke_prompt, "PromptResponse")

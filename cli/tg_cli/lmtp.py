@@ -2,7 +2,6 @@
 
 import click
 
-from tg_cli.entry import run
 from tg_cli.invoke_options import find_url, gateway_options
 
 
@@ -25,8 +24,3 @@ def talk_lmtp(*, model: str, url: str | None, timeout: float) -> None:
     from tg_cli.lmtp_session import run_lmtp
 
     run_call(run_lmtp(find_url(url), timeout, model))
-
-
-def main() -> None:
-    """Run the command and exit."""
-    run(talk_lmtp)

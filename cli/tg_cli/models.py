@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tg_cli.entry import run
 from tg_cli.invoke_options import find_url, gateway_options
 
 if TYPE_CHECKING:
@@ -57,8 +56,3 @@ def _describe(row: "ServedModel") -> str:
         return f"= {row.alias_of}"
     models = (each.model if each.state == "ready" else f"{each.model} ({each.state})" for each in row.route)
     return f"-> {', '.join(models)}" if row.route else ", ".join(row.features)
-
-
-def main() -> None:
-    """Run the command and exit."""
-    run(list_models, "")

@@ -13,50 +13,52 @@ EXIT_INTERRUPTED = 130
 """The exit code of `tg_cli.entry`, which would import a library."""
 
 
-def start(module: str) -> None:
-    """Import a command's module and call its `main`, which exits."""
+def start(module: str, command: str, answer: str | None = None) -> None:
+    """Import a command's module and run the command, which exits. `answer` as for `tg_cli.entry.run`."""
     try:
         restore = _leave_when_interrupted()
         __import__(module)
+        from tg_cli.entry import run
+
         restore()
-        sys.modules[module].main()
+        run(getattr(sys.modules[module], command), answer)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 
 
 def start_chat() -> None:
     """`tg-chat`."""
-    start("tg_cli.chat")
+    start("tg_cli.chat", "chat")
 
 
 def start_agent() -> None:
     """`tg-invoke-agent`."""
-    start("tg_cli.invoke_agent")
+    start("tg_cli.invoke_agent", "invoke_agent", "AgentResponse")
 
 
 def start_llm() -> None:
     """`tg-invoke-llm`."""
-    start("tg_cli.invoke_llm")
+    start("tg_cli.invoke_llm", "invoke_llm", "TextCompletionResponse")
 
 
 def start_prompt() -> None:
     """`tg-invoke-prompt`."""
-    start("tg_cli.invoke_prompt")
+    start("tg_cli.invoke_prompt", "invoke_prompt", "PromptResponse")
 
 
 def start_lmtp() -> None:
     """`tg-lmtp`."""
-    start("tg_cli.lmtp")
+    start("tg_cli.lmtp", "talk_lmtp")
 
 
 def start_models() -> None:
     """`tg-models`."""
-    start("tg_cli.models")
+    start("tg_cli.models", "list_models", "")
 
 
 def start_usage() -> None:
     """`tg-usage`."""
-    start("tg_cli.usage")
+    start("tg_cli.usage", "show_usage", "")
 
 
 def _leave_when_interrupted() -> "Callable[[], object]":

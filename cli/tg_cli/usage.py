@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tg_cli.entry import run
 from tg_cli.invoke_options import find_url, gateway_options
 
 if TYPE_CHECKING:
@@ -56,8 +55,3 @@ async def _show(url: str | None, timeout: float, asked: "UsageRequest", form: st
             await output.text((write_csv if form == "csv" else write_table)(asked.by, answer.rows))
     if not answer.lasting:
         notify("these sums began with the start of their reader: its configuration names no database")
-
-
-def main() -> None:
-    """Run the command and exit."""
-    run(show_usage, "")

@@ -7,7 +7,7 @@ from typing import get_args
 import click
 
 from tg_cli.endings import EXIT_FAILED, Failure, notify
-from tg_cli.entry import announce, run, version_option
+from tg_cli.entry import announce, version_option
 from tg_serve.mlc_flags import MlcFlags, take_mlc_flags
 from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
 from tg_serve.provider_options import read_provider_options
@@ -137,8 +137,3 @@ def tell_check(would_run: str, findings: Sequence[str]) -> None:
     if findings:
         raise click.exceptions.Exit(EXIT_FAILED)
     click.echo(would_run)
-
-
-def main() -> None:
-    """Run the command and exit."""
-    run(serve)

@@ -7,7 +7,7 @@ from typing import get_args
 import click
 
 from tg_cli.endings import Failure
-from tg_cli.entry import announce, run, version_option
+from tg_cli.entry import announce, version_option
 from tg_serve.command import tell_check
 from tg_serve.options import LogForm, LogLevel, PickOptions
 
@@ -57,8 +57,3 @@ def pick(
             pick_process.pick(order, announce)
     except TgError as error:
         raise Failure(error.message) from None
-
-
-def main() -> None:
-    """Run the command and exit."""
-    run(pick)

@@ -6,7 +6,7 @@ from typing import Any, Final, get_args
 
 import click
 
-from tg_cli.entry import run, version_option
+from tg_cli.entry import version_option
 from tg_serve.command import run_server
 from tg_serve.options import LogForm, LogLevel, ServeOptions
 from tg_serve.provider_options import is_pair, read_provider_options
@@ -107,8 +107,3 @@ def read_order(
         log_form=log_format,
         log_level=log_level,
     )
-
-
-def main() -> None:
-    """Run the command and exit."""
-    run(serve_model)

@@ -5,14 +5,14 @@ from tg_cli.start import start
 
 def start_pick() -> None:
     """`tg-pick`."""
-    start("tg_serve.pick")
+    start("tg_serve.pick", "pick")
 
 
 def start_serve() -> None:
     """`tg-serve`."""
-    start("tg_serve.command")
+    start("tg_serve.command", "serve")
 
 
 def start_serve_model() -> None:
     """`tg-serve-model`."""
-    start("tg_serve.serve_model")
+    start("tg_serve.serve_model", "serve_model")

@@ -11,9 +11,9 @@ def main() -> None:
     """Set the clock before anything of ours is imported, and serve."""
     ahead, wall = float(sys.argv.pop(1)), time.time
     time.time = lambda: wall() + ahead
-    from tg_serve.command import main as serve  # noqa: PLC0415
+    from tg_serve.start import start_serve  # noqa: PLC0415
 
-    serve()
+    start_serve()
 
 
 if __name__ == "__main__":

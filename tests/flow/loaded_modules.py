@@ -13,11 +13,11 @@ HEAVY |= {"rich", "prompt_toolkit"}
 SHOW = """
 import atexit, sys
 atexit.register(lambda: print(*sys.modules, file=sys.stderr))
-from {module} import main
-main()
+from {package}.start import start_{command}
+start_{command}()
 """
 
 
-async def shown(module: str, *arguments: str) -> Ended:
-    """Run a command, and have the modules that it has loaded on stderr."""
-    return await ran(sys.executable, "-c", SHOW.format(module=module), *arguments)
+async def shown(package: str, command: str, *arguments: str) -> Ended:
+    """Run `start_COMMAND` of a package, and have the modules that it has loaded on stderr."""
+    return await ran(sys.executable, "-c", SHOW.format(package=package, command=command), *arguments)

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -13,7 +12,7 @@ import pytest
 
 from tests.fakes.scripted_agent import DIALOG, ScriptedAgent
 from tests.flow.command import SCRIPTS, ended, ran, started
-from tests.flow.loaded_modules import HEAVY, SHOW
+from tests.flow.loaded_modules import HEAVY, shown
 from tests.flow.open_agent import OpenedAgent, open_agent
 from tests.within import within
 from tg_schema import AgentResponse, TgError
@@ -354,9 +353,9 @@ async def test_sub_agents_side_by_side_are_shown_one_after_the_other() -> None:
 
 
 async def test_imports(it: OpenedAgent) -> None:
-    done = await ran(sys.executable, "-c", SHOW.format(module="tg_cli.invoke_agent"), "--help")
+    done = await shown("tg_cli", "agent", "--help")
     assert "Usage: tg-invoke-agent" in done.out
     assert not set(done.err.split()) & (HEAVY | {"aiohttp", "msgspec", "asyncio"})
-    done = await ran(sys.executable, "-c", SHOW.format(module="tg_cli.invoke_agent"), "q", "-u", it.gateway.url)
+    done = await shown("tg_cli", "agent", "q", "-u", it.gateway.url)
     assert done.out == "It is 5.\n"
     assert not set(done.err.split()) & HEAVY

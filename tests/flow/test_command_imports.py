@@ -15,11 +15,11 @@ async def opened() -> AsyncIterator[Opened]:
 
 
 @pytest.mark.parametrize(
-    "module",
-    ["tg_cli.invoke_llm", "tg_cli.invoke_prompt", "tg_cli.chat", "tg_cli.lmtp", "tg_cli.models", "tg_serve.command"],
+    ("package", "command"),
+    [*(("tg_cli", command) for command in ("llm", "prompt", "chat", "lmtp", "models")), ("tg_serve", "serve")],
 )
-async def test_help_imports_almost_nothing(module: str) -> None:
-    done = await shown(module, "--help")
+async def test_help_imports_almost_nothing(package: str, command: str) -> None:
+    done = await shown(package, command, "--help")
     assert "Usage: tg-" in done.out
     loaded = set(done.err.split())
     assert not loaded & (HEAVY | {"aiohttp", "httpx2", "msgspec", "asyncio"})
@@ -30,16 +30,16 @@ NEVER = HEAVY | {"aiohttp", "httpx", "urllib3", "yarl"}
 
 
 @pytest.mark.parametrize(
-    ("module", "arguments", "out"),
+    ("command", "arguments", "out"),
     [
-        ("tg_cli.invoke_llm", ["text", "3"], "0 1 2 \n"),
-        ("tg_cli.invoke_prompt", ["text", "a=1"], 'a="1" \n'),
+        ("llm", ["text", "3"], "0 1 2 \n"),
+        ("prompt", ["text", "a=1"], 'a="1" \n'),
         # Nobody serves agents here, which is told after all was imported that shows an answer.
-        ("tg_cli.invoke_agent", ["why?"], ""),
+        ("agent", ["why?"], ""),
     ],
 )
-async def test_a_call_imports_the_client_only(opened: Opened, module: str, arguments: list[str], out: str) -> None:
-    done = await shown(module, *arguments, "-u", opened.gateway.url)
+async def test_a_call_imports_the_client_only(opened: Opened, command: str, arguments: list[str], out: str) -> None:
+    done = await shown("tg_cli", command, *arguments, "-u", opened.gateway.url)
     assert done.out == out
     loaded = set(done.err.split())
     assert "tg_client.tg_client" in loaded

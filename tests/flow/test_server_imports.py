@@ -12,8 +12,8 @@ from tg_client import TgClient
 SHOW = """
 import atexit, sys
 atexit.register(lambda: print(*sys.modules, file=sys.stderr))
-from tg_serve.command import main
-main()
+from tg_serve.start import start_serve
+start_serve()
 """
 CONFIG = """
 [models.gpt-fake]
