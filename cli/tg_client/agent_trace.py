@@ -1,7 +1,5 @@
 """Events -> caller: a whole dialog, as far as it has come."""
 
-from collections.abc import Sequence
-
 import msgspec
 
 from tg_client.agent_event import Action, AgentEvent, Answer, EventReader, Observation, Thought
@@ -48,10 +46,11 @@ class AgentTrace(msgspec.Struct, frozen=True):
                 unseen.append((event.call_id, len(steps)))
                 steps.append(AgentStep(thought, event.tool, _texts(event.arguments)))
                 thought = None
-            elif isinstance(event, Observation) and (call := _first(unseen, event.call_id)) is not None:
+            elif isinstance(event, Observation) and (calls := [call for call in unseen if call[0] == event.call_id]):
                 # Calls of older peers have no ids: each observation belongs to the first that has none yet.
-                unseen.remove(call)
-                steps[call[1]] = msgspec.structs.replace(steps[call[1]], observation=event.content)
+                unseen.remove(calls[0])
+                step = calls[0][1]
+                steps[step] = msgspec.structs.replace(steps[step], observation=event.content)
         return tuple(steps)
 
 
@@ -100,10 +99,6 @@ class TraceWriter(msgspec.Struct):
         )
         last = self._last or AgentResponse()
         return AgentTrace(messages, last.in_token, last.out_token, last.model, last.finish_reason)
-
-
-def _first(calls: Sequence[tuple[str | None, int]], call_id: str | None) -> tuple[str | None, int] | None:
-    return next((call for call in calls if call[0] == call_id), None)
 
 
 def _texts(arguments: object) -> dict[str, str]:

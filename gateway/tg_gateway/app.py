@@ -204,7 +204,8 @@ class Gateway:
                 await stack.enter_async_context(self._flex_queue)
             accepts = ACCEPTS_PER_TURN if self._shared.processes == 1 else SHARED_ACCEPTS_PER_TURN
             await listen(runner, await self._open_sockets(), accepts)
-            self.url = _url(self._config.host, runner.addresses[0][1])
+            host = f"[{self._config.host}]" if ":" in self._config.host else self._config.host
+            self.url = f"http://{host}:{runner.addresses[0][1]}/"
             log.info("gateway.listening", url=self.url, auth=self._authenticator.required)
             self._runner, self._exit = runner, stack.pop_all()
         return self
@@ -300,7 +301,3 @@ class Gateway:
         return JobRuns(
             self._relay, store, max_running=limits.background, max_all=limits.all_background, longest_run=limits.run
         )
-
-
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -23,7 +23,6 @@ from tg_llama.request import (
     find_call_grammar,
     find_grammar,
     keep_end,
-    measure_texts,
     needs_tools,
     offered_tools,
     read_calls,
@@ -207,7 +206,8 @@ class InProcess(LlmService[OwnOptions]):
             limit = limit if request.max_prompt_tokens is None else self.max_counted_tokens
             tokens = await asyncio.to_thread(tokenizer.raw_tokens, request.prompt or "", limit)
             return keep_end(tokens, request.max_prompt_tokens, self.engine.model.begin)
-        if len(request.messages) > MANY_MESSAGES or measure_texts(request) >= self.long_text_characters:
+        characters = len(request.system_text) + sum(len(turn.text) for turn in request.turns)
+        if len(request.messages) > MANY_MESSAGES or characters >= self.long_text_characters:
             return await asyncio.to_thread(self._chat_tokens, request, limit)
         return self._chat_tokens(request, limit)
 

@@ -129,7 +129,9 @@ class LlamaCpp(InProcess[LlamaCppOptions]):
     async def detokenize(self, request: TextCompletionRequest) -> Detokenized:
         model, ids = self.engine.model, request.prompt_ids
         check_ids("the tokens", ids, model.vocabulary)
-        tokens = await asyncio.to_thread(_all_data, model, ids) if request.token_texts else ()
+        tokens: tuple[Token, ...] = ()
+        if request.token_texts:
+            tokens = await asyncio.to_thread(lambda: tuple([token_data(model, token) for token in ids]))
         return Detokenized(await asyncio.to_thread(model.detokenize, ids), tokens)
 
     @override
@@ -157,7 +159,9 @@ class LlamaCpp(InProcess[LlamaCppOptions]):
         texts = list(request.id_lists)
         if request.texts:
             self._check_embedded(request)
-            texts = await asyncio.to_thread(_cut_texts, model, tuple(request.texts))
+            texts = await asyncio.to_thread(
+                lambda: [tuple(model.tokenize(text, special=False, ends=True)) for text in request.texts]
+            )
         if not all(texts):
             raise BadRequest("texts: one of them has no token of this model; leave it out")
         if request.truncate:
@@ -193,19 +197,11 @@ class LlamaCpp(InProcess[LlamaCppOptions]):
         await super().aclose()
 
 
-def _all_data(model: Model, ids: tuple[int, ...]) -> tuple[Token, ...]:
-    return tuple([token_data(model, token) for token in ids])
-
-
 def _truncated(model: Model, ids: tuple[int, ...], most: int) -> tuple[int, ...]:
     """The first tokens, plus the end token if the model's author wants one."""
     if len(ids) <= most:
         return ids
     return (*ids[: most - 1], ids[-1]) if model.attributes(ids[-1]) & CONTROL_TOKEN else ids[:most]
-
-
-def _cut_texts(model: Model, texts: tuple[str, ...]) -> list[tuple[int, ...]]:
-    return [tuple(model.tokenize(text, special=False, ends=True)) for text in texts]
 
 
 def _close_late(opening: asyncio.Future[tuple[EnginePool[Model], PromptTokenizer]]) -> None:

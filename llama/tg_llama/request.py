@@ -71,11 +71,6 @@ def keep_end(tokens: tuple[int, ...], most: int | None, begin: int | None) -> tu
     return (*head, *tokens[len(tokens) - most + len(head) :])
 
 
-def measure_texts(request: TextCompletionRequest) -> int:
-    """The characters of a conversation."""
-    return len(request.system_text) + sum(len(turn.text) for turn in request.turns)
-
-
 def alternating_texts(turns: tuple[Message, ...]) -> list[str]:
     """The texts of a conversation; consecutive turns of one role are joined by a blank line.
 

@@ -234,7 +234,8 @@ class Inbox:
         """The receiving end; None for a link that was replaced, whose messages come again on the newer one."""
         end = self._ends.get(processor)
         if end is None or end.link != link:
-            order = _order(link)
+            # A link's name ends in /NUMBER; a later link of the same processor has a larger one.
+            order = whole_number("link", link.rpartition("/")[2])
             if end is not None and order < end.order:
                 return None
             # Also used if a dropped link is heard again: the new epoch makes its sender repeat everything
@@ -256,8 +257,3 @@ class Inbox:
             end.asked_at = now
             RESENDS.inc()
             self._controls.send(processor, Nack(self.topic, end.link, end.ack))
-
-
-def _order(link: str) -> int:
-    """A link's name ends in /NUMBER; a later link of the same processor has a larger one."""
-    return whole_number("link", link.rpartition("/")[2])

@@ -53,7 +53,10 @@ class Changes(Generic[Table]):
         # Entry by entry, so that the log names the one model or flow that was edited, not the whole table.
         if isinstance(held, dict) and isinstance(edited, dict):
             names = dict.fromkeys((*held, *edited))
-            merged = {name: self._merge_entry(keys, name, held, edited, followed=followed) for name in names}
+            merged = {
+                name: self._merge((*keys, name), held.get(name, _ABSENT), edited.get(name, _ABSENT), followed=followed)
+                for name in names
+            }
             return {name: value for name, value in merged.items() if value is not _ABSENT}
         followed = followed and _follows_edits(held) and _follows_edits(edited)
         if isinstance(held, msgspec.Struct) and type(held) is type(edited):
@@ -78,11 +81,6 @@ class Changes(Generic[Table]):
             if name in held.__struct_fields__
         }
         return msgspec.structs.replace(held, **merged)
-
-    def _merge_entry(
-        self, keys: tuple[str, ...], name: str, held: dict[str, Any], edited: dict[str, Any], *, followed: bool
-    ) -> Any:
-        return self._merge((*keys, name), held.get(name, _ABSENT), edited.get(name, _ABSENT), followed=followed)
 
 
 def _follows_edits(value: Any) -> bool:

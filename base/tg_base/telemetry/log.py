@@ -156,7 +156,8 @@ def configure_log(
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         *([_add(about)] if about else []),
     ]
-    renderer = _text(colors=terminal and "NO_COLOR" not in os.environ) if text else _json
+    colors, show = terminal and "NO_COLOR" not in os.environ, structlog.dev.plain_traceback
+    renderer = structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=show) if text else _json
     structlog.configure(
         processors=[*before, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -187,10 +188,6 @@ def _names_secret(name: str, value: str) -> bool:
     words = {"TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIALS"}
     parts = name.upper().split("_")
     return len(value) >= _MIN_SECRET_CHARACTERS and not words.isdisjoint(parts) and parts[-1] != "FILE"
-
-
-def _text(*, colors: bool) -> structlog.typing.Processor:
-    return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
 
 
 def _json(logger: object, method: str, event: MutableMapping[str, Any]) -> str:

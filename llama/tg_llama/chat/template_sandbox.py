@@ -75,9 +75,11 @@ class SandboxedTemplate:
         # The settings of Hugging Face's library, for which these templates are written.
         environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
         environment.globals["raise_exception"] = _refuse
-        environment.globals["strftime_now"] = _today
+        environment.globals["strftime_now"] = lambda form: time.strftime(form, datetime.now().astimezone().timetuple())
         # Jinja's own writes HTML escapes, which no model was trained with.
-        environment.filters["tojson"] = _to_json
+        environment.filters["tojson"] = lambda value, indent=None, **_: json.dumps(
+            value, ensure_ascii=False, indent=indent
+        )
         self._names = names
         try:
             self._template = environment.from_string(source)
@@ -141,11 +143,3 @@ class _Work(threading.Thread, Generic[Result]):
 
 def _refuse(message: str) -> NoReturn:
     raise TemplateError(message)
-
-
-def _today(form: str) -> str:
-    return time.strftime(form, datetime.now().astimezone().timetuple())
-
-
-def _to_json(value: Any, indent: int | None = None, **_: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)

@@ -108,18 +108,14 @@ class GrammarSampler(Sampler):
     def sample(self, context: Context, row: int) -> int:
         logits = context.logits(row)
         token = self._choose(self._every, logits)
-        if not self._allows(token):
+        ends = token in self._end_tokens
+        if not (self._matcher.is_accepting() if ends else self._matcher.validate_tokens([token])):
             token = self._choose(self._allowed(logits), logits)
         if token not in self._end_tokens:
             self._matcher.consume_token(token)
         # `llama_sampler_sample` would do this by itself, but it leaves no room for a look at the grammar in between.
         _accept(self.chain, token)
         return token
-
-    def _allows(self, token: int) -> bool:
-        return bool(
-            self._matcher.is_accepting() if token in self._end_tokens else self._matcher.validate_tokens([token])
-        )
 
     def _allowed(self, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> _Tokens:
         """The tokens that the grammar allows next, except barred ones."""

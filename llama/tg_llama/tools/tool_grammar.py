@@ -221,7 +221,8 @@ def _tagged_value(name: str, schema: Any, root: dict[str, Any], types: frozenset
         return {name: f"{name}j {_text(close)}", f"{name}j": _part(schema, root)}
     values = _values(schema)
     if values is not None:
-        return {name: f"({' | '.join([_text(_plain(value)) for value in values])}) {_text(close)}"}
+        texts = [value if isinstance(value, str) else msgspec.json.encode(value).decode() for value in values]
+        return {name: f"({' | '.join(map(_text, texts))}) {_text(close)}"}
     low, high = (schema.get(word) if isinstance(schema, dict) else None for word in ("minLength", "maxLength"))
     repeated = f"{{{low or 0},{'' if high is None else high}}}"
     # With its suffix, a text ends at the first closing tag; otherwise it would include everything that follows.
@@ -233,10 +234,6 @@ def _values(schema: Any) -> list[Any] | None:
     if not isinstance(schema, dict):
         return None
     return [schema["const"]] if "const" in schema else schema.get("enum")
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _python_value(schema: Any, root: dict[str, Any], types: frozenset[str]) -> str:

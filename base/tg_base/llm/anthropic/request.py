@@ -95,7 +95,13 @@ def to_wire(request: TextCompletionRequest, model: str, options: ClaudeOptions) 
         stop_sequences=tuple(sampling.stop),
         tools=(_answer_tool(request),) if by_tool else (*map(_tool, request.tools), *_foreign(request).tools),
         tool_choice={"type": "tool", "name": ANSWER_TOOL} if by_tool else _choice(request),
-        output_config=thinking.output_config | ({} if by_tool else _format(request.schema)) or None,
+        output_config=thinking.output_config
+        | (
+            {}
+            if by_tool or request.schema is None
+            else {"format": {"type": "json_schema", "schema": close_objects(request.schema)}}
+        )
+        or None,
         thinking=thinking.thinking,
         metadata={"user_id": request.user} if request.user else None,
     )
@@ -146,7 +152,3 @@ def _choice(request: TextCompletionRequest) -> dict[str, Any] | None:
     return set_fields(
         type=known or "tool", name=None if known else choice, disable_parallel_tool_use=True if single else None
     )
-
-
-def _format(schema: dict[str, Any] | None) -> dict[str, Any]:
-    return {} if schema is None else {"format": {"type": "json_schema", "schema": close_objects(schema)}}

@@ -12,7 +12,7 @@ from tg_base.llm import find_budget
 from tg_base.llm.anthropic.blocks import WireTurn, lacks_thinking
 from tg_base.llm.anthropic.options import ClaudeOptions
 from tg_schema.errors import BadRequest
-from tg_schema.text_completion import Effort, Reasoning
+from tg_schema.text_completion import Reasoning
 
 MIN_BUDGET = 1024
 """The API's lowest budget of thinking tokens."""
@@ -55,7 +55,8 @@ def decide_thinking(
         return ThinkingFields(limit, None if forced else _fields(budget, turns))
     if asked.effort == "none" or asked.budget == 0:
         return ThinkingFields(limit, {"type": "disabled"})
-    effort = {} if asked.effort is None or options.effort_by == "budget" else {"effort": _name(asked.effort)}
+    named = "low" if asked.effort == "minimal" else asked.effort
+    effort = {} if named is None or options.effort_by == "budget" else {"effort": named}
     if forced:
         # An effort limits the whole answer; only a budget makes the model think.
         if asked.budget is None and asked.effort is not None:
@@ -77,10 +78,6 @@ def _budget(asked: Reasoning, options: ClaudeOptions) -> int | None:
     if asked.budget < MIN_BUDGET:
         raise BadRequest(f"reasoning.budget: this provider takes 0, or at least {MIN_BUDGET} tokens")
     return asked.budget
-
-
-def _name(effort: Effort) -> str:
-    return "low" if effort == "minimal" else effort
 
 
 def _fields(thinking: Thinking, turns: Sequence[WireTurn]) -> dict[str, Any] | None:

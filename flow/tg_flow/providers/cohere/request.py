@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 from tg_base.llm import find_budget, read_signature, set_fields
-from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, TextPart, Tool, ToolCall
+from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, TextPart, Tool
 from tg_schema.conversation import Part, ReasoningPart
 from tg_schema.errors import BadRequest
 from tg_schema.text_completion import Reasoning
@@ -74,7 +74,10 @@ def _message(turn: Message) -> dict[str, Any]:
     thought = "".join(part.text for part in turn.parts if _is_ours(part))
     thoughts = ({"type": "thinking", "thinking": thought},) if thought else ()
     if turn.tool_calls:
-        calls = [_call(it) for it in turn.tool_calls]
+        calls = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in turn.tool_calls
+        ]
         return set_fields(role="assistant", content=thoughts, tool_plan=turn.text, tool_calls=calls)
     if thoughts:
         text = ({"type": "text", "text": turn.text},) if turn.text else ()
@@ -87,10 +90,6 @@ def _part(part: TextPart | ImagePart) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     return {"type": "image_url", "image_url": {"url": part.url or f"data:{part.media_type};base64,{part.data}"}}
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _response_format(request: TextCompletionRequest) -> dict[str, Any] | None:

@@ -61,7 +61,8 @@ def read_tools(given: Iterable[msgspec.Raw], *, passes_foreign: bool | None) -> 
             kind = decode(_Kind, bytes(raw)).type
             if kind not in _CUSTOM and passes_foreign is False:
                 raise BadRequest(f"the model has no tools of type {str(kind)[:MAX_KIND_CHARACTERS]!r}; leave it out")
-            unknown = _list_unknown(raw) if kind in _CUSTOM else []
+            fields = decode(dict[str, msgspec.Raw], bytes(raw)) if kind in _CUSTOM else ()
+            unknown = [name for name in fields if name not in _Tool.__struct_fields__]
             if kind not in _CUSTOM or (unknown and passes_foreign):
                 foreign.append(decode(dict[str, Any], bytes(raw)))
             else:
@@ -97,7 +98,3 @@ def is_foreign_choice(choice: str | None, tools: Tools) -> bool:
 def _convert(tool: _Tool) -> Tool:
     mark = mark_of(tool.cache_control)
     return Tool(tool.name, tool.description or "", tool.input_schema, strict=bool(tool.strict), cache=mark)
-
-
-def _list_unknown(raw: msgspec.Raw) -> list[str]:
-    return [name for name in decode(dict[str, msgspec.Raw], bytes(raw)) if name not in _Tool.__struct_fields__]

@@ -105,11 +105,9 @@ class RerankWriter(ScoreWriter):
         scores = self._pairs.scores
         # Equal scores stay in the order of the request, so that the same question has the same answer.
         best = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: self._most]
-        results = tuple(Ranked(index, scores[index], self._document(index)) for index in best)
+        documents = [RankedDocument(text) if self._with_text else None for text in self._documents]
+        results = tuple(Ranked(index, scores[index], documents[index]) for index in best)
         return encode(Ranking(f"rerank-{uuid.uuid4().hex}", self._model, results, self.usage))
-
-    def _document(self, index: int) -> RankedDocument | None:
-        return RankedDocument(self._documents[index]) if self._with_text else None
 
 
 class EmbeddingsWriter(VectorWriter):

@@ -111,7 +111,8 @@ def encode_shown(records: Sequence[TextCompletionResponse], features: frozenset[
 
 
 def _describe(name: str, **fields: Any) -> ListedModel:
-    tagged = add_tag(name)
+    # Ollama lists every model with a tag.
+    tagged = name if ":" in name else f"{name}:{LATEST}"
     return ListedModel(tagged, tagged, hashlib.sha256(tagged.encode()).hexdigest(), _Details(), **fields)
 
 
@@ -127,11 +128,6 @@ def find_model(call: Call, name: str | None) -> FoundModel:
     found = _find(call.catalogue, name)
     call.route = found.route
     return found
-
-
-def add_tag(name: str) -> str:
-    """A model's name as Ollama lists it: always with a tag."""
-    return name if ":" in name else f"{name}:{LATEST}"
 
 
 def _find(catalogue: Catalogue, name: str) -> FoundModel:
