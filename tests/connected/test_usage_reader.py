@@ -1,15 +1,18 @@
-"""The reader of usage as a process over a real broker: killed again and again, it counts each record once."""
+"""The reader of usage as a process over a real broker: it or its database is killed, and each record counts once."""
 
 import asyncio
+import signal
 import sqlite3
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from tests.flow.command import started
+from tests.postgres_server import PASSWORD, PostgresServer
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import open_bus
 from tg_schema import Usage, encode
@@ -85,3 +88,51 @@ async def test_a_reader_that_is_killed_counts_each_record_once(pulsar: PulsarSer
             await sums.until(RECORDS)
             await bus.publish(Topics().usage, encode(UsageRecord(f"{key}-last", 1, payer=Payer(key))), {})
             assert await sums.until(RECORDS + 1) == (RECORDS + 1, RECORDS)
+
+
+async def test_a_postgres_that_hangs_and_dies_under_load_misses_and_doubles_nothing(
+    pulsar: PulsarServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    file, key, sent = tmp_path / "tg.toml", f"key-{uuid.uuid4().hex[:8]}", 0
+
+    async with open_bus(pulsar.service_url) as bus, asyncio.timeout(240):
+
+        async def publish(count: int) -> None:
+            nonlocal sent
+            for _ in range(count):
+                sent += 1
+                body = encode(UsageRecord(f"{key}-{sent}", 1, payer=Payer(key), usage=Usage(1, 1)))
+                await asyncio.gather(*(bus.publish(Topics().usage, body, {}) for _ in range(2)))
+
+        async def counted() -> tuple[int, int]:
+            """Once there is one more."""
+            await publish(1)
+            while True:
+                connection = await asyncpg.connect(server.url)
+                try:
+                    query = "SELECT sum(calls), sum(in_token) FROM tg_usage.hourly WHERE key = $1"
+                    calls, tokens = await connection.fetchrow(query, key)
+                except asyncpg.UndefinedTableError:
+                    calls = None
+                finally:
+                    await connection.close()
+                if calls is not None and calls >= sent:
+                    return int(calls), int(tokens)
+                await asyncio.sleep(0.05)
+
+        with PostgresServer.running() as server:
+            file.write_text(f'[flows.default]\nusage = {{ database = "{server.url}" }}\n')
+            async with reading(file, pulsar.service_url):
+                assert await counted() == (sent, sent)
+                publishing = asyncio.create_task(publish(1000))
+                server.signal(signal.SIGSTOP)
+                await publishing
+            # It was killed while it waited for the database: nothing was acknowledged that is not in it.
+            server.signal(signal.SIGCONT)
+            async with reading(file, pulsar.service_url):
+                publishing = asyncio.create_task(publish(1000))
+                server.kill()
+                await publishing
+                server.start()
+                assert await counted() == (sent, sent)

@@ -33,6 +33,7 @@ EXTRAS = {
     "tg_flow.providers.ollama": "ollama",
     "tg_flow.providers.openai": "openai",
     "tg_flow.usage.known_prices": "prices",
+    "tg_flow.usage.postgres_database": "postgres",
     "tg_llama.core.hub": "cpp",
     "tg_llama.native": "cpp",
 }

@@ -19,6 +19,7 @@ READERS = {
     "base/tg_base/server/processor.py",  # when a request was published, of its records of usage
     "base/tg_base/telemetry/ended_span.py",  # when a span ended
     "base/tg_base/telemetry/trace.py",  # when a span began
+    "flow/tg_flow/usage/postgres_database.py",  # as the next one
     "flow/tg_flow/usage/usage_database.py",  # the hour of a call without a clock, and what is old
     "flow/tg_flow/usage/usage_service.py",  # "the last seven days"
     "base/tg_base/telemetry/model_loads.py",  # the value of vLLM's `lora_requests_info`

@@ -1,9 +1,11 @@
 """[flows.NAME.usage] -> the reader of all usage of the bus, and the processor that answers questions about it."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Final
 
 import structlog
 from typing_extensions import override
@@ -16,11 +18,20 @@ from tg_flow.usage.prices import Prices
 from tg_flow.usage.usage_database import UsageDatabase
 from tg_flow.usage.usage_reader import UsageReader
 from tg_flow.usage.usage_service import UsageService
+from tg_flow.usage.usage_store import UsageStore
 from tg_flow.usage.usage_topic import UsageTopic
 from tg_schema.errors import BadRequest, Unavailable
 from tg_schema.service_spec import USAGE
 
 log = structlog.get_logger()
+
+_URL: Final = re.compile(
+    r"postgres(?:ql)?://(?:[^/:@?#]+@)?(?:\[[0-9A-Fa-f:]+\]|[^/:@?#\[\]]*)(?::[0-9]{1,5})?/[^/?#]+(?:\?(?!.*password).*)?"
+)
+_URL_ADVICE: Final = (
+    "the URL of a database is such as postgresql://user@host:5432/name; its password is not in it, but in PGPASSWORD, "
+    "or in the file that PGPASSFILE names"
+)
 
 
 class UsageConfig(ServiceConfig, frozen=True):
@@ -28,8 +39,9 @@ class UsageConfig(ServiceConfig, frozen=True):
 
     spec = USAGE
     awaited = False
-    database: Path | None = None
-    """The file of the sums; None = they are kept in memory, and begin anew with each start."""
+    database: str | None = None
+    """The file of the sums, or the URL of a PostgreSQL database; None = they are kept in memory, and begin anew with
+    each start."""
 
     @override
     def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:
@@ -37,6 +49,9 @@ class UsageConfig(ServiceConfig, frozen=True):
         if others:
             sentence = f'flow "{others[0]}" has {USAGE.name} too; one flow binds it, for all: remove it here'
             yield config.fault(sentence, "flows", flow, USAGE.name)
+        if self.database and "://" in self.database and not _URL.fullmatch(self.database):
+            # It is not quoted, for its password.
+            yield config.fault(_URL_ADVICE, "flows", flow, USAGE.name, "database")
 
 
 class UsageKind(ServiceKind):
@@ -52,19 +67,30 @@ class UsageKind(ServiceKind):
                 yield Opened(await _open(context, stack, flow, bound.database), routes)
 
 
-async def _open(context: ServeContext, stack: AsyncExitStack, flow: str, file: Path | None) -> UsageService:
+async def _open(context: ServeContext, stack: AsyncExitStack, flow: str, place: str | None) -> UsageService:
     """Begin to read; the stack ends it."""
-    database = UsageDatabase(file)
     try:
-        await asyncio.to_thread(database.open)
+        store = await asyncio.to_thread(_choose_store, place)
+        await asyncio.to_thread(store.open)
     except Unavailable as error:
         raise context.config.locate(error.at("database"), "flows", flow, USAGE.name) from None
-    stack.push_async_callback(asyncio.to_thread, database.close)
-    if file is None:
+    stack.push_async_callback(asyncio.to_thread, store.close)
+    if not store.lasting:
         log.warning("usage.in_memory", reason="no `database` is configured: the sums end with this process")
     prices = Prices(context.config.prices, find_costs if is_installed() else None)
     stack.push_async_callback(prices.aclose)
     stack.enter_context(context.follow_part(lambda config: config.prices, prices.replace))
     topic = await stack.enter_async_context(UsageTopic(context.bus, context.config.topics))
-    await stack.enter_async_context(running(UsageReader(topic, database, prices).run()))
-    return UsageService(database)
+    await stack.enter_async_context(running(UsageReader(topic, store, prices).run()))
+    return UsageService(store)
+
+
+def _choose_store(place: str | None) -> UsageStore:
+    if place is None or "://" not in place:
+        return UsageDatabase(Path(place) if place else None)
+    try:
+        from tg_flow.usage.postgres_database import PostgresDatabase  # noqa: PLC0415 - optional
+    except ModuleNotFoundError:
+        advice = 'PostgreSQL needs a package that is not installed; run: pip install "tokengrid-flow[postgres]"'
+        raise Unavailable(advice) from None
+    return PostgresDatabase(place)

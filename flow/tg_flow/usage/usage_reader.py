@@ -9,7 +9,7 @@ import structlog
 from tg_base.bus import Delivery
 from tg_base.runtime import translate_defects
 from tg_flow.usage.prices import Prices
-from tg_flow.usage.usage_database import UsageDatabase
+from tg_flow.usage.usage_store import UsageStore
 from tg_flow.usage.usage_topic import UsageTopic
 from tg_schema import TgError, decode
 from tg_schema.deltas import MAX_COUNT
@@ -43,7 +43,7 @@ class UsageReader:
     """
 
     def __init__(
-        self, topic: UsageTopic, database: UsageDatabase, prices: Prices, *, first_pause: float = FIRST_PAUSE_SECONDS
+        self, topic: UsageTopic, database: UsageStore, prices: Prices, *, first_pause: float = FIRST_PAUSE_SECONDS
     ) -> None:
         self._topic = topic
         self._database = database

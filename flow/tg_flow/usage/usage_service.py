@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from tg_base.server import Service
 from tg_flow.usage.period import find_period, show_hour
-from tg_flow.usage.usage_database import UsageDatabase
+from tg_flow.usage.usage_store import UsageStore
 from tg_schema import ServiceSpec
 from tg_schema.errors import BadRequest
 from tg_schema.service_spec import USAGE
@@ -26,7 +26,7 @@ class UsageService(Service[UsageRequest, UsageResponse]):
     """Questions at a time: each holds a thread of the process, and one reads the database."""
     spec: ServiceSpec = USAGE  # type: ignore[type-arg,misc]
 
-    def __init__(self, database: UsageDatabase) -> None:
+    def __init__(self, database: UsageStore) -> None:
         self._database = database
 
     @override

@@ -1,0 +1,258 @@
+"""Sums of usage in a real PostgreSQL: the same as in SQLite, each record once, whatever happens to the server."""
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from tests.flow.test_usage import TOPICS, config_file, reading, record
+from tests.postgres_server import PASSWORD, PostgresServer
+from tests.until import TICK_SECONDS, until
+from tg_base.bus.memory import MemoryBus
+from tg_base.config import ConfigWatcher
+from tg_base.runtime import running
+from tg_flow.usage import UsageConfig
+from tg_flow.usage.postgres_database import PostgresDatabase
+from tg_flow.usage.prices import Prices
+from tg_flow.usage.usage_database import UsageDatabase
+from tg_flow.usage.usage_reader import UsageReader
+from tg_flow.usage.usage_topic import UsageTopic
+from tg_schema import TgError, Usage, encode
+from tg_schema.errors import BadRequest, Unavailable
+from tg_schema.usage_record import Payer, UsageRecord
+from tg_schema.usage_report import USAGE_FIELDS
+
+PATIENCE_SECONDS = 1.0
+READERS = 2
+ADVICE = (
+    "the URL of a database is such as postgresql://user@host:5432/name; its password is not in it, but in PGPASSWORD"
+)
+WHOLE: Any = ((), 0, 2**40, None, 1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer.running() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+async def database(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> PostgresDatabase:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    await execute(server, "DROP SCHEMA IF EXISTS tg_usage CASCADE")
+    return PostgresDatabase(server.url, patience=PATIENCE_SECONDS)
+
+
+@pytest.fixture
+async def bus() -> AsyncIterator[MemoryBus]:
+    bus = MemoryBus()
+    yield bus
+    await bus.aclose()
+
+
+async def execute(server: PostgresServer, statement: str) -> None:
+    connection = await asyncpg.connect(server.url)
+    await connection.execute(statement)
+    await connection.close()
+
+
+def drawn(draw: random.Random, number: int) -> tuple[UsageRecord, int | None]:
+    def maybe(count: int) -> int | None:
+        return draw.choice((None, draw.randrange(count)))
+
+    def name() -> str | None:
+        return draw.choice((None, "a", "bß", "c,'d\"", "e%s$1?"))
+
+    payer = Payer(name(), name(), tuple(draw.choices("xyz", k=draw.randrange(3))))
+    made = record(
+        f"stream-{number}",
+        Usage(maybe(900), maybe(90), maybe(50), maybe(9), maybe(9)),
+        payer=payer,
+        door=name(),
+        flow=name(),
+        model=name() or "m",
+        provider=name() or "",
+        upstream_model=name() or "",
+        outcome=draw.choice(("complete", "failed", "left")),
+        operation=draw.choice(("completion", "embedding")),
+        estimated=draw.random() < 0.3,
+        ended_at=draw.choice((0, draw.randrange(1_760_000_000_000, 1_800_000_000_000))),
+    )
+    return made, draw.choice((None, draw.randrange(10**12)))
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_it_answers_as_sqlite_does(server: PostgresServer, seed: int) -> None:
+    draw = random.Random(seed)
+    postgres, sqlite = PostgresDatabase(server.url, clock=lambda: 1.78e9), UsageDatabase(None, clock=lambda: 1.78e9)
+    sqlite.open()
+    records = [drawn(draw, number) for number in range(60)]
+    for _ in range(5):
+        # Some come again, in the same batch and in another.
+        batch = draw.choices(records, k=30)
+        for store in (postgres, sqlite):
+            await asyncio.to_thread(store.add, batch)
+    for _ in range(12):
+        by = tuple(draw.sample(USAGE_FIELDS, draw.randrange(4)))
+        since = draw.choice((0, draw.randrange(1_750_000_000, 1_790_000_000)))
+        asked: Any = (by, since, since + draw.choice((3600, 10**9)), draw.choice((None, "a", "bß")), 1000)
+        there, here = await asyncio.to_thread(postgres.find, *asked), sqlite.find(*asked)
+        # The order of texts is the database's own.
+        assert sorted(there, key=repr) == sorted(here, key=repr), asked
+    assert (await asyncio.to_thread(postgres.find, *WHOLE))[0].calls
+    sqlite.close()
+
+
+async def test_a_server_that_hangs_and_dies_under_load_misses_and_doubles_nothing(
+    server: PostgresServer, database: PostgresDatabase, bus: MemoryBus, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sent, said, ended = 0, "", asyncio.Event()
+
+    def has_said(event: str, times: int) -> bool:
+        nonlocal said
+        said += "".join(capfd.readouterr())
+        return said.count(event) >= times
+
+    async def publish() -> None:
+        nonlocal sent
+        while not ended.is_set():
+            # The one before comes again, as from a writer that was not told that it was taken.
+            for number in (sent, max(0, sent - 1)):
+                await bus.publish(TOPICS.usage, encode(record(f"s{number}")), {})
+            sent += 1
+            await asyncio.sleep(TICK_SECONDS)
+
+    async with AsyncExitStack() as stack:
+        # Several share the server, where SQLite's file takes one.
+        for _ in range(READERS):
+            topic = await stack.enter_async_context(UsageTopic(bus, TOPICS))
+            store = PostgresDatabase(server.url, patience=PATIENCE_SECONDS)
+            reader = UsageReader(topic, store, Prices({}, None), first_pause=TICK_SECONDS)
+            await stack.enter_async_context(running(reader.run()))
+        publishing = asyncio.create_task(publish())
+        await until(lambda: sent > 50)
+        server.signal(signal.SIGSTOP)
+        before = sent
+        await until(lambda: has_said("usage.waiting", 1))
+        assert sent > before
+        server.signal(signal.SIGCONT)
+        await until(lambda: has_said("usage.recovered", 1))
+        server.kill()
+        await until(lambda: has_said("usage.waiting", 2) and sent > before + 100)
+        server.start()
+        await until(lambda: has_said("usage.recovered", 2))
+        ended.set()
+        await publishing
+        calls = 0
+        async with asyncio.timeout(60):
+            while calls < sent:
+                (row,) = await asyncio.to_thread(database.find, *WHOLE)
+                calls = row.calls
+        assert (row.calls, row.in_token, row.out_token) == (sent, 10 * sent, 5 * sent)
+    assert PASSWORD not in said
+    assert "cannot be written: TimeoutError" in said or "cannot be written: ConnectionRefusedError" in said
+
+
+async def test_names_of_any_length_and_content(database: PostgresDatabase) -> None:
+    name = "\U0001f600\0" * 1_000_000
+    fields: dict[str, Any] = dict.fromkeys(("flow", "model", "provider", "upstream_model", "door"), name)
+    longest = record(name, payer=Payer(name, name, (name,)), **fields)
+    for _ in range(2):
+        await asyncio.to_thread(database.add, [(longest, 1), (record("2"), 1)])
+    rows = await asyncio.to_thread(database.find, ("model", "customer"), 0, 2**40, None, 9)
+    assert [(row.calls, row.model and len(row.model)) for row in rows] == [(1, 1), (1, 256)]
+
+
+async def test_sums_are_kept_for_400_days(server: PostgresServer) -> None:
+    now = 1e9
+    database = PostgresDatabase(server.url, clock=lambda: now)
+    for days, kept in ((0, 1), (399, 2), (402, 2)):
+        now = 1e9 + days * 86_400
+        await asyncio.to_thread(database.add, [(record(f"{days}", ended_at=0), 3)])
+        (row,) = await asyncio.to_thread(database.find, *WHOLE)
+        assert row.calls == kept
+
+
+async def test_a_newer_version_is_left_alone(server: PostgresServer, database: PostgresDatabase) -> None:
+    await asyncio.to_thread(database.add, [(record("1"), 1)])
+    await execute(server, "INSERT INTO tg_usage.version VALUES (2)")
+    with pytest.raises(Unavailable, match="was written by a newer version"):
+        await asyncio.to_thread(PostgresDatabase(server.url).add, [(record("2"), 1)])
+
+
+async def test_the_service_reads_into_it_and_starts_without_it(
+    server: PostgresServer, bus: MemoryBus, tmp_path: Path
+) -> None:
+    server.kill()
+    async with reading(config_file(tmp_path, f'database = "{server.url}"'), bus) as reader:
+        with pytest.raises(Unavailable, match="cannot be read: ConnectionRefusedError"):
+            await reader.ask()
+        await reader.write(record("1"), record("1"), record("2"))
+        server.start()
+        assert (await reader.until(2)).in_token == 20
+
+
+async def test_a_wrong_password_is_told_and_no_password_is(
+    bus: MemoryBus,
+    tmp_path: Path,
+    server: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "wr0ng-secret")
+    async with reading(config_file(tmp_path, f'database = "{server.url}"'), bus) as reader:
+        with pytest.raises(TgError) as refused:
+            await reader.ask()
+        assert "InvalidPasswordError" in refused.value.message
+    assert "wr0ng-secret" not in "".join(capfd.readouterr()) + refused.value.message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://tg:s3cr3t@localhost/usage",
+        "postgresql://tg:s3cr3t@x@localhost/usage",
+        "postgresql://tg:s3cr3t/@localhost/usage",
+        "postgresql://tg@localhost/usage?a=b&password=s3cr3t",
+        "postgresql://localhost:port/usage",
+        "postgresql://localhost",
+        "mysql://localhost/usage",
+    ],
+)
+def test_a_url_that_is_refused_is_not_quoted(tmp_path: Path, url: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        ConfigWatcher(config_file(tmp_path, f'database = "{url}"'), services=(UsageConfig,))
+    assert f"line 2: {ADVICE}" in refused.value.message
+    assert "s3cr3t" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://h/d",
+        "postgresql:///usage",
+        "postgresql://tg@[::1]:5432/usage?sslmode=verify-full",
+        "postgresql://tg%3A@db.example:65535/usage?passfile=x",
+    ],
+)
+def test_a_url_that_is_taken(tmp_path: Path, url: str) -> None:
+    watcher = ConfigWatcher(config_file(tmp_path, f'database = "{url}"'), services=(UsageConfig,))
+    assert watcher.config.bound(UsageConfig)["default"].database == url
+
+
+def test_without_the_driver_the_command_that_installs_it_is_named(tmp_path: Path) -> None:
+    file = config_file(tmp_path, 'database = "postgresql://localhost/usage"')
+    program = "import sys; sys.modules['asyncpg'] = None; from tg_serve.start import start_serve; start_serve()"
+    arguments = ("--config", str(file), "--port", "0")
+    ended = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "line 2: PostgreSQL needs a package that is not installed" in ended.stderr
+    assert 'pip install "tokengrid-flow[postgres]"' in ended.stderr
