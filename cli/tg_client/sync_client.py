@@ -16,6 +16,7 @@ from tg_client.result import PromptResult, TextCompletionResult
 from tg_client.tg_client import Socket, TgClient
 from tg_client.transport import OnRetry
 from tg_schema import AgentStep, Message, PromptResponse, Sampling, TextCompletionResponse, Tool
+from tg_schema.live import LiveDocument
 from tg_schema.served_model import ServedModel
 from tg_schema.text_completion import Reasoning
 from tg_schema.usage_report import UsageResponse
@@ -265,6 +266,18 @@ class SyncTgClient:
     ) -> UsageResponse:
         """See `TgClient.usage`."""
         return self._loop.run(self._client.usage(by, since=since, until=until, key=key, timeout=timeout))
+
+    def live(self, *, timeout: float | None = None) -> LiveDocument:
+        """See `TgClient.live`."""
+        return self._loop.run(self._client.live(timeout=timeout))
+
+    def follow_live(self) -> AbstractContextManager[Iterator[LiveDocument]]:
+        """See `TgClient.follow_live`."""
+        return _SyncStream(self._loop, self._client.follow_live(), _iterate)
+
+    def stop_stream(self, stream: str) -> None:
+        """See `TgClient.stop_stream`."""
+        self._loop.run(self._client.stop_stream(stream))
 
     def socket(self) -> AbstractContextManager[SyncSocket]:
         """See `TgClient.socket`."""

@@ -1,7 +1,7 @@
 """Caller -> gateway: the asynchronous client."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -18,6 +18,7 @@ from tg_client.transport import (
     bearer_token,
     open_socket,
 )
+from tg_schema.live import LiveDocument, StoppedStream
 from tg_schema.served_model import ServedModel, ServedModels
 from tg_schema.usage_report import UsageRequest, UsageResponse
 
@@ -121,6 +122,35 @@ class TgClient:
         url = self._address.usage(UsageRequest(tuple(by), since, until, key))
         return await self._retries.repeat(clock, partial(self._http.get, url, UsageResponse, clock))
 
+    async def live(self, *, timeout: float | None = None) -> LiveDocument:
+        """What the gateway does now: all of it for an administrator, else one's own streams.
+
+        Raises:
+            TgError: as for every call; NotFound if the gateway is older than this call.
+        """
+        clock = Deadline(self._timeout if timeout is None else timeout, self._idle)
+        return await self._retries.repeat(clock, partial(self._http.get, self._address.live, LiveDocument, clock))
+
+    @asynccontextmanager
+    async def follow_live(self) -> AsyncIterator[AsyncIterator[LiveDocument]]:
+        """Enter it and iterate: the same, anew every second. The gateway ends it after some minutes; ask again then.
+
+        Raises:
+            TgError: as `live`, or the connection breaks off; while iterating.
+        """
+        clock = Deadline(self._timeout, self._idle)
+        async with aclosing(self._http.follow(self._address.live, LiveDocument, clock)) as changes:
+            yield _apply(changes)
+
+    async def stop_stream(self, stream: str) -> None:
+        """Stop a stream of the gateway, by its id in `live`, and the model behind it.
+
+        Raises:
+            TgError: as for every call; NotFound if it has ended, or is another key's or another gateway's.
+        """
+        clock = Deadline(self._timeout, self._idle)
+        await self._http.get(self._address.stop(stream), StoppedStream, clock, "POST")
+
     @property
     def _http(self) -> HttpTransport:
         return HttpTransport(self._address, self._connections, self._idle)
@@ -140,3 +170,11 @@ class TgClient:
 
             door = await self._retries.repeat(Deadline(self._timeout), enter)
             yield Socket(door, self._timeout, self._retries)
+
+
+async def _apply(changes: AsyncIterator[LiveDocument]) -> AsyncIterator[LiveDocument]:
+    """The document after each change."""
+    shown: LiveDocument | None = None
+    async for change in changes:
+        shown = (shown or change).apply(change)
+        yield shown

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from itertools import chain
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -39,7 +40,7 @@ from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, list
 from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
-from tg_gateway.relay import DEFECT_MESSAGE, Relay
+from tg_gateway.relay import DEFECT_MESSAGE, Live, Relay
 from tg_gateway.served_check import warn_of_unserved
 from tg_gateway.telemetry import MALFORMED, MetricsPage
 from tg_gateway.websocket import Backend, WebSocketHandler
@@ -115,7 +116,7 @@ class Gateway:
         self._requestor = requestor
         self._routes = routes
         self._edited = config
-        self._asked: list[Router | Backend | FlexQueue] = []
+        self._asked: list[Router | Backend | FlexQueue | Live] = []
         self._needed = routes if needed is None else needed
         self._limits = limits or Limits()
         table = load_mounts() if mounts is None else mounts
@@ -200,6 +201,7 @@ class Gateway:
             await runner.setup()
             await stack.enter_async_context(running(notice_leaving(runner)))
             stack.push_async_callback(runner.cleanup)
+            await stack.enter_async_context(running(self._live.mark()))
             if self._flex_queue is not None:
                 await stack.enter_async_context(self._flex_queue)
             accepts = ACCEPTS_PER_TURN if self._shared.processes == 1 else SHARED_ACCEPTS_PER_TURN
@@ -250,13 +252,24 @@ class Gateway:
         self._background, self._resumable = self._make_runs(), self._make_runs(RESUMABLE)
         self._flex_queue = self._make_flex_queue(catalogue) if config.max_wait else None
         backend = Backend(self._authenticator, catalogue, relay, self._resumable, limits)
-        self._asked = [router, backend] if self._flex_queue is None else [router, backend, self._flex_queue]
+        pages = [page() for page in find_pages()]
+        live = self._live = Live(
+            self._requestor, relay, catalogue, lambda: chain(*(page.list_pools() for page in pages))
+        )
+        self._asked = [router, backend, live, *([] if self._flex_queue is None else [self._flex_queue])]
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
         loads = LoadHeaders(self._requestor)
         handlers = HttpHandlers(
-            relay, self._background, config, limits, parser=self._parser, loads=loads, flex_queue=self._flex_queue
+            relay,
+            self._background,
+            config,
+            limits,
+            parser=self._parser,
+            loads=loads,
+            flex_queue=self._flex_queue,
+            live=live,
         )
-        shown = {"/metrics": MetricsPage().show, **{page.path: page().show for page in find_pages()}}
+        shown = {"/metrics": MetricsPage().show, **{page.path: page.show for page in pages}}
         middleware = Middleware(
             self._authenticator, self._origins, unauthenticated, router, limits, shared=self._shared, shown=shown.keys()
         )

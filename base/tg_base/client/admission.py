@@ -140,6 +140,11 @@ class AdmissionControl:
             return 0
         return announced.capacity - announced.theirs - sum(map(self.unanswered.__getitem__, announced.queues))
 
+    def count_waiting(self, queue: str) -> int:
+        """Our requests in a queue for which its processors have no room, as far as announced."""
+        waiting = -self.room(queue) if self.find(queue).served else self.unanswered[queue]
+        return min(max(waiting, 0), self.unanswered[queue])
+
     def count_unanswered(self, model: str) -> int:
         """Our unanswered requests in the queues of a model's processors."""
         serving = [presence for presence in self._presence if model in presence.models]

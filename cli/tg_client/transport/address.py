@@ -67,6 +67,15 @@ class Address(msgspec.Struct, frozen=True):
         """The URL of the list of models."""
         return f"{self.base}api/v1/models"
 
+    @property
+    def live(self) -> str:
+        """The URL of what the gateway does now."""
+        return f"{self.base}api/v1/live"
+
+    def stop(self, stream: str) -> str:
+        """The URL at which a stream is stopped."""
+        return f"{self.live}/streams/{quote(stream, safe='', errors='replace')}/stop"
+
     def usage(self, request: UsageRequest) -> str:
         """The URL of the sums that a question asks for."""
         asked = {"by": ",".join(request.by), "since": request.since, "until": request.until, "key": request.key}

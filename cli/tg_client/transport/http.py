@@ -58,24 +58,49 @@ class HttpTransport:
         finally:
             await _close(posting, opened)
 
-    async def get(self, url: str, kind: type[T], clock: Deadline) -> T:
+    async def get(self, url: str, kind: type[T], clock: Deadline, method: str = "GET") -> T:
         """What the gateway has at a URL.
 
         Raises:
             TgError: the gateway refuses, or what it sends is no `kind`.
         """
+        async with self._answered(method, url, "application/json", clock) as response:
+            with reading(self._base):
+                body = await clock.within(_body(response))
+        return self._decode(kind, body)
+
+    async def follow(self, url: str, kind: type[T], clock: Deadline) -> AsyncGenerator[T, None]:
+        """The events at a URL, until the gateway ends them.
+
+        Raises:
+            TgError: as `get`, or they break off.
+        """
+        events = ServerSentEvents()
+        async with self._answered("GET", url, "text/event-stream", clock) as response:
+            while True:
+                with reading(self._base):
+                    received = await clock.soon(response.read())
+                if not received:
+                    return
+                for data in events.feed(received):
+                    yield self._decode(kind, data)
+                    clock.hear()
+
+    @asynccontextmanager
+    async def _answered(self, method: str, url: str, media: str, clock: Deadline) -> AsyncIterator[HttpResponse]:
         self._connections.bind()
         with connecting(self._base):
-            response = await clock.within(self._connections.ask("GET", url, {"Accept": "application/json"}))
+            response = await clock.within(self._connections.ask(method, url, {"Accept": media}))
         try:
             if response.status != 200:
                 raise await self._refusal(response, clock)
-            with reading(self._base):
-                body = await clock.within(_body(response))
+            yield response
         finally:
             await response.close()
+
+    def _decode(self, kind: type[T], data: bytes) -> T:
         try:
-            return decode(kind, body)
+            return decode(kind, data)
         except BadRequest:
             raise ProtocolError(f"{self._base} sent something that is not what was asked for") from None
 

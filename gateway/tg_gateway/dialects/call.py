@@ -9,6 +9,7 @@ from tg_gateway.dialects.background import Background
 from tg_gateway.dialects.catalogue import Catalogue
 from tg_gateway.dialects.field_names import FieldNames
 from tg_gateway.dialects.kept_answers import NOTHING_KEPT, Keep, KeptAnswers
+from tg_gateway.dialects.live_figures import NO_FIGURES, LiveFigures
 from tg_gateway.dialects.writer import Writer
 from tg_schema import TgError
 
@@ -28,8 +29,9 @@ class Call:
         route: the service. The dialect sets it as soon as it is known, so that the log and the metrics can name it even
             if the request is refused. A request that becomes an `Ask` need not set it.
         stores: whether answers may be kept for the request's key.
-        sees: the key whose usage alone the client may see; None = that of all keys.
+        sees: the key whose usage and streams alone the client may see; None = those of all keys.
         kept: the answers that are kept for the request's key; only an awaitable that `parse` returns uses it.
+        live: what the gateway does now; for such an awaitable too.
     """
 
     operation: str
@@ -43,6 +45,7 @@ class Call:
     stores: bool = True
     sees: str | None = None
     kept: KeptAnswers = NOTHING_KEPT
+    live: LiveFigures = NO_FIGURES
 
 
 @dataclass(frozen=True, slots=True)

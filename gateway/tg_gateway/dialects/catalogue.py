@@ -143,6 +143,11 @@ class Catalogue:
         announced = (unnamed.default_flow for unnamed in self._find_unnamed())
         return self._default_flow or next(announced, DEFAULT_FLOW)
 
+    @property
+    def all_routes(self) -> tuple[Route[Any, Any], ...]:
+        """`routes`, and those of flows that only processors name."""
+        return self.routes + tuple(route for unnamed in self._find_unnamed() for route in unnamed.routes)
+
     def copy(self) -> "Catalogue":
         """A picklable copy of the current state, for a request that is parsed in another process."""
         rest = tuple(route for unnamed in self._find_unnamed() for route in unnamed.routes)

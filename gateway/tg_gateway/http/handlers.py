@@ -10,7 +10,7 @@ from tg_base.config import GatewayConfig
 from tg_base.runtime import MAX_QUICK_BYTES, is_costly
 from tg_base.telemetry import LOAD_REQUEST_HEADER
 from tg_gateway.access import LargeBodies, Limits
-from tg_gateway.dialects import Answer, Ask, Background, Keep, StreamedAnswer, Writer, join_output
+from tg_gateway.dialects import Answer, Ask, Background, Keep, LiveFigures, StreamedAnswer, Writer, join_output
 from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
 from tg_gateway.http.load_headers import LoadHeaders
@@ -35,12 +35,14 @@ class HttpHandlers:
         parser: CallParser,
         loads: LoadHeaders,
         flex_queue: FlexQueue | None,
+        live: LiveFigures,
     ) -> None:
         self._relay = relay
         self._store = background.store
         self._background = background
         self._flex_queue = flex_queue
         self._parser = parser
+        self._live = live
         self._loads = loads
         self._config = config
         self._limits = limits
@@ -98,7 +100,7 @@ class HttpHandlers:
                 costly = len(body) > MAX_QUICK_BYTES and is_costly(body)
                 parsed = self._parser.parse(dialect, call) if costly else dialect.parse(call)
                 if isinstance(parsed, Awaitable):
-                    call.kept = self._store.of(entry.key)
+                    call.kept, call.live = self._store.of(entry.key), self._live
                     asked = await parsed
                 else:
                     asked = parsed

@@ -1,6 +1,7 @@
 """Installed packages -> further pages beside `/metrics`, by the entry points of the group `tokengrid.pages`."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 import structlog
@@ -8,6 +9,7 @@ from aiohttp import web
 
 from tg_base.runtime import find_entry_points, translate_defects
 from tg_schema.errors import Unavailable
+from tg_schema.live import LivePool
 
 log = structlog.get_logger()
 
@@ -29,6 +31,10 @@ class Page(ABC):
     path: ClassVar[str]
     summary: ClassVar[str]
     answer: ClassVar[Any]
+
+    def list_pools(self) -> Iterable[tuple[str, LivePool]]:
+        """The pools of model servers that it shows, by name, for the live view."""
+        return ()
 
     @abstractmethod
     async def show(self, request: web.Request) -> web.Response:

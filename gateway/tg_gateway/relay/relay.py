@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from functools import lru_cache, partial
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,18 +17,12 @@ from tg_base.protocol import Route
 from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.access import Payers, RateLimits, Spending
 from tg_gateway.dialects import Ask, Batch, FieldNames, Output, Writer, append_output, split_output
+from tg_gateway.relay.answer_metrics import AnswerMetrics
 from tg_gateway.relay.batch_stream import BatchStream, ask_batch
 from tg_gateway.relay.sink import Sink
-from tg_gateway.telemetry import (
-    CHUNK_GAP_SECONDS,
-    FIRST_TOKEN_SECONDS,
-    OVERHEAD_SECONDS,
-    REQUEST_SECONDS,
-    STREAMING,
-    AccessLogEntry,
-)
+from tg_gateway.telemetry import STREAMING, AccessLogEntry
 from tg_schema import TgError
-from tg_schema.errors import Internal, Unavailable
+from tg_schema.errors import Cancelled, Internal, Unavailable
 
 log = structlog.get_logger()
 
@@ -41,17 +35,6 @@ DRAIN_ERROR_SECONDS = 1.0
 
 Responses = ResponseStream[Any] | BatchStream
 """The source of a relayed answer: one request, or several."""
-
-
-class _AnswerMetrics:
-    """The metrics of the answers of one service, model and flow."""
-
-    def __init__(self, service: str, model: str | None, flow: str) -> None:
-        place = service, model or "", flow
-        self.first_token = FIRST_TOKEN_SECONDS.labels(*place)
-        self.gap = CHUNK_GAP_SECONDS.labels(*place)
-        self.whole = REQUEST_SECONDS.labels(*place)
-        self.overhead = OVERHEAD_SECONDS.labels(service)
 
 
 class Exchange:
@@ -70,17 +53,20 @@ class Exchange:
         usage: what it has used so far; None = not counted.
         metrics: as given.
         entry: as given.
+        letters: of the text that has come.
     """
 
     # Not a generator, which would take 0.7 KiB for each stream.
-    __slots__ = ("_ask", "_asked", "_fields", "_relay", "_spending", "entry", "metrics", "responses", "usage")
+    __slots__ = (
+        "_ask", "_asked", "_fields", "_relay", "_spending", "entry", "letters", "metrics", "responses", "usage",
+    )  # fmt: skip
 
     def __init__(
         self,
         relay: "Relay",
         ask: Callable[[], AbstractAsyncContextManager[Responses]],
         spending: Spending,
-        metrics: _AnswerMetrics,
+        metrics: AnswerMetrics,
         entry: AccessLogEntry,
         *,
         fields: FieldNames | None,
@@ -88,12 +74,13 @@ class Exchange:
         self.metrics = metrics
         self.entry = entry
         self.usage = spending.usage
+        self.letters = 0
         self.responses: Responses
         self._ask = ask
         self._fields = fields
         self._spending = spending
         self._relay = relay
-        relay.running.add(self)
+        relay.running[self] = None
 
     async def __aenter__(self) -> Self:
         spending, self._asked = self._spending, self._ask()
@@ -104,6 +91,7 @@ class Exchange:
             # From here on a provider may have begun, and may bill it.
             spending.asked = True
         except TgError as error:
+            self.metrics.errors += 1
             raise self.translate(error) from None
         finally:
             if not spending.asked:
@@ -183,18 +171,18 @@ class _Pump:
     """
 
     __slots__ = (
-        "_entry", "_error", "_loop", "_measures", "_metrics", "_needed", "_over", "_responses", "_sent_at", "_sink",
-        "_translate", "_usage", "_writer",
+        "_entry", "_error", "_exchange", "_loop", "_measures", "_metrics", "_needed", "_over", "_responses", "_sent_at",
+        "_sink", "_usage", "_writer",
     )  # fmt: skip
 
     def __init__(self, exchange: Exchange, writer: Writer[Any], sink: Sink, *, measures: bool = True) -> None:
         self._measures = measures
         self._writer = writer
+        self._exchange = exchange
         self._responses = exchange.responses
         self._metrics = exchange.metrics
         self._entry = exchange.entry
         self._usage = exchange.usage
-        self._translate = exchange.translate
         self._sink = sink
         self._loop = asyncio.get_running_loop()
         self._needed = self._loop.create_future()
@@ -218,8 +206,9 @@ class _Pump:
             self._responses.listen(None)
             self._sink.hold(0)
         try:
+            self._metrics.errors += self._error is not None and not isinstance(self._error, Cancelled)
             if isinstance(self._error, TgError):
-                raise self._translate(self._error)
+                raise self._exchange.translate(self._error)
             if self._error is not None:
                 # Not where it was caught: only this task knows the request's id.
                 log.error("gateway.defect", exc_info=self._error)
@@ -248,6 +237,11 @@ class _Pump:
                 self._entry.records += 1
                 if last:
                     self._metrics.whole.observe(time.monotonic() - self._entry.started)
+                # Text and thinking of a completion, text of a prompt, content of an agent: most records have the first.
+                text = getattr(record, "response", None) or getattr(record, "reasoning", None)
+                text = text or getattr(record, "text", None) or getattr(record, "content", None) or ""
+                self._exchange.letters += len(text)
+                self._metrics.letters += len(text)
                 if self._usage is not None:
                     self._usage.add(record)
                 self._sink.send(append_output(data, self._writer.end()) if last else data, last=last)
@@ -287,7 +281,8 @@ class Relay:
 
     Attributes:
         admission: knows which services have a processor.
-        running: what has been asked, or is just being asked.
+        places: the metrics of each service, model and flow that was asked for lately, by these names.
+        running: what has been asked, or is just being asked, the oldest first.
         reading: requests that are read just now, and may be asked next.
         draining: whether it refuses what is new.
         left: whether it ends what still begins.
@@ -306,9 +301,9 @@ class Relay:
         self._callers = callers
         self._timeout = timeout
         self._limits = limits
-        self._find_metrics = lru_cache(MAX_PLACES)(_AnswerMetrics)
+        self.places: dict[tuple[str, str, str], AnswerMetrics] = {}
         self.admission = requestor.admission
-        self.running: set[Exchange] = set()
+        self.running: dict[Exchange, None] = {}
         self.reading = 0
         self._ended = asyncio.Event()
         self.draining = self.left = False
@@ -337,7 +332,8 @@ class Relay:
         if self.draining:
             REFUSALS.labels(name, "draining").inc()
             raise _leaving()
-        metrics = self._find_metrics(name, route.model, route.flow)
+        place = name, route.model or "", route.flow
+        metrics = self.places.get(place) or self._add_place(place)
         batch = request if isinstance(request, Batch) else Batch((request,))
         user: str | None = getattr(batch.requests[0], "user", None)
         if self._callers or user:
@@ -355,9 +351,14 @@ class Relay:
             opening = partial(single, timeout=self._timeout, total=total)
         return Exchange(self, opening, spending, metrics, entry, fields=asked.fields)
 
+    def _add_place(self, place: tuple[str, str, str]) -> AnswerMetrics:
+        if len(self.places) >= MAX_PLACES:
+            del self.places[next(iter(self.places))]
+        return self.places.setdefault(place, AnswerMetrics(*place))
+
     def end(self, exchange: Exchange) -> None:
         """An exchange is over."""
-        self.running.discard(exchange)
+        self.running.pop(exchange, None)
         self._ended.set()
 
     async def drain(self, seconds: float) -> None:

@@ -21,12 +21,14 @@ from tg_gateway.dialects import (
     Dialect,
     Mount,
     Socket,
+    StreamedAnswer,
     Writer,
     server_sent_event,
 )
 from tg_gateway.dialects.native.conversation import NativeConversation
 from tg_gateway.dialects.native.failures import NativeFailure, NativeRefusal, encode_refusal
 from tg_gateway.dialects.native.flow_service import MODELS, list_models
+from tg_gateway.dialects.native.live import LIVE, STOP, show_live, stop_stream
 from tg_gateway.dialects.native.page import INDEX, PAGE, show_page
 from tg_gateway.dialects.native.request_bodies import PromptBody
 from tg_gateway.dialects.native.services import SERVICES, NativeService, service_of
@@ -42,7 +44,8 @@ from tg_schema import (
     TextCompletionResponse,
     TgError,
 )
-from tg_schema.errors import NotFound
+from tg_schema.errors import NotFound, RateLimited
+from tg_schema.live import LiveDocument, StoppedStream
 from tg_schema.response import Response
 from tg_schema.served_model import ServedModels
 from tg_schema.service_spec import USAGE
@@ -119,6 +122,19 @@ class Native(Dialect):
             answer=UsageResponse,
             raises=ASKING,
         ),
+        LIVE: _describe(
+            summary="Show what this gateway does now, once or as it changes",
+            answer=LiveDocument,
+            events=EVENTS,
+            event=LiveDocument,
+            raises=(RateLimited,),
+        ),
+        STOP: _describe(
+            summary="Stop a stream of this gateway",
+            answer=StoppedStream,
+            path={"stream": "7f3a"},
+            raises=(NotFound,),
+        ),
         PAGE: _describe(
             summary="Show the page to chat, or a file of it",
             answer=str,
@@ -142,11 +158,11 @@ class Native(Dialect):
     def check_head(self, call: Call) -> None:
         if call.operation == USAGE.name:
             call.route = call.catalogue.find_anywhere(USAGE.name)
-        elif call.operation not in {MODELS, PAGE}:
+        elif call.operation not in {MODELS, PAGE, LIVE, STOP}:
             _find(call)
 
     @override
-    def parse(self, call: Call) -> Ask | Answer | Awaitable[Answer]:
+    def parse(self, call: Call) -> Ask | Answer | Awaitable[Answer | StreamedAnswer]:
         if call.operation == PAGE:
             if not self._page:
                 raise NotFound("the page is switched off: `page` of [gateway]")
@@ -156,6 +172,8 @@ class Native(Dialect):
             return Answer(list_models(call.catalogue))
         if call.operation == USAGE.name:
             return ask_usage(call)
+        if call.operation in {LIVE, STOP}:
+            return show_live(call) if call.operation == LIVE else stop_stream(call)
         # In a worker process, and for the API's description, the head was not checked.
         route = call.route or _find(call)
         service = service_of(route.spec)
@@ -189,6 +207,8 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("POST", "/api/v1/flow/{flow}/service/{service}", NATIVE, "service"),
     Mount("GET", "/api/v1/models", NATIVE, MODELS),
     Mount("GET", "/api/v1/usage", NATIVE, USAGE.name),
+    Mount("GET", "/api/v1/live", NATIVE, LIVE),
+    Mount("POST", "/api/v1/live/streams/{stream}/stop", NATIVE, STOP),
     # A browser loads them before anybody can type a key.
     Mount("GET", "/", NATIVE, PAGE, accept="text/html", keyless=True),
     Mount("GET", "/page/{file}", NATIVE, PAGE, keyless=True),

@@ -1,0 +1,73 @@
+"""Counts of answers -> what happened in the last half a minute: rates, quantiles and errors of each service."""
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Final
+
+from tg_base.telemetry import labels
+from tg_gateway.relay.answer_metrics import AnswerMetrics
+from tg_schema.prompt_size import TOKEN_BYTES
+
+MARK_SECONDS: Final = 5.0
+"""Seconds between two marks."""
+MAX_MARKS: Final = 7
+"""The window is the time since the oldest mark: 30 to 35 s."""
+Rates = tuple[float, float | None, float | None, int]
+"""`tokens`, `first_p50`, `first_p99` and `errors` of a `LiveQueue`."""
+NO_RATES: Final[Rates] = (0.0, None, None, 0)
+
+
+class LiveRates:
+    """Remembers the counts of some moments.
+
+    Args:
+        places: what is counted now, as `Relay.places`.
+
+    Attributes:
+        began: when it was made, on the clock of `time.monotonic`.
+    """
+
+    def __init__(self, places: Mapping[tuple[str, str, str], AnswerMetrics]) -> None:
+        self._places = places
+        self.began = time.monotonic()
+        self._marks = deque([(self.began, dict[tuple[str, str, str], tuple[int, ...]]())], MAX_MARKS)
+
+    def mark(self) -> None:
+        """Remember the counts of this moment."""
+        self._marks.append((time.monotonic(), {place: metrics.counts for place, metrics in self._places.items()}))
+
+    @property
+    def window(self) -> float:
+        """Seconds since the oldest mark."""
+        return max(time.monotonic() - self._marks[0][0], 0.001)
+
+    def measure(self) -> dict[tuple[str, str], Rates]:
+        """What happened since the oldest mark, by flow and service; nothing for those without a change."""
+        sums: dict[tuple[str, str], Sequence[int]] = {}
+        for place, metrics in self._places.items():
+            counts, old = metrics.counts, self._marks[0][1].get(place, metrics.before)
+            if counts != old:
+                total = sums.get(metrics.name) or [0] * len(counts)
+                sums[metrics.name] = [each + new - was for each, new, was in zip(total, counts, old, strict=True)]
+        return {name: self._make_rates(*counts) for name, counts in sums.items()}
+
+    def _make_rates(self, letters: int, errors: int, *firsts: int) -> Rates:
+        tokens = round(letters / TOKEN_BYTES / self.window, 1)
+        return tokens, find_quantile(firsts, 0.5), find_quantile(firsts, 0.99), errors
+
+
+def find_quantile(counts: Sequence[int], share: float) -> float | None:
+    """Seconds that this share of the observations took at most, estimated within their bounds; None = there are none.
+
+    Args:
+        counts: how many are within each of `labels.SECONDS`, and above all of them.
+        share: above 0, at most 1.
+    """
+    wanted = share * sum(counts)
+    steps = zip(pairwise((0.0, *labels.SECONDS)), pairwise(accumulate(counts, initial=0)), strict=False)
+    for (low, high), (below, upto) in steps:
+        if wanted and upto >= wanted:
+            return float(f"{low + (high - low) * (wanted - below) / (upto - below):.3g}")
+    return float(labels.SECONDS[-1]) if wanted else None
