@@ -100,21 +100,9 @@ def _tojson(value: Any, indent: int | None = None) -> str:
     return str(charge_made(text.decode()))
 
 
-def _items(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    return list(each(value.items()))
-
-
-def _list(values: Iterable[Any]) -> list[Any]:
-    return list(each(values))
-
-
 def _title(value: Any) -> str:
     words = text_of(value).split(" ")
     return str(charge_made(" ".join(word[:1].upper() + word[1:].lower() for word in each(words))))
-
-
-def _wordcount(value: Any) -> int:
-    return len(charge_made(text_of(charge_read(value)).split()))
 
 
 def _charge(function: Any) -> _Function:
@@ -135,7 +123,7 @@ def _sorting(function: Any) -> _Function:
 
     @wraps(function)
     def sorting(environment: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
-        values = _list(values)
+        values = list(each(values))
         _charge_sorting(values)
         return charged(environment, values, *args, **kwargs)
 
@@ -143,7 +131,7 @@ def _sorting(function: Any) -> _Function:
 
 
 def _dictsort(value: Mapping[Any, Any], reverse: bool = False) -> list[tuple[Any, Any]]:
-    items = _items(value)
+    items = list(each(value.items()))
     _charge_sorting(items)
     return sorted(items, key=lambda item: str(item[0]).lower(), reverse=reverse)
 
@@ -155,9 +143,9 @@ def _charge_sorting(values: list[Any]) -> None:
 _OWN: dict[str, _Function] = {
     "dictsort": _dictsort,
     "indent": _indent,
-    "items": _items,
+    "items": lambda value: list(each(value.items())),
     "join": _join,
-    "list": _list,
+    "list": lambda values: list(each(values)),
     "replace": _replace,
     "round": _round,
     "sort": _sorting(JINJAS_FILTERS["sort"]),
@@ -165,7 +153,7 @@ _OWN: dict[str, _Function] = {
     "sum": _sum,
     "title": _title,
     "tojson": _tojson,
-    "wordcount": _wordcount,
+    "wordcount": lambda value: len(charge_made(text_of(charge_read(value)).split())),
 }
 _FILTERS = [
     "capitalize",
