@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tg_base.protocol import HeartbeatTiming, LinkReport, Presence
+from tg_base.runtime import is_set_within
 
 UNNOTICED_SECONDS = 60.0
 """How long a broker may deliver requests to a suspended or partitioned processor before it notices."""
@@ -170,9 +171,7 @@ class Membership:
 
     async def wait(self, seconds: float) -> None:
         """Return when a processor has announced itself, or after `seconds`."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
+        await is_set_within(self._changed, seconds)
 
     async def until_served(self, queues: Collection[str], seconds: float) -> None:
         """Return when every queue has a live processor, or after `seconds`."""

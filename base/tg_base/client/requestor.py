@@ -5,7 +5,7 @@ retries it while nothing was relayed, and cancels it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from functools import partial
 from types import TracebackType
@@ -40,7 +40,7 @@ from tg_base.protocol import (
     Subscriptions,
     publish_dead_letter,
 )
-from tg_base.runtime import running
+from tg_base.runtime import running, start_task
 from tg_base.telemetry import ATTEMPTS, REFUSALS, new_id, trace
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, BusError, RateLimited, TooLarge, Unavailable
@@ -439,7 +439,7 @@ class Requestor:
             return False
         reason = f"{stream.silenced} processors fell silent while they had this request, so no other one gets it"
         log.warning("stream.silenced", **stream.span.fields, attempt=stream.attempt, processor=stream.processor)
-        self._start(publish_dead_letter(self.bus, self.topics, stream.route.request, stream.body, reason))
+        start_task(self._asking, publish_dead_letter(self.bus, self.topics, stream.route.request, stream.body, reason))
         stream.fail(BadRequest(f"{reason}; change it, or ask the operator, who finds it among the dead letters"))
         return True
 
@@ -473,13 +473,7 @@ class Requestor:
 
     def _ask_queue(self, stream: AskedStream) -> None:
         stream.begin_attempt()
-        self._start(self._ask_again(stream))
-
-    def _start(self, work: Coroutine[Any, Any, object]) -> None:
-        task = asyncio.create_task(work)
-        # asyncio itself keeps no reference to a running task.
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        start_task(self._asking, self._ask_again(stream))
 
     async def _ask_again(self, stream: AskedStream) -> None:
         attempt = stream.attempt

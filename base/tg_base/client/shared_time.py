@@ -5,15 +5,16 @@ its publisher's. But every requestor hears the same processes announce themselve
 """
 
 import time
-from asyncio import Event, timeout
+from asyncio import Event
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
 import structlog
+
+from tg_base.runtime import is_set_within
 
 log = structlog.get_logger()
 
@@ -64,9 +65,7 @@ class SharedTime:
 
     async def until_known(self, seconds: float) -> None:
         """Return when a process was heard, or after `seconds`."""
-        with suppress(TimeoutError):
-            async with timeout(seconds):
-                await self._known.wait()
+        await is_set_within(self._known, seconds)
 
     def note(self, process: str, age: float) -> None:
         """A process has announced itself, in a message of this age by our own clock."""

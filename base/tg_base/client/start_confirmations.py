@@ -1,7 +1,6 @@
 """Requestor -> processor: answers a processor's questions before it begins: for a confirmation, or for a large body."""
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import structlog
@@ -11,7 +10,7 @@ from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.response_stream import AskedStream
 from tg_base.protocol import WINDOW_BYTES, Confirmed, Part, StreamKey
-from tg_base.runtime import report
+from tg_base.runtime import start_task
 from tg_schema import TgError
 from tg_schema.errors import TooLarge
 from tg_schema.topics import Topics
@@ -55,7 +54,7 @@ class StartConfirmations:
         elif permit.granted:
             self._permit(permit, stream, processor, question)
         else:
-            self._start(self._permit_granted(permit, stream, processor, question))
+            start_task(self._tasks, self._permit_granted(permit, stream, processor, question))
 
     def fetch(self, stream: AskedStream, processor: str, offset: int) -> None:
         """Send the body of a large request, unless the answer is not wanted any more."""
@@ -68,15 +67,7 @@ class StartConfirmations:
         if permit is not None and len(stream.body) <= offset + WINDOW_BYTES:
             permit.sent = stream.attempt
             # Ask for the permit while the body is on its way, so that the processor need not wait for it later.
-            self._start(permit.grant())
-
-    def _start(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.create_task(work)
-        # asyncio itself keeps no reference to a running task.
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(report)
-        return task
+            start_task(self._tasks, permit.grant())
 
     def _permit(self, permit: BeginPermit, stream: AskedStream, processor: str, question: int) -> None:
         permit.begun = True
@@ -97,7 +88,7 @@ class StartConfirmations:
     def _send_body(self, processor: str, key: StreamKey, body: bytes, offset: int) -> None:
         """Send `WINDOW_BYTES` of a body from this offset on; replaces a transfer of this stream that still runs."""
         self.stop(key.stream)
-        task = self._sending[key.stream] = self._start(self._send(processor, key, body, offset))
+        task = self._sending[key.stream] = start_task(self._tasks, self._send(processor, key, body, offset))
         task.add_done_callback(lambda task: self._forget(key.stream, task))
 
     def stop(self, stream: str) -> None:

@@ -20,7 +20,7 @@ from tg_base.runtime.listening_sockets import (
 )
 from tg_base.runtime.open_files import TOO_MANY_FILES, descriptors
 from tg_base.runtime.reading_cost import MAX_QUICK_BYTES, MAX_READ_HERE_OBJECTS, is_costly
-from tg_base.runtime.tasks import LATE_SECONDS, report, running
+from tg_base.runtime.tasks import LATE_SECONDS, is_set_within, report, running, start_task
 from tg_base.runtime.turns import Steps, finish, take_turns
 from tg_base.runtime.worker_main import Unpicklable, ask_caller
 from tg_base.runtime.worker_pool import WorkerPool
@@ -28,8 +28,9 @@ from tg_base.runtime.worker_process import WorkerEnded
 
 __all__ = [
     "LATE_SECONDS", "MAX_QUICK_BYTES", "MAX_READ_HERE_OBJECTS", "MAX_WAITING_CONNECTIONS", "POLL_SECONDS",
-    "TOO_MANY_FILES", "Entered", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher",
-    "WorkerEnded", "WorkerPool", "ask_caller", "descriptors", "explain_no_listening", "explaining_absence",
-    "find_entry_point", "find_entry_points", "find_requirement", "finish", "is_costly", "load_function", "load_object",
-    "open_listening_sockets", "report", "running", "start_daemon_thread", "take_turns", "translate_defects",
+    "TOO_MANY_FILES", "Entered", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher", "WorkerEnded",
+    "WorkerPool", "ask_caller", "descriptors", "explain_no_listening", "explaining_absence", "find_entry_point",
+    "find_entry_points", "find_requirement", "finish", "is_costly", "is_set_within", "load_function", "load_object",
+    "open_listening_sockets", "report", "running", "start_daemon_thread", "start_task", "take_turns",
+    "translate_defects",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from typing import Any, Final
 
@@ -37,7 +37,30 @@ async def running(
         await asyncio.wait([task])
 
 
-def report(task: asyncio.Task[None]) -> None:
+async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
+    """Return True once an event is set; False after `seconds` (None = wait for ever)."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    return False
+
+
+def start_task(
+    tasks: set[asyncio.Task[Any]],
+    work: Coroutine[Any, Any, object],
+    *,
+    name: str | None = None,
+    context: Context | None = None,
+) -> asyncio.Task[Any]:
+    """Run `work` as a task that is in `tasks` until it ends: asyncio itself keeps no reference to a running task."""
+    task = asyncio.create_task(work, name=name, context=context)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    task.add_done_callback(report)
+    return task
+
+
+def report(task: asyncio.Task[Any]) -> None:
     """Done callback of a task: log the exception that ended it."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.critical("task.died", task=task.get_name(), exc_info=error)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from tg_base.runtime.tasks import start_task
 from tg_base.runtime.worker_process import ENDED, Answer, WorkerProcess
 from tg_schema.errors import Internal, Timeout, Unavailable
 
@@ -122,9 +123,7 @@ class WorkerPool:
 
     def _retire_idle(self) -> None:
         if not self._tasks:
-            task = asyncio.create_task(self._retire())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            start_task(self._tasks, self._retire())
 
     async def _retire(self) -> None:
         while self._free:

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 
 from tg_base.bus import Delivery
 from tg_base.protocol import WINDOW_BYTES, Part, StreamKey
+from tg_base.runtime import is_set_within
 
 MAX_TRANSFERS = 4
 """Bodies that are received at the same time; further ones wait in turn."""
@@ -71,8 +71,7 @@ class _Body:
 
     async def receive(self, size: int) -> None:
         """Return when the body has this size, or has not grown for `ASK_AGAIN_SECONDS`."""
-        with suppress(TimeoutError):
-            while self.size < size:
-                self._grown.clear()
-                async with asyncio.timeout(ASK_AGAIN_SECONDS):
-                    await self._grown.wait()
+        while self.size < size:
+            self._grown.clear()
+            if not await is_set_within(self._grown, ASK_AGAIN_SECONDS):
+                return

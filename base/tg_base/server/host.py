@@ -8,7 +8,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
@@ -37,7 +37,7 @@ from tg_base.protocol import (
     StreamKey,
     Subscriptions,
 )
-from tg_base.runtime import running, translate_defects
+from tg_base.runtime import is_set_within, running, translate_defects
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.link_pool import LinkPool
 from tg_base.server.request_task import RequestTask
@@ -320,8 +320,6 @@ class Host:
 
     async def _send_heartbeats(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.timing.interval):
-                    await self.changed.wait()
+            await is_set_within(self.changed, self.timing.interval)
             self.changed.clear()
             await self.announce()

@@ -26,7 +26,7 @@ from tg_base.protocol import (
     Subscriptions,
     publish_dead_letter,
 )
-from tg_base.runtime import MAX_QUICK_BYTES, descriptors, is_costly, report, running
+from tg_base.runtime import MAX_QUICK_BYTES, descriptors, is_costly, report, running, start_task
 from tg_base.server.host import Host
 from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import PlainResponder, Responder, send_failure
@@ -383,10 +383,8 @@ class Processor:
         if call.reply is None and known and len(self._telling) < MAX_TOLD_AT_ONCE:
             responder = PlainResponder(self._bus, route.response, call.key.stream)
             # In a task of its own, so that a full topic does not delay the work queue.
-            task = asyncio.create_task(send_failure(responder, route.spec.response.from_error(_REUSED)), name="reused")
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
-            task.add_done_callback(report)
+            work = send_failure(responder, route.spec.response.from_error(_REUSED))
+            start_task(self._telling, work, name="reused")
 
     def _count(self, call: RequestHeaders) -> None:
         if call.queue is not None:

@@ -3,7 +3,6 @@
 import asyncio
 import math
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast
 
@@ -11,7 +10,7 @@ import msgspec
 import structlog
 
 from tg_base.protocol import RequestHeaders, Route
-from tg_base.runtime import MAX_QUICK_BYTES, translate_defects
+from tg_base.runtime import MAX_QUICK_BYTES, is_set_within, translate_defects
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.responder import Responder, send_failure
 from tg_base.server.service import Service, Unreadable
@@ -255,9 +254,7 @@ class RequestTask:
             self._questions = {n: at for n, at in asked.items() if clock() - at < self._patience}
             self._questions[question] = clock()
             responder.signal("confirm", question)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CONFIRM_INTERVAL_SECONDS):
-                    await confirmed.wait()
+            await is_set_within(confirmed, CONFIRM_INTERVAL_SECONDS)
         # Drop the queue early: its deque takes 0.7 KiB, and the answer may take long.
         self._confirmed = self._questions = None
 

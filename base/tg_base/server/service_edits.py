@@ -3,14 +3,14 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any
 
 import structlog
 from typing_extensions import override
 
 from tg_base.config import Config
-from tg_base.runtime import translate_defects
+from tg_base.runtime import is_set_within, translate_defects
 from tg_base.server.processor import Processor
 from tg_base.server.service import Service
 from tg_schema import TgError
@@ -138,9 +138,7 @@ class EditedProcessors(ABC):
 
     async def _follow(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause):
-                    await self._edited.wait()
+            await is_set_within(self._edited, self._pause)
             self._edited.clear()
             # Opening takes time: edits that arrive meanwhile set the event again, and only the last one counts.
             config = self._config

@@ -1,10 +1,12 @@
 """Work queues -> slots: bounds the requests that a processor runs concurrently; its queues take turns."""
 
 import asyncio
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from itertools import takewhile
 
 from typing_extensions import override
+
+from tg_base.runtime import is_set_within
 
 TURN_SECONDS = 0.05
 """How long a free slot is reserved for a queue whose request was returned, before another queue may use it."""
@@ -51,10 +53,7 @@ class Slots:
     async def _has_passed(self) -> bool:
         """Wait until a queue that is owed a slot has got it; False if it has not within `TURN_SECONDS`."""
         self._paid.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(TURN_SECONDS):
-                return await self._paid.wait()
-        return False
+        return await is_set_within(self._paid, TURN_SECONDS)
 
     @property
     def has_room(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from tg_base.runtime import explain_no_listening, open_listening_sockets, report, running
+from tg_base.runtime import explain_no_listening, open_listening_sockets, report, running, start_task
 from tg_base.server.worker_server import Work, WorkerServer
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
@@ -187,9 +187,7 @@ class Workers:
         """Log that a worker was told to end by somebody else, or has died."""
         if leaves:
             log.warning("worker.leaving", worker=number, pid=worker.pid)
-            task = asyncio.create_task(self._wait_for_end(worker))
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            start_task(self._leaving, self._wait_for_end(worker))
             return
         status = await worker.ended()
         self._alive.discard(worker)

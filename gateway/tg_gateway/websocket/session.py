@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
@@ -12,7 +12,7 @@ import structlog
 from typing_extensions import override
 
 from tg_base.protocol import Route
-from tg_base.runtime import report, translate_defects
+from tg_base.runtime import start_task, translate_defects
 from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.access import Authenticator, Limits, Principal
 from tg_gateway.dialects import (
@@ -222,7 +222,7 @@ class Session(Socket):
             # Each of them reads the log and appends to it.
             if not running.cancelling:
                 running.cancelling = True
-                self._start(self._cancel_kept(running), self._cancels)
+                start_task(self._cancels, self._cancel_kept(running))
         else:
             running.task.cancel()
 
@@ -271,22 +271,12 @@ class Session(Socket):
         context = copy_context()
         entry.span = trace.Span.at_door(entry.request, entry.traceparent, trace.find_door())
         context.run(trace.enter, entry.span)
-        task = self._start(self._serve(work, stream, entry), self._tasks, context)
+        task = start_task(self._tasks, self._serve(work, stream, entry), context=context)
         running = self._running[name] = _Running(task, stream, entry)
         stream.stop = running.stop
         # Run in the request's own context, so that its log line has its ids.
         task.add_done_callback(lambda _: self._running.pop(name).end(), context=context)
         return running
-
-    def _start(
-        self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]], context: Context | None = None
-    ) -> asyncio.Task[None]:
-        """Start a task that the socket's end waits for."""
-        task = asyncio.create_task(work, context=context)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-        task.add_done_callback(report)
-        return task
 
     async def _serve(
         self, work: Callable[[], Coroutine[None, None, None]], stream: SocketStream, entry: AccessLogEntry
