@@ -28,6 +28,13 @@ def test_the_packaged_model_is_the_one_that_the_tests_know() -> None:
     assert model_file("") == DEMO_MODEL
 
 
+def test_the_model_and_its_adapters_take_at_most_8_megabytes() -> None:
+    trained = Path(__file__).parents[2] / "models/tinydemo"
+    assert len(list(trained.glob("lora-*.gguf"))) == 2
+    files = [DEMO_MODEL, *trained.glob("*.gguf"), *trained.glob("*.npz"), *trained.glob("*.json")]
+    assert sum(file.stat().st_size for file in files) <= 8e6
+
+
 def test_a_path_is_itself() -> None:
     assert model_file(str(DEMO_MODEL)) == DEMO_MODEL
 
