@@ -111,6 +111,13 @@ def serving(server: Installation, config: str = CONFIG) -> Iterator[str]:
             assert process.wait(30) == 0
 
 
+def test_all_wheels_together_have_at_most_12_megabytes(wheels: dict[str, Path]) -> None:
+    """The demo model is among them."""
+    sizes = {name: wheel.stat().st_size for name, wheel in wheels.items()}
+    assert sizes["tokengrid-llama"] > 1e6
+    assert sum(sizes.values()) <= 12e6, sizes
+
+
 def test_the_server_answers_commands_and_programs_from_another_environment(
     server: Installation, client: Installation
 ) -> None:
