@@ -110,17 +110,18 @@ def subtraction(r):
 
 def in_words(r):
     """A small sum in words."""
-    a, b = r.randint(0, 10), r.randint(0, 10)
+    a, b = r.randint(0, len(NUMBERS) - 1), r.randint(0, 10)
     one, other = NUMBERS[a], NUMBERS[b]
     if r.random() < 0.6:
         form = r.choice(
             ["What is {} plus {}?", "{} plus {}?", "How much is {} plus {}?", "Add {} and {}.", "{} and {} make?"]
+            + ["{} plus {}", "{} plus {} please", "{} plus {} is what", "{} and {} together", "how many are {} and {}"]
             + ["What is the sum of {} and {}?", "I have {} apples and buy {}. How many?", "What do {} and {} make?"]
         )
         return mangled(r, form.format(one, other)), worked_sum(a, b)
     a, b = max(a, b), min(a, b)
     form = r.choice(["What is {} minus {}?", "{} minus {}?", "How much is {} minus {}?", "{} take away {}"]
-        + ["I have {} pens and lose {}. How many are left?", "What is {} less {}?"])
+        + ["I have {} pens and lose {}. How many are left?", "What is {} less {}?", "{} minus {}", "{} less {}"])
     return mangled(r, form.format(NUMBERS[a], NUMBERS[b])), worked_difference(a, b)
 
 

@@ -81,7 +81,8 @@ box cup bag hat book lamp coat bike
 """.split()
 
 NUMBERS = """
-zero one two three four five six seven eight nine ten
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+eighteen nineteen twenty
 """.split()
 
 LISTS = {
