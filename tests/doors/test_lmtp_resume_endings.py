@@ -18,6 +18,7 @@ from tg_doors.lmtp.item_writers import StreamForm
 from tg_doors.lmtp.resumable import RESUMABLE_SECONDS, name_stream
 from tg_gateway.access import Limits
 from tg_gateway.app import RESUMABLE
+from tg_gateway.dialects import RecordedEnd
 from tg_gateway.jobs.log import CANCEL, HEAD, JobLog, kind_of, label_end, label_first, label_part
 from tg_schema import encode
 from tg_schema.errors import Timeout, Unavailable
@@ -200,8 +201,8 @@ async def test_what_a_dead_gateway_left_ends_with_an_error_and_an_expired_key_is
             await bus.append(kept(name), form, label_first(HEAD, owner, expires))
             # The gateway died within the second record.
             await bus.append(kept(name), record + record[:9], label_part(0))
-        await bus.append(kept("failed"), encode(Unavailable("away").record), label_end("ended"))
-        await bus.append(kept("cut"), b"", label_end("ended", cut=True))
+        await bus.append(kept("failed"), encode(RecordedEnd(1, Unavailable("away").record)), label_end("ended"))
+        await bus.append(kept("cut"), encode(RecordedEnd(1)), label_end("ended", cut=True))
         for name, code in (("dead", "unavailable"), ("failed", "unavailable"), ("cut", "too-large")):
             await client.send("RESUME", stream_id=1, request_key=name)
             item, ended = await client.stream(1)

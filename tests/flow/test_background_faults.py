@@ -88,7 +88,7 @@ async def test_whoever_reads_what_a_dead_gateway_left_says_that_it_failed() -> N
         for _ in range(30):
             llm.step.release()
         await until_told(stream)
-        mute.dropped = {"part", "alive", "end"}
+        mute.dropped = {"records", "alive", "end"}
         told = await gather(await other.responses.retrieve(name, stream=True))
         assert (told[-1]["type"], told[-1]["response"]["status"]) == ("response.failed", "failed")
         assert [event["sequence_number"] for event in told] == list(range(len(told)))
@@ -118,7 +118,7 @@ async def test_whoever_follows_is_told_why_no_end_can_be_written() -> None:
         following = await other.responses.retrieve(name, stream=True)
         llm.step.release()
         await until_told(following)
-        mute.dropped, full.refused = {"part", "alive", "end"}, {"end"}
+        mute.dropped, full.refused = {"records", "alive", "end"}, {"end"}
         told = await gather_until_cut(following)
         # Its number is that of the event before it, the first piece of the text: nothing is missed behind it.
         assert told == [{"type": "error", "code": "bus", "message": FULL, "param": None, "sequence_number": 5}]
@@ -141,7 +141,7 @@ async def test_whoever_follows_is_told_that_the_response_was_deleted() -> None:
 
 
 async def test_too_many_events_are_not_kept_but_the_response_is() -> None:
-    async with open_pair(Limits(part_bytes=3000)) as it:
+    async with open_pair(Limits(part_bytes=10)) as it:
         stream = await it.one.responses.create(model=MODEL, input="20", background=True, stream=True)
         name = await begin(stream)
         it.step(20)
@@ -184,7 +184,7 @@ async def test_a_response_too_large_to_be_kept_says_so() -> None:
 async def test_a_bus_that_takes_no_events_does_not_stop_the_model() -> None:
     llm, bus = CountingLlm(), UnwritableBus(MemoryBus())
     llm.step = asyncio.Semaphore(0)
-    bus.refused = {"part"}
+    bus.refused = {"records"}
     async with open_gateway(llm=llm, bus=bus) as opened, client_of(opened.gateway) as client:
         stream = await client.responses.create(model=MODEL, input="3", background=True, stream=True)
         for _ in range(3):
@@ -248,17 +248,17 @@ class _Late(PassingBus):
             self.swept.set()
         else:
             self._kind = ""
-            await super().append(topic, body=b"late", properties={"kind": "part", "number": "9"})
+            await super().append(topic, body=b"late", properties={"kind": "records", "number": "9"})
 
 
-@pytest.mark.parametrize("kind", ["part", "cancel"])
+@pytest.mark.parametrize("kind", ["records", "cancel"])
 async def test_what_arrives_after_an_erasure_does_not_stay(kind: str) -> None:
     llm, bus = CountingLlm(), _Late(MemoryBus(), kind)
     llm.step = asyncio.Semaphore(0)
     async with open_gateway(llm=llm, bus=bus) as opened, client_of(opened.gateway) as client:
         made = await client.responses.create(model=MODEL, input=MANY, background=True)
         await asyncio.wait_for(llm.started.wait(), DEADLINE)
-        if kind == "part":
+        if kind == "records":
             await client.responses.delete(made.id)
         else:
             with pytest.raises(openai.NotFoundError):

@@ -19,13 +19,13 @@ from tg_base.client import Requestor
 from tg_base.client.shared_time import SharedTime
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits, Payers, RateLimits
-from tg_gateway.dialects import Ask, Call, Catalogue
+from tg_gateway.dialects import Ask, Call, Catalogue, RecordedEnd
 from tg_gateway.jobs import AttemptPauses, FlexQueue, JobLogs, JobRuns, JobStore, QueueBounds
 from tg_gateway.jobs.log import JobLog
 from tg_gateway.mounts import load_mounts
 from tg_gateway.relay import Relay
 from tg_gateway.telemetry import AccessLogEntry
-from tg_schema import TEXT_COMPLETION, TgError, encode
+from tg_schema import TEXT_COMPLETION, Error, TextCompletionResponse, TgError, decode, encode
 
 MOUNTS = load_mounts()
 MAX_WAIT: Final = 600.0
@@ -175,13 +175,14 @@ class WaitingJudge(Judge):
         if log.outcome == "running":
             world.ledger.broken("ends", f"{name} has no end in its log")
             return
-        said = log.answer.end.decode()
-        whole = '"status":"completed"' in said
+        end = decode(RecordedEnd, log.answer.end) if log.answer.end else RecordedEnd(0, Error(log.outcome, ""))
+        whole = end.error is None
+        said = "".join(decode(TextCompletionResponse, record).response or "" for record in end.records)
         if whole and not any(one.script.text(one.number).rstrip() in said for one in generations):
             world.ledger.broken("prefix", f"{name} ends as {said[-200:]}, which no model has said")
         # A model may have been asked, and have died before it began.
         if not whole and max(len(generations), log.attempts) < kept.asked.attempts:
-            world.ledger.broken("waits-lost", f"{name} ends as {log.outcome} {said[-200:]} though it may be asked")
+            world.ledger.broken("waits-lost", f"{name} ends as {log.outcome}: {end.error}, though it may be asked")
 
 
 def make_waiting(simulator: Simulator, scenario: Scenario) -> tuple[World, Judge]:

@@ -88,9 +88,7 @@ class SlowBus(PassingBus):
 
 def background(*, keeps_parts: bool = False) -> Background:
     """One answer, of the name "r"."""
-    return Background(
-        "r", b"head", b"", keeps_parts=keeps_parts, finish=lambda *_, **__: b"", answer=lambda _: Answer(b"")
-    )
+    return Background("r", b"head", keeps_parts=keeps_parts, answer=lambda _: Answer(b""))
 
 
 @dataclass

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tg_base.bus import Entry
-from tg_gateway.dialects import KeptAnswer
+from tg_gateway.dialects import BEGUN_LINES, KeptAnswer
 from tg_gateway.jobs.log import (
     ALIVE,
     ASKED,
@@ -66,9 +66,9 @@ def test_parts_and_the_end() -> None:
         # What nobody of ours writes.
         ([(label_end("running"), b"")], [], ("died", b"", False)),
         ([({"kind": "end"}, b"x"), FIRST], [], ("died", b"x", False)),
-        ([({"kind": "part", "number": "x"}, b"?"), ({"kind": "new"}, b"?")], [], ("running", b"", False)),
-        ([({"kind": "part"}, b"?"), ({}, b"?"), part(0, b"a")], [b"a"], ("running", b"", False)),
-        ([({"kind": "part", "number": "nan"}, b"a")], [], ("running", b"", True)),
+        ([({"kind": "records", "number": "x"}, b"?"), ({"kind": "new"}, b"?")], [], ("running", b"", False)),
+        ([({"kind": "records"}, b"?"), ({}, b"?"), part(0, b"a")], [b"a"], ("running", b"", False)),
+        ([({"kind": "records", "number": "nan"}, b"a")], [], ("running", b"", True)),
     ],
 )
 def test_what_counts(then: list[Written], parts: list[bytes], answer: tuple[object, ...]) -> None:
@@ -192,7 +192,8 @@ def test_how_often_a_model_is_asked(then: str, taker: str, attempts: int, state:
     said = ("waiting", "repeatable", "begun", "cancelled", "again")
     known = (log.waiting, log.repeatable, log.answer.begun, log.cancelled, log.again)
     assert {name for name, held in zip(said, known, strict=True) if held} == set(state.split())
-    assert (log.taker, log.attempts, log.take_parts()) == (taker, attempts, [b"a"] * ("p_a" in then and not state))
+    parts = [BEGUN_LINES] * ("!a b_a" in then) + [b"a"] * ("p_a" in then and not state)
+    assert (log.taker, log.attempts, log.take_parts()) == (taker, attempts, parts)
     assert (log.outcome, log.overdue) == ("running", "died" if attempts else "expired")
 
 

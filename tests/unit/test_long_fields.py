@@ -9,7 +9,7 @@ from tests.flow.responses_stream import read_events
 from tests.unit.test_responses_request import read
 from tg_gateway.dialects import MAX_WRITE_BYTES, Output, join_output, slice_output
 from tg_gateway.dialects.responses.long_fields import LongFields
-from tg_gateway.dialects.responses.response_draft import ResponseDraft
+from tg_gateway.dialects.responses.response_draft import make_draft
 from tg_gateway.dialects.responses.writers import EventWriter
 from tg_schema import TextCompletionResponse, decode
 from tg_schema.errors import Internal
@@ -22,7 +22,7 @@ LONG_FIELDS: dict[str, Any] = {"tools": [TOOL], "instructions": LONG, "text": {"
 
 
 def make_writer(**fields: Any) -> EventWriter:
-    return EventWriter(ResponseDraft(read(**fields), "m"), {})
+    return EventWriter(make_draft(read(**fields), "m"), {})
 
 
 @pytest.mark.parametrize("name", LONG_FIELDS)

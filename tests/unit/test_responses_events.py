@@ -15,7 +15,7 @@ from tg_gateway.dialects import CompletionWriter, join_output
 from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, unseal
 from tg_gateway.dialects.responses.output_draft import ITEM_BYTES
 from tg_gateway.dialects.responses.request import encode_count
-from tg_gateway.dialects.responses.response_draft import ResponseDraft
+from tg_gateway.dialects.responses.response_draft import make_draft
 from tg_gateway.dialects.responses.writers import EventWriter, encode_whole
 from tg_schema import FinishReason, TextCompletionResponse, Token, ToolCallDelta
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
@@ -35,12 +35,12 @@ LAST = Record(response="", in_token=10, out_token=4, finish_reason="stop", end_o
 
 
 def stream(records: Sequence[Record], **fields: Any) -> list[dict[str, Any]]:
-    writer = EventWriter(ResponseDraft(read(**fields), "m"), {})
+    writer = EventWriter(make_draft(read(**fields), "m"), {})
     return read_events(b"".join(join_output(writer.write(record)) for record in records) + join_output(writer.end()))
 
 
 def whole(records: Sequence[Record], **fields: Any) -> dict[str, Any]:
-    writer = CompletionWriter(partial(encode_whole, draft=ResponseDraft(read(**fields), "m")))
+    writer = CompletionWriter(partial(encode_whole, draft=make_draft(read(**fields), "m")))
     for record in records:
         writer.write(record)
     return dict(json.loads(writer.end()))
@@ -169,7 +169,7 @@ def test_mixed_calls_come_one_after_the_other() -> None:
 
 
 def test_a_call_is_over_as_soon_as_it_is_whole_and_another_begins() -> None:
-    writer = EventWriter(ResponseDraft(read(), "m"), {})
+    writer = EventWriter(make_draft(read(), "m"), {})
     writer.write(call(0, '{"a":1}', "f"))
     assert shapes(read_events(join_output(writer.write(call(1, "{", "g"))))) == [
         "function_call_arguments.done",
@@ -216,7 +216,7 @@ def test_an_answer_that_was_cut_is_incomplete(reason: FinishReason, told: str) -
 )
 @pytest.mark.parametrize("records", [[], [Record(response="Hel"), call(0, '{"a', "f"), call(1, "{", "g")]])
 def test_a_failure_is_the_last_event(error: TgError, code: str, records: list[Record]) -> None:
-    writer = EventWriter(ResponseDraft(read(), "m"), {})
+    writer = EventWriter(make_draft(read(), "m"), {})
     events = read_events(
         b"".join(join_output(writer.write(record)) for record in records) + join_output(writer.fail(error))
     )
@@ -291,7 +291,7 @@ def test_every_field_that_open_responses_requires_is_there() -> None:
 
 
 def test_what_is_kept_of_a_stream_is_bounded() -> None:
-    writer = EventWriter(ResponseDraft(read(), "m"), {})
+    writer = EventWriter(make_draft(read(), "m"), {})
     records = [Record(response="x" * 1_000_000)] * 6
     with pytest.raises(TooLarge, match="set max_output_tokens"):
         b"".join(join_output(writer.write(record)) for record in records)
@@ -305,7 +305,7 @@ def test_counts_beside_a_text_are_told() -> None:
 
 
 def test_how_many_items_a_stream_has_is_bounded() -> None:
-    writer = EventWriter(ResponseDraft(read(**SEALED), "m"), {})
+    writer = EventWriter(make_draft(read(**SEALED), "m"), {})
     many = [Record(signature="x:")] * (MAX_ANSWER_BYTES // ITEM_BYTES)
     with pytest.raises(TooLarge, match="set max_output_tokens"):
         list(map(writer.write, many))

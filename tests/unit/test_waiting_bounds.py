@@ -12,7 +12,7 @@ from tg_schema.topics import Topics
 
 def background(name: str) -> Background:
     """An answer."""
-    return Background(name, b"head", b"", keeps_parts=False, finish=lambda *_, **__: b"", answer=lambda _: Answer(b""))
+    return Background(name, b"head", keeps_parts=False, answer=lambda _: Answer(b""))
 
 
 async def take(store: JobStore, name: str) -> Claim:

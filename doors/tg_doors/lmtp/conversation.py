@@ -43,7 +43,6 @@ from tg_doors.lmtp.request import (
     read_generate,
 )
 from tg_doors.lmtp.resumable import (
-    RecordWriter,
     ResumeBody,
     digest_request,
     make_background,
@@ -187,7 +186,6 @@ class LmtpConversation(Conversation):
         fail: Callable[[TgError], Output] = writer.fail
         if body.request_key is not None:
             background = make_background(name_stream(socket.key, body.request_key), form, writer)
-            chosen = RecordWriter()
         elif leave is not None:
             chosen = self._leaving[stream] = LeavingWriter(writer, leave, ids=form.kind == "ids")
             fail = chosen.fail

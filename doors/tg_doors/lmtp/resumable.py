@@ -11,15 +11,14 @@ from contextlib import aclosing
 from typing import Annotated, Final
 
 import msgspec
-from typing_extensions import override
 
 from tg_doors.lmtp.item_writers import StreamForm
 from tg_doors.lmtp.messages import RequestKey, StreamId
 from tg_doors.lmtp.prompt import Prompt
 from tg_doors.lmtp.request import StreamBody
 from tg_doors.lmtp.stream_writer import StreamWriter
-from tg_gateway.dialects import Background, KeptAnswer, KeptAnswers, StreamedAnswer, Writer, join_output
-from tg_schema import Error, TextCompletionResponse, TgError, decode, encode
+from tg_gateway.dialects import Background, KeptAnswer, KeptAnswers, RecordedEnd, StreamedAnswer, join_output
+from tg_schema import TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import BadRequest, Cancelled, NotFound, TooLarge, Unavailable
 
 RESUMABLE_SECONDS: Final = 3600.0
@@ -78,11 +77,10 @@ def make_background(name: str, form: StreamForm, writer: StreamWriter) -> Backgr
     return Background(
         name,
         head,
-        b"",
         keeps_parts=True,
-        finish=_finish,
         answer=answer,
         chosen="request_key",
+        keeps_whole=False,
         seconds=RESUMABLE_SECONDS,
     )
 
@@ -109,25 +107,6 @@ async def resume(
             yield part
 
 
-class RecordWriter(Writer[TextCompletionResponse]):
-    """Writes the records themselves, one a line."""
-
-    @override
-    def write(self, record: TextCompletionResponse) -> bytes:
-        return encode(record) + b"\n"
-
-    @override
-    def fail(self, error: TgError) -> bytes:
-        """The log's end has the error."""
-        return b""
-
-
-def _finish(failure: TgError | None, *, cancelled: bool) -> bytes:
-    if cancelled:
-        failure = Cancelled("the request was cancelled")
-    return b"" if failure is None else encode(failure.record)
-
-
 async def _read_on(
     kept: KeptAnswers, name: str, head: bytes, writer: StreamWriter, after: int
 ) -> AsyncGenerator[bytes, None]:
@@ -138,7 +117,7 @@ async def _read_on(
             if isinstance(step, KeptAnswer):
                 raise _name_failure(step, begun=begun)
             *lines, rest = (rest + step).split(b"\n")
-            for line in lines:
+            for line in filter(None, lines):
                 begun = True
                 record = decode(TextCompletionResponse, line)
                 data = writer.write(record)
@@ -164,12 +143,13 @@ async def _follow(kept: KeptAnswers, name: str, head: bytes) -> AsyncGenerator[b
 
 def _name_failure(answer: KeptAnswer, *, begun: bool) -> TgError:
     """The reason why a stream ended before its last item. `begun`: it has items, and keeps its key."""
-    if answer.outcome == "ended" and answer.end:
-        error = TgError.of(decode(Error, answer.end))
+    end = decode(RecordedEnd, answer.end) if answer.outcome == "ended" and not answer.rendered else None
+    if end is not None and end.error is not None and not end.cancelled:
+        error = TgError.of(end.error)
         if begun and error.retryable:
             return type(error)(f"{error.message}; {_OTHER_KEY}", retry_after=error.retry_after)
         return error
-    if answer.outcome == "cancelled":
+    if answer.outcome == "cancelled" or (end is not None and end.cancelled):
         return Cancelled("the request was cancelled")
     if answer.cut:
         return TooLarge(_CUT)

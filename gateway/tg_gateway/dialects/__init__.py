@@ -2,7 +2,7 @@
 
 from tg_gateway.dialects.abridged_body import abridge_body
 from tg_gateway.dialects.arguments_end import ArgumentsEnd
-from tg_gateway.dialects.background import Answer, Background, Finish, StreamedAnswer, Waiting
+from tg_gateway.dialects.background import BEGUN_LINES, Answer, Background, RecordedEnd, StreamedAnswer, Waiting
 from tg_gateway.dialects.call import Ask, Batch, Call, FailedRequest
 from tg_gateway.dialects.catalogue import Catalogue, FoundModel
 from tg_gateway.dialects.conversation import Conversation, Name, Socket
@@ -24,11 +24,11 @@ from tg_gateway.dialects.output import (
 from tg_gateway.dialects.writer import BodyWriter, CompletionWriter, WholeWriter, WrappingWriter, Writer, is_text_alone
 
 __all__ = [
-    "ASKING", "END_OF_EVENT", "EVENTS", "KEPT_SECONDS", "MAX_KEPT_BYTES", "MAX_WRITE_BYTES", "Answer", "ArgumentsEnd",
-    "Ask", "Background", "Batch", "BodyWriter", "Call", "Catalogue", "CompletionWriter", "Conversation", "Description",
-    "Dialect", "FailedRequest", "FieldNames", "Finish", "FoundModel", "InvalidParameter", "Keep", "KeptAnswer",
-    "KeptAnswers", "LiveFigures", "Mount", "Name", "Outcome", "Output", "Socket", "StreamedAnswer", "Waiting",
-    "WholeWriter", "WrappingWriter", "Writer", "abridge_body", "append_output", "format_retry_after", "is_text_alone",
-    "join_output", "json_line", "list_unknown", "measure_output", "server_sent_event", "show_ignored", "slice_output",
-    "split_output", "text_frame",
+    "ASKING", "BEGUN_LINES", "END_OF_EVENT", "EVENTS", "KEPT_SECONDS", "MAX_KEPT_BYTES", "MAX_WRITE_BYTES", "Answer",
+    "ArgumentsEnd", "Ask", "Background", "Batch", "BodyWriter", "Call", "Catalogue", "CompletionWriter", "Conversation",
+    "Description", "Dialect", "FailedRequest", "FieldNames", "FoundModel", "InvalidParameter", "Keep", "KeptAnswer",
+    "KeptAnswers", "LiveFigures", "Mount", "Name", "Outcome", "Output", "RecordedEnd", "Socket", "StreamedAnswer",
+    "Waiting", "WholeWriter", "WrappingWriter", "Writer", "abridge_body", "append_output", "format_retry_after",
+    "is_text_alone", "join_output", "json_line", "list_unknown", "measure_output", "server_sent_event", "show_ignored",
+    "slice_output", "split_output", "text_frame",
 ]  # fmt: skip

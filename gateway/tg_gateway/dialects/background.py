@@ -5,10 +5,15 @@ The answer to an `Ask` that is made apart is stored meanwhile.
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final
+
+import msgspec
 
 from tg_gateway.dialects.kept_answers import KEPT_SECONDS, KeptAnswers
-from tg_schema import TgError
+from tg_schema import Error, TgError
+
+BEGUN_LINES: Final = b"\n\n"
+"""The part of an answer in the background that says that a processor works on it; no part of records is equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +54,20 @@ class StreamedAnswer:
     fail: Callable[[TgError], bytes] = lambda _: b""
 
 
-class Finish(Protocol):
-    """Makes the body that is stored when an answer ends."""
+class RecordedEnd(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The end of an answer in the background.
 
-    def __call__(self, failure: TgError | None, *, cancelled: bool) -> bytes:
-        """Called once, after the last record and the writer's `end`, or after a failure.
+    Attributes:
+        at: when it ended, in Unix seconds.
+        error: what ended it early.
+        cancelled: whether that is that a client cancelled it.
+        records: the records of all that came, joined to as few as possible; none if only its parts are kept.
+    """
 
-        Args:
-            failure: what ended it early; None = it is whole.
-            cancelled: the failure is that a client cancelled it.
-        """
+    at: int
+    error: Error | None = None
+    cancelled: bool = False
+    records: tuple[msgspec.Raw, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +90,29 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """How an answer is stored while it is made.
+    """How an answer is stored while it is made: its records, of which every reader makes the same answer.
+
+    The writer of its `Ask` is not used.
 
     Attributes:
         name: unguessable and new; or `chosen`.
-        head: stored first, at most `MAX_KEPT_BYTES`.
-        begin: stored before the writer's bytes.
-        keeps_parts: whether `begin`, `start` and the writer's bytes are stored, for `KeptAnswers.follow`.
-        finish: makes the end, at most `MAX_KEPT_BYTES`. The writer's `fail` is not called.
+        head: stored first, at most `MAX_KEPT_BYTES`: all that a reader needs beside the records.
+        keeps_parts: whether the records are stored as they come, for `KeptAnswers.follow`.
         answer: makes the client's answer as soon as the head is stored; its argument is the kept answers of its key.
         chosen: the field with the client's own word, from which the name is made; "" = there is none. The request is
             refused if an answer of that name is kept; on a WebSocket, a request with the same head reads on in that
             answer. The answer is made even if the client leaves before the first response, since it knows the name. An
             answer that fails with a retryable error before anything of it was written frees the name.
-        start: makes the part that is stored once a processor works on it, perhaps after the writer's first bytes. For
-            an answer that waited, the writer itself writes that part, with its first record.
+        keeps_whole: whether the end has the whole answer, at most `MAX_KEPT_BYTES`.
         seconds: how long it can be read.
         waiting: set if it is made later, when there is capacity; None = now.
     """
 
     name: str
     head: bytes
-    begin: bytes
     keeps_parts: bool
-    finish: Finish
     answer: Callable[[KeptAnswers], Answer | StreamedAnswer]
     chosen: str = ""
-    start: Callable[[], bytes] = bytes
+    keeps_whole: bool = True
     seconds: float = KEPT_SECONDS
     waiting: Waiting | None = None

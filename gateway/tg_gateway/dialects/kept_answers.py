@@ -22,10 +22,11 @@ class KeptAnswer:
 
     Attributes:
         head: for an answer in the background, the head of its `Background`; otherwise None.
-        end: the body that `Keep` or `Background` made at its end; empty unless the outcome is "ended".
+        end: the body that `Keep` made, or a `RecordedEnd`; empty unless the outcome is "ended".
         outcome: its state.
         cut: whether some of its parts are missing, because they were too many or the bus did not take them.
         begun: whether a processor works, or has worked, on it.
+        rendered: whether a gateway of the version before has written `end`, as its dialect shows it.
     """
 
     head: bytes | None
@@ -33,6 +34,7 @@ class KeptAnswer:
     outcome: Outcome
     cut: bool
     begun: bool = True
+    rendered: bool = False
 
 
 class KeptAnswers:
@@ -53,8 +55,9 @@ class KeptAnswers:
     async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
         """Yields the parts of an answer in the background from the first on, as they come, and finally the answer.
 
-        A part may begin and end anywhere in the writer's bytes. An empty part says that more is coming. Where a log
-        cannot be followed, there is only the answer as it is now.
+        The parts joined are the records of the answer, each on a line of its own; a part may begin and end anywhere.
+        `BEGUN_LINES` come when a processor works on the answer, perhaps not at all. An empty part says that more is
+        coming. Where a log cannot be followed, there is only the answer as it is now.
 
         Args:
             name: the name of the answer.

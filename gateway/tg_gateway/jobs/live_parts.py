@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final, Self
 
-from tg_gateway.dialects import KeptAnswer
+from tg_gateway.dialects import BEGUN_LINES, KeptAnswer
 
 MAX_LIVE_BYTES: Final = 64 * 1024
 """Bytes of parts that the client has not taken yet. A client further behind reads on in the log."""
@@ -47,9 +47,12 @@ class LiveParts:
             yield part
         async with aclosing(steps):
             async for step in steps:
-                if isinstance(step, KeptAnswer) or len(step) > given or not step:
-                    yield step if isinstance(step, KeptAnswer) else step[given:]
-                given = max(0, given - len(step)) if isinstance(step, bytes) else given
+                if isinstance(step, KeptAnswer) or not step:
+                    yield step
+                elif step != BEGUN_LINES:
+                    if len(step) > given:
+                        yield step[given:]
+                    given = max(0, given - len(step))
 
     def __aiter__(self) -> Self:
         return self

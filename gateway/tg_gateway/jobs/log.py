@@ -11,12 +11,16 @@ from collections.abc import Mapping
 from typing import Final, cast, get_args
 
 from tg_base.bus import Bus, Entry
-from tg_gateway.dialects import KeptAnswer, Outcome
+from tg_gateway.dialects import BEGUN_LINES, KeptAnswer, Outcome
 from tg_schema.errors import BadRequest
 
-WHOLE, HEAD, PART, ALIVE, BEGUN, CANCEL, END = "", "head", "part", "alive", "begun", "cancel", "end"
+WHOLE, HEAD, PART, ALIVE, BEGUN, CANCEL, END = "", "head", "records", "alive", "begun", "cancel", "end"
 TAKEN, ASKED, RETURNED, LOST = "taken", "asked", "returned", "lost"
 """The kinds of entries."""
+_RENDERED: Final = "part"
+"""The kind of a part that the version before has written, as its dialect shows it."""
+_RECORDED: Final = "recorded"
+"""The outcome "ended" of an answer of records: for the version before, which cannot show them, it has died."""
 
 _KEY: Final = "key"
 _EXPIRES: Final = "expires"
@@ -75,7 +79,8 @@ def label_end(
             "" = it counts.
     """
     own = _sign(by, claim)
-    return {_KIND: END, _OUTCOME: outcome} | own | ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
+    told = _RECORDED if outcome == "ended" else outcome
+    return {_KIND: END, _OUTCOME: told} | own | ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
 
 
 def label_taken(claim: str, over: str = "") -> Mapping[str, str]:
@@ -195,7 +200,7 @@ class JobLog:
         self.outcome: Outcome = "running"
         self.free = False
         self._end = b""
-        self._cut = False
+        self._cut = self._rendered = False
         self._begun = False
         # Whether anything of the answer was written.
         self._told = False
@@ -225,8 +230,11 @@ class JobLog:
             return
         if kind == PART:
             self._add_part(entry)
+        elif kind == _RENDERED:
+            self._told = self._cut = True
         elif kind == BEGUN:
             self._begun = True
+            self._parts.append(BEGUN_LINES)
         elif kind == CANCEL:
             self.cancelled = True
         elif kind == END:
@@ -277,7 +285,8 @@ class JobLog:
     @property
     def answer(self) -> KeptAnswer:
         """The answer as it is now."""
-        return KeptAnswer(self._head, self._end, self.outcome, self._cut, self._begun or self.outcome == "ended")
+        begun = self._begun or self.outcome == "ended"
+        return KeptAnswer(self._head, self._end, self.outcome, self._cut, begun, self._rendered)
 
     def _begin(self, kind: str, entry: Entry) -> None:
         if kind not in {WHOLE, HEAD}:
@@ -327,6 +336,8 @@ class JobLog:
 
     def _finish(self, entry: Entry) -> None:
         outcome = entry.properties.get(_OUTCOME, "")
+        self._rendered = outcome == "ended"
+        outcome = "ended" if outcome == _RECORDED else outcome
         self.outcome = cast("Outcome", outcome) if outcome in _OUTCOMES - {"running"} else "died"
         self._end = entry.body
         self._cut = self._cut or _CUT in entry.properties

@@ -23,6 +23,7 @@ from tg_base.telemetry import POISON, trace
 from tg_gateway.dialects import Ask, Background, Call, Catalogue, Dialect, Waiting
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.queue_limits import ModelQueue, QueueBounds
+from tg_gateway.jobs.record_writer import RecordWriter
 from tg_gateway.jobs.runs import AttemptLost, JobRuns
 from tg_gateway.relay import DEFECT_MESSAGE, DRAIN_ERROR_SECONDS
 from tg_gateway.telemetry import BAND_MADE, AccessLogEntry
@@ -338,7 +339,7 @@ class FlexQueue:
         except TgError as error:
             queue.asked.discard(name)
             if not error.retryable:
-                end = background.finish(error, cancelled=False)
+                end = RecordWriter(asked.route.spec.response, keeps_whole=False).finish(self._clock(), error)
                 await self._logs.declare(name, "ended", end, by=claim.own)
                 queue.end()
                 return True

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -11,6 +11,7 @@ from tg_base.client import BeginPermit
 from tg_gateway.dialects import Ask, Background
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.live_parts import LiveParts
+from tg_gateway.jobs.record_writer import RecordWriter
 from tg_gateway.jobs.writer import JobWriter
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
@@ -30,6 +31,7 @@ class JobRun:
         opening: opens its log for writing.
         claim: this gateway's claim, if its head was stored earlier, while it waited for capacity; it may wait again.
         permit: the permit of a response with a claim.
+        records: writes what comes as it is kept.
         writer: the writer of its log, while that is open.
         live: gets the parts as they are made.
         cancelled: a client cancelled it.
@@ -55,8 +57,10 @@ class JobRun:
     abandoned: bool = False
     counted: bool = True
     overran: bool = False
+    records: RecordWriter = field(init=False)
 
     def __post_init__(self) -> None:
+        self.records = RecordWriter(self.asked.route.spec.response, keeps_whole=self.background.keeps_whole)
         if self.claim is not None:
             self.permit = BeginPermit(partial(self._say_asked, self.claim))
 

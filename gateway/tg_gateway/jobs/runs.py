@@ -212,11 +212,9 @@ class JobRuns:
                         writer, position = await stack.enter_async_context(run.opening())
                         run.writer = writer
                         begun.set_result(None)
-                        # A response that waits again must not have sent anything: neither its first events nor that
-                        # work has begun.
+                        # A response that waits again must not have said that work has begun.
                         if run.claim is None:
-                            writer.begin(background.begin)
-                            begin = partial(_begin, asked, background, writer)
+                            begin = partial(_begin, asked, writer)
                             exchange.responses.listen_accepted(begin, asked.on_opening)
                         heed = self._heed(run, position, exchange)
                         heeding = await stack.enter_async_context(running(heed))
@@ -238,7 +236,8 @@ class JobRuns:
                 # Its client has got nothing, and is asked to send the request again.
                 retry = failure is not None and failure.retryable and not run.cancelled
                 writer.freed = bool(background.chosen) and retry and writer.empty
-                settled = await writer.end(background.finish(failure, cancelled=run.cancelled), "ended")
+                end = run.records.finish(self.store.logs.clock(), failure, cancelled=run.cancelled)
+                settled = await writer.end(end, "ended")
                 # Free the place now, before we read the end ourselves: a client that read it may send its next request
                 # at once.
                 self._count_out(run)
@@ -254,7 +253,7 @@ class JobRuns:
     async def _relay_in_time(self, run: JobRun, exchange: Exchange, writer: JobWriter) -> None:
         timer = asyncio.get_running_loop().call_later(self._longest_run, self._end_late, run, exchange)
         try:
-            await exchange.relay(run.asked.writer, writer)
+            await exchange.relay(run.records, writer)
         finally:
             timer.cancel()
 
@@ -313,8 +312,8 @@ async def _check_begun(run: JobRun, task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-def _begin(asked: Ask, background: Background, writer: JobWriter) -> None:
+def _begin(asked: Ask, writer: JobWriter) -> None:
     """A processor works on the answer."""
     if asked.on_accepted is not None:
         asked.on_accepted()
-    writer.send(background.start(), last=False)
+    writer.send(b"", last=False)

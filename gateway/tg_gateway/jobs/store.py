@@ -12,7 +12,7 @@ from typing_extensions import override
 from tg_base.telemetry import new_id
 from tg_gateway.dialects import Background, Keep, KeptAnswer, KeptAnswers
 from tg_gateway.jobs.live_parts import LiveParts
-from tg_gateway.jobs.log import CANCEL, HEAD, WHOLE, JobLog, NameTaken, label_claim, label_part
+from tg_gateway.jobs.log import CANCEL, HEAD, WHOLE, JobLog, NameTaken, label_claim
 from tg_gateway.jobs.log_watch import FollowerCount, SeenLogs
 from tg_gateway.jobs.logs import NOT_FOUND, JobLogs
 from tg_gateway.jobs.writer import JobWriter
@@ -103,8 +103,6 @@ class JobStore:
             waits=until,
             attempts=attempts,
         )
-        if background.begin and background.keeps_parts:
-            await self.logs.bus.append(self.logs.topic(name), background.begin, label_part(0))
         return until
 
     async def check_free(self, key: str | None, name: str) -> None:

@@ -84,10 +84,6 @@ class JobWriter(Sink):
         """Whether nothing that is stored was sent."""
         return not self._sent_bytes
 
-    def begin(self, data: bytes) -> None:
-        """Send the bytes that come before the work on the answer."""
-        self._keep(data)
-
     @override
     def send(self, data: Output, *, last: bool) -> None:
         if not self.begun:

@@ -1,10 +1,12 @@
 """A response in the background -> a log while it is made -> the response and its events, for any reader.
 
-The log has all events but the last. The last one is made from the log's end, so that every reader gets the same end,
-even if the writer died before writing one.
+The log has the response as it was created, and the records of its answer. Every reader makes the same events of them,
+wherever it begins. The last event is made from the log's end, so that every reader gets the same one, even if the
+writer died before writing one.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +19,7 @@ from tg_gateway.dialects import (
     Background,
     KeptAnswer,
     KeptAnswers,
+    RecordedEnd,
     StreamedAnswer,
     Waiting,
     Writer,
@@ -25,11 +28,13 @@ from tg_gateway.dialects import (
 )
 from tg_gateway.dialects.responses.event_cutter import EventCutter
 from tg_gateway.dialects.responses.events import describe_stream_error
+from tg_gateway.dialects.responses.output_draft import OutputForm
 from tg_gateway.dialects.responses.request import DIALECT
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
 from tg_gateway.dialects.responses.response_draft import Birth, ResponseDraft
 from tg_gateway.dialects.responses.response_object import ResponseError, ResponseStatus
-from tg_schema import TgError, decode, encode
+from tg_gateway.dialects.responses.writers import BackgroundWriter
+from tg_schema import TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import TooLarge
 
 EVENTS_CUT: Final = "the events of this response are too many to be kept: get it without stream"
@@ -50,11 +55,17 @@ class BackgroundHead(msgspec.Struct, frozen=True):
         response: as it is created.
         items: the whole conversation before its output.
         streamed: whether it has events.
+        form: how its items are sent.
     """
 
     response: msgspec.Raw
     items: tuple[InputItem, ...]
     streamed: bool
+    form: OutputForm = OutputForm()
+
+    def restore(self) -> ResponseDraft:
+        """The draft of the response as it was created."""
+        return ResponseDraft.restore(bytes(self.response), self.form)
 
 
 class WaitingRequest(msgspec.Struct, frozen=True):
@@ -95,10 +106,9 @@ class _Stated(msgspec.Struct, frozen=True):
 def make_background(
     draft: ResponseDraft,
     items: tuple[InputItem, ...],
-    begin: bytes,
-    start: Callable[[], bytes],
     headers: Mapping[str, str],
     *,
+    streamed: bool,
     waiting: Waiting | None = None,
 ) -> Background:
     """How the gateway keeps a response while it is made.
@@ -106,27 +116,14 @@ def make_background(
     Args:
         draft: the draft of the response.
         items: the whole conversation before its output.
-        begin: its first events.
-        start: makes the event that says a model works on it.
         headers: further headers of its answer.
+        streamed: whether the client asked for its events.
         waiting: the terms on which it waits for capacity; None = it does not wait.
     """
-    created = join_output(draft.encode())
-    head = BackgroundHead(msgspec.Raw(created), items, draft.streamed)
-    # Partials of functions, since closures cannot be pickled.
-    answer = partial(
-        _answer_first, response_id=draft.response.id, created=created, streamed=draft.streamed, headers=headers
-    )
-    return Background(
-        draft.response.id,
-        encode(head),
-        begin,
-        draft.streamed,
-        partial(_finish, draft),
-        answer,
-        start=start,
-        waiting=waiting,
-    )
+    head = BackgroundHead(msgspec.Raw(join_output(draft.encode())), items, streamed, draft.form)
+    # A partial of a function, since closures cannot be pickled.
+    answer = partial(_answer_first, response_id=draft.response.id, head=head, headers=headers)
+    return Background(draft.response.id, encode(head), streamed, answer, waiting=waiting)
 
 
 def make_waiting(request: WaitingRequest, items: tuple[InputItem, ...], terms: WaitTerms) -> Waiting:
@@ -139,24 +136,19 @@ def make_waiting(request: WaitingRequest, items: tuple[InputItem, ...], terms: W
     return Waiting(DIALECT, encode(request), seconds, body.max_attempts or terms.attempts)
 
 
-def _finish(draft: ResponseDraft, failure: TgError | None, *, cancelled: bool) -> bytes:
-    """The end that is kept."""
-    if failure is not None:
-        draft.close(failure, cancelled=cancelled)
-    return join_output(draft.encode())
-
-
 def _answer_first(
-    kept: KeptAnswers, *, response_id: str, created: bytes, streamed: bool, headers: Mapping[str, str]
+    kept: KeptAnswers, *, response_id: str, head: BackgroundHead, headers: Mapping[str, str]
 ) -> Answer | StreamedAnswer:
     """The first answer, to the client that has asked."""
-    return stream_events(kept, response_id, -1, headers) if streamed else Answer(created, headers=headers)
+    if head.streamed:
+        return stream_events(kept, response_id, head, -1, headers)
+    return Answer(bytes(head.response), headers=headers)
 
 
 def show_response(answer: KeptAnswer, head: BackgroundHead) -> bytes:
     """The response as it stands."""
     if answer.outcome == "ended":
-        return answer.end
+        return answer.end if answer.rendered else _show_ended(decode(RecordedEnd, answer.end), head.restore())
     if answer.outcome == "running" and not answer.begun:
         return bytes(head.response)
     status = {"running": "in_progress", "cancelled": "cancelled"}.get(answer.outcome, "failed")
@@ -164,19 +156,31 @@ def show_response(answer: KeptAnswer, head: BackgroundHead) -> bytes:
     return encode(fields | {"status": status, "error": _FAILURES.get(answer.outcome)})
 
 
+def _show_ended(end: RecordedEnd, draft: ResponseDraft) -> bytes:
+    draft.ended_at = end.at
+    # Making events updates the draft.
+    events = [event for record in end.records for event in draft.add(decode(TextCompletionResponse, record))]
+    if end.error is None:
+        events += draft.end()
+    else:
+        draft.close(TgError.of(end.error), cancelled=end.cancelled)
+    return join_output(draft.encode())
+
+
 def read_status(response: bytes) -> ResponseStatus:
     """The status that a response says."""
     return decode(_Stated, response).status
 
 
-def stream_events(kept: KeptAnswers, response_id: str, after: int, headers: Mapping[str, str]) -> StreamedAnswer:
+def stream_events(
+    kept: KeptAnswers, response_id: str, head: BackgroundHead, after: int, headers: Mapping[str, str]
+) -> StreamedAnswer:
     """The events with numbers over `after`, including later ones. Ends orderly, however the response ended.
 
     The last event is `error` if the log cannot be read any further, or the end of a silent writer cannot be appended.
     """
-    # The log's parts are cut at any byte; a reader that goes on in the middle needs whole events.
     cutter = EventCutter(after)
-    parts, fail = _follow_events(kept, response_id, cutter), partial(_make_error_event, cutter)
+    parts, fail = _follow_events(kept, response_id, head, cutter), partial(_make_error_event, cutter)
     return StreamedAnswer(parts, Writer.content_type, {**Writer.headers, **headers}, Writer.keep_alive, fail)
 
 
@@ -187,22 +191,32 @@ def _make_error_event(cutter: EventCutter, error: TgError) -> bytes:
     return server_sent_event(data, b"error")
 
 
-async def _follow_events(kept: KeptAnswers, response_id: str, cutter: EventCutter) -> AsyncGenerator[bytes, None]:
+async def _follow_events(
+    kept: KeptAnswers, response_id: str, head: BackgroundHead, cutter: EventCutter
+) -> AsyncGenerator[bytes, None]:
+    # Only the last event, which this writer does not make, depends on how the answer ended.
+    writer, rest = BackgroundWriter(head.restore(), {}), b""
+    events = writer.begin()
     async with aclosing(kept.follow(response_id)) as steps:
         async for step in steps:
-            if isinstance(step, KeptAnswer) and step.cut:
-                raise TooLarge(EVENTS_CUT)
             if isinstance(step, KeptAnswer):
-                # The gateway that wrote the log may have died within an event.
-                cutter.drop_rest()
-            piece = step if isinstance(step, bytes) else _make_last_event(step, cutter.number)
+                if step.cut:
+                    raise TooLarge(EVENTS_CUT)
+                data = cutter.add(events)
+                data += cutter.add(_make_last_event(step, head, cutter.number))
+            else:
+                *lines, rest = (rest + step).split(b"\n")
+                data = cutter.add(events + b"".join(map(writer.write_line, lines)))
+            events = b""
             # The HTTP head leaves with the first bytes, and the next event may take long.
-            if data := cutter.add(piece) if piece else Writer.keep_alive:
-                yield data
+            if data or not step:
+                yield data or Writer.keep_alive
+            # Kept records may come all at once: give other streams a turn in between.
+            await asyncio.sleep(0)
 
 
-def _make_last_event(answer: KeptAnswer, number: int) -> bytes:
-    response = show_response(answer, decode(BackgroundHead, answer.head or b""))
+def _make_last_event(answer: KeptAnswer, head: BackgroundHead, number: int) -> bytes:
+    response = show_response(answer, head)
     name = _LAST.get(read_status(response), b"response.failed")
     data = b'{"type":"%b","response":%b,"sequence_number":%d}' % (name, response, number)
     return server_sent_event(data, name)

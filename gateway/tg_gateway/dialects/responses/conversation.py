@@ -18,7 +18,7 @@ from tg_gateway.dialects.responses.lanes import Lanes, Turn
 from tg_gateway.dialects.responses.last_response import LastResponse
 from tg_gateway.dialects.responses.request import DIALECT, RESPONSES_FIELDS, check_body, list_items, make_request
 from tg_gateway.dialects.responses.request_body import RequestBody
-from tg_gateway.dialects.responses.response_draft import ResponseDraft
+from tg_gateway.dialects.responses.response_draft import make_draft
 from tg_gateway.dialects.responses.response_object import ResponseObject
 from tg_gateway.dialects.responses.writers import FrameWriter, encode_error_frame
 from tg_schema import TgError, decode
@@ -124,7 +124,7 @@ class ResponsesConversation(Conversation):
             self._last.keep(response.id, items, size, response.output)
             self._lanes.leave(turn)
 
-        draft = ResponseDraft(request, found.model or body.model or "")
+        draft = make_draft(request, found.model or body.model or "")
         turn.writer = FrameWriter(draft, turn.lane, keep, lambda: self._last.forget(previous))
         return Ask(found.route, request.record, turn.writer, streaming=True, fields=RESPONSES_FIELDS)
 

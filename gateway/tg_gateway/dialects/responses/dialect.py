@@ -60,10 +60,9 @@ from tg_gateway.dialects.responses.request import (
     read_body,
 )
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
-from tg_gateway.dialects.responses.response_draft import ResponseDraft
+from tg_gateway.dialects.responses.response_draft import Birth, ResponseDraft, make_draft
 from tg_gateway.dialects.responses.response_object import ResponseObject
 from tg_gateway.dialects.responses.writers import (
-    BackgroundWriter,
     EventWriter,
     KeptEventWriter,
     encode_whole,
@@ -157,7 +156,7 @@ class Responses(Dialect):
         body = waited.body
         found = call.catalogue.find_again(waited.model, waited.flow, body.model)
         request = make_request(encode(body), body, found, waited.earlier)
-        draft = ResponseDraft(request, found.model or body.model or "", waited.born)
+        draft = make_draft(request, found.model or body.model or "", waited.born)
         return _ask_in_background(found, draft, request, list_items(body), None)
 
     @override
@@ -197,10 +196,11 @@ def _make_ask(
         return Ask(
             found.route, make_count(request), CompletionWriter(encode_count), streaming=False, fields=RESPONSES_FIELDS
         )
-    draft = ResponseDraft(request, found.model or body.model or "")
+    born = Birth()
+    draft = make_draft(request, found.model or body.model or "", born)
     headers = show_ignored(DIALECT, request.ignored)
     if body.background:
-        again = WaitingRequest(body, earlier, draft.born, found.name, found.route.flow)
+        again = WaitingRequest(body, earlier, born, found.name, found.route.flow)
         waiting = make_waiting(again, items, waits) if waits and body.flexible else None
         return _ask_in_background(found, draft, request, items, waiting)
     events: list[bytes] = []
@@ -230,9 +230,8 @@ def _ask_in_background(
     found: FoundModel, draft: ResponseDraft, request: ReadRequest, items: tuple[InputItem, ...], waiting: Waiting | None
 ) -> Ask:
     headers = show_ignored(DIALECT, request.ignored)
-    writer = BackgroundWriter(draft, headers)
-    begin = writer.begin()
-    background = make_background(draft, items, begin, writer.start, headers, waiting=waiting)
+    background = make_background(draft, items, headers, streamed=bool(request.body.stream), waiting=waiting)
+    writer = EventWriter(draft, headers)
     return Ask(found.route, request.record, writer, streaming=True, background=background, fields=RESPONSES_FIELDS)
 
 

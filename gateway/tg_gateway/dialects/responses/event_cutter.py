@@ -1,4 +1,4 @@
-"""Pieces of a stream of events, cut anywhere -> whole events from a number on."""
+"""The events of a response -> those from a number on."""
 
 from typing import Final
 
@@ -18,23 +18,15 @@ class EventCutter:
     def __init__(self, after: int) -> None:
         self.number = 0
         self._after = after
-        self._rest = b""
 
     @property
     def last(self) -> int:
         """The number of the last event that its reader has."""
         return max(self._after, self.number - 1)
 
-    def drop_rest(self) -> None:
-        """Forget the event that is not whole: nothing more comes of it."""
-        self._rest = b""
-
-    def add(self, piece: bytes) -> bytes:
-        """The events that are whole now, and not left out."""
-        whole, end, self._rest = (self._rest + piece).rpartition(_END)
-        if not end:
-            return b""
-        events = whole.split(_END)
+    def add(self, events: bytes) -> bytes:
+        """Those of the next events, all of them whole, that are not left out."""
+        *found, _ = events.split(_END)
         skipped = max(0, self._after + 1 - self.number)
-        self.number += len(events)
-        return b"".join([event + _END for event in events[skipped:]])
+        self.number += len(found)
+        return b"".join([event + _END for event in found[skipped:]])

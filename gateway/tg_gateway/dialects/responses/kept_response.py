@@ -33,8 +33,6 @@ NOT_FOUND: Final = "previous_response_not_found"
 """OpenAI's code for a response that is not kept."""
 MAX_ITEM_BYTES: Final = 3 * MAX_KEPT_BYTES // 8
 """The most bytes of the conversation before a kept response."""
-MAX_EVENT_BYTES: Final = 3 * MAX_KEPT_BYTES // 8
-"""The most bytes of a response's events. If there are more, the response is kept without them."""
 
 
 class KeptResponse(msgspec.Struct, frozen=True):
@@ -58,16 +56,14 @@ class FoundResponse(NamedTuple):
         response: as it stands.
         items: the whole conversation before its output.
         events: the events of one that was kept when it had ended.
-        background: whether it is one in the background.
-        streamed: for a response in the background: whether its events are kept.
+        background: the head of one in the background; None = it is not.
         cut: for a response in the background: whether some of its events are missing.
     """
 
     response: bytes
     items: tuple[InputItem, ...]
     events: tuple[msgspec.Raw, ...] | None = None
-    background: bool = False
-    streamed: bool = False
+    background: BackgroundHead | None = None
     cut: bool = False
 
 
@@ -152,7 +148,7 @@ def read_answer(answer: KeptAnswer) -> FoundResponse:
         return FoundResponse(bytes(whole.response), whole.items, whole.events)
     head = decode(BackgroundHead, answer.head)
     response = show_response(answer, head)
-    return FoundResponse(response, head.items, background=True, streamed=head.streamed, cut=answer.cut)
+    return FoundResponse(response, head.items, background=head, cut=answer.cut)
 
 
 async def recall_items(kept: KeptAnswers, response_id: str) -> tuple[InputItem, ...]:
@@ -180,7 +176,8 @@ def repeat_events(
     Raises:
         InvalidParameter: the response was not streamed, its events were too many, or the number is none.
     """
-    if found.cut or not (found.streamed or found.events):
+    head = found.background
+    if found.cut or not (found.events if head is None else head.streamed):
         raise InvalidParameter(
             "the events of this response are not kept: it was not streamed with store: true, or is too long; get it "
             "without stream",
@@ -190,8 +187,8 @@ def repeat_events(
     if not after.removeprefix("-").isdecimal():
         raise InvalidParameter("starting_after must be the number of an event", "starting_after", "invalid_value")
     number = max(-1, int(after[:12]))
-    if found.background:
-        return stream_events(kept, response_id, number, {})
+    if head is not None:
+        return stream_events(kept, response_id, head, number, {})
     events = b"".join(_frame_events((found.events or ())[number + 1 :]))
     return Answer(events, content_type=Writer.content_type)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, seal
@@ -91,6 +92,20 @@ class ReasoningDraft(ItemDraft):
             yield PartDone(self.id, self.index, ReasoningText(text))
 
 
+class OutputForm(msgspec.Struct, frozen=True):
+    """How the items of a response are sent.
+
+    Attributes:
+        summary: whether thinking is sent as a summary.
+        encrypted: whether signatures are sent.
+        logprobs: whether log-probabilities are sent.
+    """
+
+    summary: bool = False
+    encrypted: bool = False
+    logprobs: bool = False
+
+
 class OutputDraft:
     """All items of an answer while the model writes them.
 
@@ -98,16 +113,12 @@ class OutputDraft:
 
     Args:
         response: the response's id without its prefix.
-        summary: whether thinking is sent as a summary.
-        encrypted: whether signatures are sent.
-        logprobs: whether log-probabilities are sent.
+        form: how they are sent.
     """
 
-    def __init__(self, response: str, *, summary: bool, encrypted: bool, logprobs: bool) -> None:
+    def __init__(self, response: str, form: OutputForm) -> None:
         self._response = response
-        self._summary = summary
-        self._encrypted = encrypted
-        self._logprobs = logprobs
+        self._form = form
         self._items: list[ItemDraft] = []
         self._calls: dict[int, CallDraft] = {}
         self._telling = 0
@@ -125,7 +136,7 @@ class OutputDraft:
         if record.reasoning or record.signature is not None:
             self._add_reasoning(record.reasoning, record.signature)
         if record.response:
-            self._open_message().add(record.response, record.tokens if self._logprobs else ())
+            self._open_message().add(record.response, record.tokens if self._form.logprobs else ())
         for piece in record.tool_calls:
             self._add_call(piece)
         yield from self._emit()
@@ -174,7 +185,7 @@ class OutputDraft:
 
     def _add_reasoning(self, text: str | None, signature: str | None) -> None:
         last = self._items[-1] if self._items else None
-        if not text and not self._encrypted and not isinstance(last, ReasoningDraft):
+        if not text and not self._form.encrypted and not isinstance(last, ReasoningDraft):
             return
         item = last if isinstance(last, ReasoningDraft) and not last.sealed else self._open_reasoning()
         if text:
@@ -188,15 +199,15 @@ class OutputDraft:
             raise ProtocolError(_MIXED)
         if call is None:
             # A call without the provider's id gets one from its place in the output, so its signature follows the call.
-            if piece.signature is not None and piece.id and self._encrypted:
+            if piece.signature is not None and piece.id and self._form.encrypted:
                 self._open_reasoning().sign(piece.signature, piece.id)
             call = self._calls[piece.index] = CallDraft(self._next_place(), piece)
             self._items.append(call)
-            if piece.signature is None or piece.id or not self._encrypted:
+            if piece.signature is None or piece.id or not self._form.encrypted:
                 return
         elif call.status == "in_progress":
             call.add(piece)
-        if piece.signature is not None and self._encrypted:
+        if piece.signature is not None and self._form.encrypted:
             self._open_reasoning().sign(piece.signature, call.call_id)
 
     def _open_message(self) -> MessageDraft:
@@ -208,7 +219,7 @@ class OutputDraft:
         return message
 
     def _open_reasoning(self) -> ReasoningDraft:
-        item = ReasoningDraft(self._next_place(), summary=self._summary, encrypted=self._encrypted)
+        item = ReasoningDraft(self._next_place(), summary=self._form.summary, encrypted=self._form.encrypted)
         self._items.append(item)
         return item
 

@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Final, Literal, assert_never
+from typing import Final, Literal, Self, assert_never
 
 import msgspec
 
@@ -19,7 +19,7 @@ from tg_gateway.dialects.responses.events import (
     ResponseQueued,
 )
 from tg_gateway.dialects.responses.long_fields import LongFields
-from tg_gateway.dialects.responses.output_draft import OutputDraft
+from tg_gateway.dialects.responses.output_draft import OutputDraft, OutputForm
 from tg_gateway.dialects.responses.request import ReadRequest
 from tg_gateway.dialects.responses.request_body import (
     ENCRYPTED_REASONING,
@@ -39,12 +39,14 @@ from tg_gateway.dialects.responses.response_object import (
     TextFormat,
     make_usage,
 )
-from tg_schema import FinishReason, TextCompletionResponse, TgError, Usage, encode
+from tg_schema import FinishReason, TextCompletionResponse, TgError, Usage, decode, encode
 from tg_schema.errors import ContextLengthExceeded, RateLimited
 
 # OpenAI's defaults: a response has these fields even if its request did not.
 _DEFAULT_TEMPERATURE: Final = 1.0
 _DEFAULT_TOP_P: Final = 1.0
+_PREFIX: Final = "resp_"
+_LONG: Final = ("instructions", "metadata", "tool_choice", "tools")
 
 
 class Birth(msgspec.Struct, frozen=True):
@@ -55,40 +57,39 @@ class Birth(msgspec.Struct, frozen=True):
         at: Unix time, in seconds.
     """
 
-    number: str
-    at: int
+    number: str = msgspec.field(default_factory=lambda: uuid.uuid4().hex)
+    at: int = msgspec.field(default_factory=lambda: int(time.time()))
 
 
 class ResponseDraft:
     """One response while the model writes it.
 
     Args:
-        request: what was asked.
-        model: the name that it has until a record names the answering model.
-        born: the first `Birth` of a response that has waited; None = the response is new.
+        response: the response as it was created; marks stand for its long fields.
+        form: how its items are sent.
+        long_fields: what the marks stand for.
 
     Attributes:
+        form: as given.
         output: its items.
         response: the response as it was sent last; marks stand for its long fields.
-        long_fields: what the marks stand for.
-        born: its number, and when it was created.
-        streamed: whether the client asked for its events.
+        long_fields: as given.
+        ended_at: Unix time of its end, in seconds; None = it is the time at which its end is made.
     """
 
-    def __init__(self, request: ReadRequest, model: str, born: Birth | None = None) -> None:
-        self.born = born = born or Birth(uuid.uuid4().hex, int(time.time()))
-        body, number = request.body, born.number
-        self.streamed = bool(body.stream)
-        self.output = OutputDraft(
-            number,
-            summary=body.reasoning is not None and body.reasoning.summary is not None,
-            encrypted=body.includes(ENCRYPTED_REASONING),
-            logprobs=body.includes(TEXT_LOGPROBS) or bool(body.top_logprobs),
-        )
+    def __init__(self, response: ResponseObject, form: OutputForm, long_fields: LongFields) -> None:
+        self.response, self.form, self.long_fields = response, form, long_fields
+        self.output = OutputDraft(response.id.removeprefix(_PREFIX), form)
+        self.ended_at: int | None = None
         self._usage = Usage()
         self._finish_reason: FinishReason | None = None
-        self.long_fields = LongFields()
-        self.response = _make_response(born, request, model, self.long_fields)
+
+    @classmethod
+    def restore(cls, response: bytes, form: OutputForm) -> Self:
+        """The draft again, from the JSON of the response as it was created."""
+        found, long_fields = decode(ResponseObject, response), LongFields()
+        marked = {name: long_fields.encode(getattr(found, name)) for name in _LONG}
+        return cls(msgspec.structs.replace(found, **marked), form, long_fields)
 
     def encode(self) -> Output:
         """The JSON of the response as it was sent last."""
@@ -140,13 +141,31 @@ class ResponseDraft:
         fields |= {"output": self.output.make_items(), "usage": make_usage(describe_usage(self._usage))}
         self.response = msgspec.structs.replace(self.response, **fields)
         if self.response.status == "completed":
-            self.response = msgspec.structs.replace(self.response, completed_at=int(time.time()))
+            ended_at = int(time.time()) if self.ended_at is None else self.ended_at
+            self.response = msgspec.structs.replace(self.response, completed_at=ended_at)
+
+
+def make_draft(request: ReadRequest, model: str, born: Birth | None = None) -> ResponseDraft:
+    """The draft of a response.
+
+    Args:
+        request: what was asked.
+        model: the name that it has until a record names the answering model.
+        born: its ids, and when it was created; None = they are new.
+    """
+    body, long_fields = request.body, LongFields()
+    form = OutputForm(
+        summary=body.reasoning is not None and body.reasoning.summary is not None,
+        encrypted=body.includes(ENCRYPTED_REASONING),
+        logprobs=body.includes(TEXT_LOGPROBS) or bool(body.top_logprobs),
+    )
+    return ResponseDraft(_make_response(born or Birth(), request, model, long_fields), form, long_fields)
 
 
 def _make_response(born: Birth, request: ReadRequest, model: str, long_fields: LongFields) -> ResponseObject:
     body = request.body
     return ResponseObject(
-        id=f"resp_{born.number}",
+        id=f"{_PREFIX}{born.number}",
         created_at=born.at,
         status="queued" if body.background else "in_progress",
         background=bool(body.background),

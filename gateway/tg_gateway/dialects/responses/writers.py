@@ -8,6 +8,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import (
+    MAX_KEPT_BYTES,
     Output,
     Writer,
     append_output,
@@ -21,12 +22,13 @@ from tg_gateway.dialects import (
 from tg_gateway.dialects.chat import ErrorObject, describe_error
 from tg_gateway.dialects.responses.events import Event, TextDelta
 from tg_gateway.dialects.responses.item_drafts import MessageDraft
-from tg_gateway.dialects.responses.kept_response import MAX_EVENT_BYTES
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
 from tg_gateway.dialects.responses.response_object import ResponseObject
-from tg_schema import TextCompletionResponse, TgError, encode
+from tg_schema import TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import Cancelled
 
+MAX_EVENT_BYTES: Final = 3 * MAX_KEPT_BYTES // 8
+"""The most bytes of a response's events. If there are more, the response is kept without them."""
 _TEXT_DELTA: Final = str(TextDelta.__struct_config__.tag).encode()
 
 
@@ -125,17 +127,15 @@ class BackgroundWriter(EventWriter):
         """The events before a model works on it; call it first."""
         return join_output(self._begin())
 
-    def start(self) -> bytes:
-        """The bytes written when a model works on it; nothing the second time."""
-        return join_output(self._encode(self._draft.start()))
-
-    @override
-    def write(self, record: TextCompletionResponse) -> Output:
-        return append_output(self.start(), super().write(record))
-
-    @override
-    def end(self) -> Output:
-        return self._encode([*self._draft.end()][:-1])
+    def write_line(self, line: bytes) -> bytes:
+        """The events of one line of `KeptAnswers.follow`. The first one says that a model works on it."""
+        events = self._encode(self._draft.start())
+        if line:
+            record = decode(TextCompletionResponse, line)
+            events = append_output(events, self.write(record))
+            if record.last:
+                events = append_output(events, self._encode([*self._draft.end()][:-1]))
+        return join_output(events)
 
 
 class FrameWriter(EventWriter):

@@ -1,0 +1,51 @@
+"""Records of an answer -> lines of its log, and its end: what every reader makes the same answer of."""
+
+from typing import Any
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects import RecordedEnd, Writer
+from tg_schema import TgError, encode
+from tg_schema.answer_collector import AnswerCollector
+
+
+class RecordWriter(Writer[Any]):
+    """Writes the records themselves, one a line.
+
+    Args:
+        record: the type of the records.
+        keeps_whole: whether the end has them all.
+    """
+
+    def __init__(self, record: type[Any], *, keeps_whole: bool) -> None:
+        self._answer = AnswerCollector[Any](record.join) if keeps_whole else None
+
+    @override
+    def write(self, record: Any) -> bytes:
+        """The line of one record.
+
+        Raises:
+            TooLarge: the answer is larger than any record may be.
+        """
+        if self._answer is not None:
+            self._answer.add(record)
+        return encode(record) + b"\n"
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        """Nothing: the end has the error."""
+        return b""
+
+    def finish(self, at: float, failure: TgError | None, *, cancelled: bool = False) -> bytes:
+        """The body of the end.
+
+        Args:
+            at: when it ended, in Unix seconds.
+            failure: what ended the answer early; None = it is whole.
+            cancelled: the failure is that a client cancelled it.
+        """
+        records = () if self._answer is None else self._answer.records()
+        error = None if failure is None else failure.record
+        listed = tuple(msgspec.Raw(encode(each)) for each in records)
+        return encode(RecordedEnd(int(at), error, cancelled, listed))

@@ -1,0 +1,107 @@
+"""Records of a log -> the events of a response in the background: the same for every reader, however the log is cut."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+from typing_extensions import override
+
+from tests.flow.responses_stream import check_stream, read_events
+from tests.unit.test_responses_request import read
+from tg_gateway.dialects import BEGUN_LINES, KeptAnswer, KeptAnswers, RecordedEnd, join_output
+from tg_gateway.dialects.responses.background_response import BackgroundHead, show_response, stream_events
+from tg_gateway.dialects.responses.long_fields import MAX_COPIED_BYTES
+from tg_gateway.dialects.responses.response_draft import make_draft
+from tg_gateway.jobs.record_writer import RecordWriter
+from tg_schema import TextCompletionResponse, ToolCallDelta, decode, encode
+from tg_schema.errors import TgError, Unavailable
+
+Record = TextCompletionResponse
+LONG = "é" * MAX_COPIED_BYTES
+RECORDS = [
+    *(Record(reasoning=piece) for piece in ("Hm", ", so.")),
+    *(Record(response=piece, model="m-2") for piece in ("Hé", "l", "lo\n")),
+    *(
+        Record(tool_calls=(ToolCallDelta(0, "c0" if name else None, name, "{}"[at]),))
+        for at, name in ((0, "f"), (1, ""))
+    ),
+    Record(response="", in_token=10, out_token=4, finish_reason="stop", end_of_stream=True),
+]
+
+
+@dataclass
+class Log(KeptAnswers):
+    """A log at the edge of this test: its parts as they are given."""
+
+    parts: list[bytes]
+    end: KeptAnswer
+
+    @override
+    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        for part in self.parts:
+            yield part
+        yield self.end
+
+
+def write(count: int, failure: TgError | None) -> tuple[bytes, bytes]:
+    """The lines of the first records, and the end of a log that has them."""
+    writer = RecordWriter(Record, keeps_whole=True)
+    lines = b"".join(join_output(writer.write(record)) for record in RECORDS[:count])
+    return lines, writer.finish(7.0, failure)
+
+
+def tell(head: BackgroundHead, parts: list[bytes], end: KeptAnswer, after: int = -1) -> bytes:
+    """What one reader gets."""
+
+    async def gather() -> bytes:
+        return b"".join([part async for part in stream_events(Log(parts, end), "r", head, after, {}).parts])
+
+    return asyncio.run(gather())
+
+
+@given(st.lists(st.integers(0, 900), max_size=6), st.integers(-1, 40), st.integers(0, len(RECORDS)), st.booleans())
+def test_any_cut_and_any_beginning(places: list[int], after: int, count: int, begun: bool) -> None:
+    draft = make_draft(read(background=True, instructions=LONG, metadata={"a": "b"}), "m")
+    head = BackgroundHead(Raw(join_output(draft.encode())), (), streamed=True, form=draft.form)
+    head = decode(BackgroundHead, encode(head))
+    lines, body = write(count, None if count == len(RECORDS) else Unavailable("away"))
+    end = KeptAnswer(encode(head), body, "ended", cut=False)
+    whole = tell(head, [BEGUN_LINES, lines], end)
+    final = check_stream(read_events(whole))
+    assert (final["instructions"], final["metadata"]) == (LONG, {"a": "b"})
+    assert (final["status"], final["completed_at"]) == (("failed", None), ("completed", 7))[count == len(RECORDS)]
+    assert encode(final) == encode(decode(dict, show_response(end, head)))
+    cuts = [0, *sorted(min(place, len(lines)) for place in places), len(lines)]
+    parts = [BEGUN_LINES] * begun + [lines[start:stop] or b"" for start, stop in pairwise(cuts)]
+    told = read_events(tell(head, parts, end, after))
+    if begun or count:
+        assert told == read_events(whole)[after + 1 :]
+
+
+def test_a_record_that_is_not_whole_is_not_told() -> None:
+    """Its gateway has died within it."""
+    draft = make_draft(read(background=True), "m")
+    head = BackgroundHead(Raw(join_output(draft.encode())), (), streamed=True, form=draft.form)
+    lines, _ = write(4, None)
+    events = read_events(tell(head, [lines[:-9]], KeptAnswer(encode(head), b"", "died", cut=False)))
+    assert [event["delta"] for event in events if event["type"].endswith("delta")] == ["Hm", ", so.", "Hé"]
+    assert events[-1]["response"]["status"] == "failed"
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+
+
+def test_a_response_that_the_version_before_has_kept_is_shown_as_it_is() -> None:
+    draft = make_draft(read(background=True), "m")
+    head = decode(BackgroundHead, b'{"response":%b,"items":[],"streamed":true}' % join_output(draft.encode()))
+    assert show_response(KeptAnswer(b"", b"{}", "ended", cut=True, rendered=True), head) == b"{}"
+
+
+def test_a_response_has_its_whole_in_its_end_and_a_stream_only_where_it_is_asked_for() -> None:
+    _, body = write(len(RECORDS), None)
+    assert len(decode(RecordedEnd, body).records) < len(RECORDS)
+    writer = RecordWriter(Record, keeps_whole=False)
+    writer.write(RECORDS[0])
+    assert decode(RecordedEnd, writer.finish(1.0, None)).records == ()
