@@ -1,12 +1,16 @@
 """LlmService -> topic of usage -> the reader `usage`: what one call of a model has used, and who is charged."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal, Self
 
 import msgspec
 
+from tg_schema.codec import decode
 from tg_schema.completion import Usage
+from tg_schema.errors import BadRequest
 
+BILLED_OPERATIONS: Final = frozenset({None, "", "completion", "embed", "score"})
+"""Operations of text completion that are recorded, as a request may name them."""
 Outcome = Literal["complete", "failed", "left"]
 """How a call of a provider ended; left = its reader left before the end."""
 
@@ -24,12 +28,22 @@ class Payer(msgspec.Struct, frozen=True, omit_defaults=True):
     customer: str | None = None
     tags: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, text: str | None) -> Self:
+        """The payer of a request, from its JSON. Any peer on the bus may have written it."""
+        try:
+            return cls() if text is None else decode(cls, text)
+        except BadRequest:
+            return cls()
+
 
 class UsageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call of a model. It may arrive twice, and counts once: stream, attempt, call and `began_at` identify it.
+    """One call of a model. It may arrive twice, and counts once: stream, attempt and call identify it.
 
     Attributes:
         stream: the id of the request's stream.
+        unique: whether no other request has its `stream`; otherwise `began_at` identifies it as well. One of our
+            requestors has asked: it writes the record too if it finds the processor dead.
         attempt: the requestor's attempt.
         call: the number of the provider's call within the attempt; a retry and each of merged answers have their own.
         version: a reader keeps what it knows of a newer version.
@@ -82,3 +96,4 @@ class UsageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     upstream_status: int | None = None
     upstream_request: str | None = None
     cost: int | None = None
+    unique: bool = False

@@ -359,3 +359,13 @@ def test_sums_are_kept_for_400_days() -> None:
         (row,) = database.find((), 0, 2_000_000_000, None, 9)
         assert row.calls == kept
     database.close()
+
+
+async def test_a_call_that_asker_and_processor_record_counts_once(bus: MemoryBus, tmp_path: Path) -> None:
+    async with reading(config_file(tmp_path), bus) as reader:
+        own = record("1", unique=True, began_at=ENDED - 5, provider="p")
+        asked = record("1", Usage(9, 9), unique=True, began_at=ENDED - 9, estimated=True)
+        others = [msgspec.structs.replace(each, stream="2") for each in (asked, own)]
+        await reader.write(own, asked, *others, msgspec.structs.replace(own, call=2), record("last", Usage(0, 0)))
+        row = await reader.until(4)
+        assert (row.calls, row.in_token, row.out_token) == (4, 10 + 9 + 10, 5 + 9 + 5)

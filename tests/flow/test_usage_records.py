@@ -33,7 +33,7 @@ async def test_a_complete_call_has_all_that_is_known_of_it() -> None:
         assert (await complete(opened))["choices"]
         (record,) = await read_records(opened.bus, 1)
     assert record == UsageRecord(
-        record.stream, 1, request="r-1", payer=SHOP, door="openai", flow="default", model="counting",
+        record.stream, 1, unique=True, request="r-1", payer=SHOP, door="openai", flow="default", model="counting",
         provider="OpenAiCompatible", upstream_model=server.model, usage=Usage(11, 3), queued_at=record.queued_at,
         began_at=record.began_at, first_at=record.first_at, ended_at=record.ended_at,
     )  # fmt: skip

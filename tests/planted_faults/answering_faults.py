@@ -44,10 +44,17 @@ ANSWERING: Final = (
     ),
     Fault(
         "a record of usage that the bus has refused is forgotten",
-        "base/tg_base/server/usage_writer.py",
+        "base/tg_base/protocol/usage_writer.py",
         "            return False\n        # Only now",
         "        # Only now",
         found_by="tests/unit/test_usage_writer.py::test_what_the_bus_refuses_is_published_again",
+    ),
+    Fault(
+        "a call that has died with its process is not recorded",
+        "base/tg_base/client/requestor.py",
+        "                self._record(call)\n",
+        "                pass\n",
+        found_by="tests/flow/test_asked_calls.py::test_a_process_that_is_killed_before_its_record_has_left",
     ),
     Fault(
         "a key's spending is not ended when its client leaves",

@@ -11,8 +11,8 @@ from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
+from tg_base.protocol.usage_writer import GATHER_SECONDS, MAX_MESSAGE_BYTES, UsageWriter
 from tg_base.runtime import running
-from tg_base.server.usage_writer import GATHER_SECONDS, MAX_MESSAGE_BYTES, UsageWriter
 from tg_schema import decode
 from tg_schema.topics import Topics
 from tg_schema.usage_record import UsageRecord

@@ -11,6 +11,7 @@ WALL = re.compile(
 )
 READERS = {
     "base/tg_base/bus/pulsar/consumer.py",  # how old a message is: the broker's stamp is a wall clock's
+    "base/tg_base/client/asked_call.py",  # when a call was asked and ended, of its record of usage
     "base/tg_base/client/shared_time.py",  # gateways compare what each other's clocks say
     "base/tg_base/llm/core/errors.py",  # Retry-After as a date
     "base/tg_base/llm/guard.py",  # when the first content of a call came, of its record of usage

@@ -9,17 +9,19 @@ from typing import Any, Generic, NamedTuple, Self
 
 from typing_extensions import override
 
+from tg_base.client.asked_call import AskedCall
 from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.membership import Service
 from tg_base.client.route_run import RouteRun
 from tg_base.protocol import EncodedRequest, RequestHeaders, Route, StreamKey
 from tg_base.runtime import LATE_SECONDS
 from tg_base.telemetry import Attribute, Span, end_span, find_error, span_names
-from tg_schema import TgError, decode
+from tg_schema import TEXT_COMPLETION, TgError, decode
 from tg_schema.codec import encode_request
 from tg_schema.errors import BadRequest, Cancelled, ProtocolError, SlowConsumer, Timeout
 from tg_schema.pieces import MAX_EVENT_BYTES
 from tg_schema.service_spec import Resp
+from tg_schema.usage_record import BILLED_OPERATIONS
 
 MAX_BUFFERED_BYTES = 1024 * 1024
 """Bytes of records buffered for a slow reader. A stream that exceeds it ends with SlowConsumer; no other does."""
@@ -49,6 +51,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         request_bytes: size of the request on the bus, in bytes.
         came: arrival time (loop time) of the oldest record in the last batch read.
         model: the model that was asked last, by its name in the configuration; None = not known.
+        call: what its record of usage may need; None = it is no call of a model.
 
     Raises (by `poll`, and while iterating):
         TgError: the stream failed. Nothing follows.
@@ -57,7 +60,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     __slots__ = (
         "__weakref__", "_accepted", "_began", "_cut_size", "_end", "_error", "_frames", "_loop", "_on_accepted",
         "_on_opening", "_opening", "_progress_at", "_record", "_records", "_size", "_timeout", "_timer", "_total",
-        "_wake", "_whole", "came", "complete", "id", "model", "relayed", "request_bytes",
+        "_wake", "_whole", "call", "came", "complete", "id", "model", "relayed", "request_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +72,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self.request_bytes = 0
         self.came = 0.0
         self.model: str | None = None
+        self.call: AskedCall | None = None
         self._record = record
         # Lists, since an empty deque takes 0.7 KiB, for each of thousands of streams.
         self._frames: list[tuple[float, bytes]] = []
@@ -129,6 +133,10 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
             self.relayed = True
         self._progress_at = now = self._loop.time()
         self._size += len(body)
+        if (call := self.call) is not None:
+            call.pieces += 1
+            call.received += len(body)
+            call.last, call.came_at, call.complete = body, now, last
         # A single record is accepted at any size: the bus has limited it already.
         if self._size > MAX_BUFFERED_BYTES and len(self._frames) > 1:
             self.fail(
@@ -325,6 +333,9 @@ class AskedStream(ResponseStream[Any]):
     ) -> None:
         whole = not getattr(request, "streaming", True)
         super().__init__(stream, route.spec.response, terms.timeout, total=terms.total, whole=whole)
+        operation = getattr(request, "operation", None)
+        is_call = route.spec is TEXT_COMPLETION and operation in BILLED_OPERATIONS
+        prompt = _measure_prompt(request) if is_call else 0
         self.span = span
         self._time = time
         self.asked_at = time()
@@ -341,6 +352,9 @@ class AskedStream(ResponseStream[Any]):
         self.place: Service | None = None
         self.permit = terms.permit
         self.run, self._fall_back = terms.run, terms.fall_back
+        if is_call:
+            prompt, now = prompt or self.request_bytes, self._loop.time()
+            self.call = AskedCall(span, operation or "completion", prompt, now, now)
 
     @property
     def begun(self) -> bool:
@@ -365,6 +379,13 @@ class AskedStream(ResponseStream[Any]):
             # The frame is unreadable: the stream's reader gets the error, and must not wait for more.
             last = True
         self.put(body, last=last)
+
+    def see_call(self) -> AskedCall | None:
+        """The call of its current attempt; None = it is no call of a model."""
+        if (call := self.call) is not None:
+            call.flow, call.model = self.route.flow, self.route.model or ""
+            call.attempt, call.processor = self.attempt, self.processor
+        return call
 
     def begin_attempt(self) -> None:
         """Begin another attempt: late frames of the earlier one no longer match, and make us cancel their sender."""
@@ -420,6 +441,15 @@ class AskedStream(ResponseStream[Any]):
             error = decode(self.route.spec.response, body).error
             return None if error is None else TgError.of(error)
         return None
+
+
+def _measure_prompt(request: Any) -> int:
+    """Bytes of the prompt's text; 0 = it is a conversation, which would take too long."""
+    if isinstance(request, EncodedRequest):
+        return request.text_bytes
+    if request.messages or request.tools or request.prompt_ids or request.texts or request.id_lists:
+        return 0
+    return len(request.prompt or "") + len(request.system or "")
 
 
 def _ignore() -> None:

@@ -11,9 +11,9 @@ from tg_base.llm.core import CallMeter
 from tg_base.runtime import MAX_QUICK_BYTES
 from tg_base.server import UsageAccount
 from tg_base.telemetry import Attribute, Spanning, count_call, span_names
-from tg_schema import TextCompletionRequest, TgError, Usage, decode
-from tg_schema.errors import BadRequest, Internal
-from tg_schema.prompt_size import measure_text
+from tg_schema import TextCompletionRequest, TgError, Usage
+from tg_schema.errors import Internal
+from tg_schema.prompt_size import estimate_usage, measure_text
 from tg_schema.usage_record import Outcome, Payer, UsageRecord
 
 _NO_SPAN: Final = nullcontext()
@@ -85,7 +85,7 @@ class ProviderCall(CallMeter, kw_only=True):
             headers.key.attempt,
             self.number,
             request="" if span is None else span.request,
-            payer=_read_payer(None if span is None else span.payer),
+            payer=Payer.of(None if span is None else span.payer),
             door="" if span is None else span.door or "",
             flow=account.flow,
             operation=self.operation,
@@ -103,6 +103,7 @@ class ProviderCall(CallMeter, kw_only=True):
             error=kind,
             upstream_status=status if isinstance(status, int) else None,
             upstream_request=upstream if isinstance(upstream, str) else None,
+            unique=headers.reply is not None,
         )
 
     def _usage(self, outcome: Outcome) -> Usage:
@@ -110,7 +111,8 @@ class ProviderCall(CallMeter, kw_only=True):
         if outcome == "failed" and not self.pieces:
             return Usage(*self.counts)
         answers = self.operation not in PAID_OPERATIONS
-        return self.estimate(self.prompt_bytes, complete=outcome == "complete", answers=answers)
+        told, complete = Usage(*self.counts), outcome == "complete"
+        return estimate_usage(told, self.prompt_bytes, self.pieces, self.letters, complete=complete, answers=answers)
 
 
 def describe_request(request: TextCompletionRequest) -> dict[str, Attribute]:
@@ -143,11 +145,3 @@ def _judge(error: BaseException | None) -> tuple[Outcome, str | None]:
             return "left", None
         case _:
             return "failed", Internal.type
-
-
-def _read_payer(text: str | None) -> Payer:
-    """The payer of a request. Any peer on the bus may have written it."""
-    try:
-        return Payer() if text is None else decode(Payer, text)
-    except BadRequest:
-        return Payer()

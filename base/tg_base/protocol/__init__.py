@@ -20,12 +20,13 @@ from tg_base.protocol.request_headers import MAX_REQUEST_BYTES, QUEUE_PROPERTY, 
 from tg_base.protocol.route import Route
 from tg_base.protocol.route_plan import RoutePlan
 from tg_base.protocol.subscriptions import Subscriptions, answers
+from tg_base.protocol.usage_writer import UsageWriter
 
 __all__ = [
     "ACCEPTED_AFTER_SECONDS", "CONTROL", "IDLE_LINK_SECONDS", "KIND_PROPERTY", "MAX_REQUEST_BYTES",
     "QUEUE_PROPERTY", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control",
     "Echo", "EncodedRequest", "FairSpacing", "Frame", "FrameKind", "Heartbeat", "HeartbeatTiming", "LinkReport",
     "LinkSender", "LinkStream", "ModelHealth", "Nack", "Outbox", "Part", "Presence", "PublisherClocks",
-    "RequestHeaders", "Route", "RoutePlan", "StreamKey", "Subscriptions", "answers", "publish_dead_letter",
-    "whole_number",
+    "RequestHeaders", "Route", "RoutePlan", "StreamKey", "Subscriptions", "UsageWriter", "answers",
+    "publish_dead_letter", "whole_number",
 ]

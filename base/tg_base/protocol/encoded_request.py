@@ -21,6 +21,7 @@ class EncodedRequest:
         cache_key: as the record's, if it has any.
         text_bytes: as `measure_text` of the record.
         user: as the record's, if it has any.
+        operation: as the record's, if it has any.
     """
 
     body: bytes
@@ -30,6 +31,7 @@ class EncodedRequest:
     cache_key: str | None = None
     text_bytes: int = 0
     user: str | None = None
+    operation: str | None = None
 
     @classmethod
     def of(cls, spec: ServiceSpec[Any, Any], request: Any) -> Self:
@@ -38,7 +40,8 @@ class EncodedRequest:
         Raises:
             BadRequest: the record cannot be encoded.
         """
-        sampling = getattr(request, "sampling", None)
-        streaming, cache_key = getattr(request, "streaming", True), getattr(request, "cache_key", None)
-        size, user = measure_text(request), getattr(request, "user", None)
-        return cls(encode_request(request), spec.features(request), streaming, sampling, cache_key, size, user)
+        sampling, cache_key = getattr(request, "sampling", None), getattr(request, "cache_key", None)
+        streaming, user = getattr(request, "streaming", True), getattr(request, "user", None)
+        size, operation = measure_text(request), getattr(request, "operation", None)
+        features = spec.features(request)
+        return cls(encode_request(request), features, streaming, sampling, cache_key, size, user, operation)

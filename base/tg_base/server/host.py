@@ -36,13 +36,13 @@ from tg_base.protocol import (
     RequestHeaders,
     StreamKey,
     Subscriptions,
+    UsageWriter,
 )
 from tg_base.runtime import is_set_within, running, translate_defects
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.link_pool import LinkPool
 from tg_base.server.request_task import RequestTask
 from tg_base.server.tombstones import Tombstones
-from tg_base.server.usage_writer import UsageWriter
 from tg_base.telemetry import new_id
 from tg_schema import TgError, decode, encode
 from tg_schema.errors import Internal, Unavailable

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from tg_base.bus import Delivery
 from tg_base.runtime import translate_defects
@@ -85,11 +86,13 @@ class UsageReader:
     async def _count(self, records: Sequence[UsageRecord]) -> None:
         """Return once the database has them."""
         pause, waiting = self._first_pause, False
+        # Two may have written one: only its processor knows when it began.
+        counted = [replace(record, began_at=0) if record.unique else record for record in records]
         while True:
             try:
                 with translate_defects(Internal, "usage could not be counted", "usage.defect", log):
                     costs = await self._prices.find_costs(records)
-                    await asyncio.to_thread(self._database.add, list(zip(records, costs, strict=True)))
+                    await asyncio.to_thread(self._database.add, list(zip(counted, costs, strict=True)))
             except TgError as error:
                 if not waiting:
                     log.error("usage.waiting", reason=error.message, records=len(records))

@@ -7,13 +7,8 @@ from typing import Final
 import msgspec
 
 from tg_base.llm.core.chunk import LlmChunk
-from tg_schema import FinishReason, Usage
+from tg_schema import FinishReason
 from tg_schema.completion import UNCOUNTED
-from tg_schema.prompt_size import TOKEN_BYTES
-
-MAX_TOKEN_CHARACTERS: Final = 7
-"""Mean length of a stream's pieces above which they are no single tokens. Many servers send token by token, of about
-four characters each; others send several at once."""
 
 
 class CallMeter(msgspec.Struct, kw_only=True):
@@ -41,24 +36,6 @@ class CallMeter(msgspec.Struct, kw_only=True):
         """Note the content of a chunk that is more than text."""
         calls = sum(len(call.name or "") + len(call.arguments) for call in chunk.tool_calls)
         self.letters += len(chunk.reasoning or "") + calls
-
-    def estimate(self, prompt_bytes: int, *, complete: bool, answers: bool) -> Usage:
-        """What the provider has counted; where it has not, an estimate by the text.
-
-        Args:
-            prompt_bytes: of the prompt's text; 0 = not known.
-            complete: whether the call came to its end.
-            answers: whether the answer has tokens; vectors have none.
-        """
-        told = Usage(*self.counts)
-        prompt, answer = told.in_token, told.out_token
-        if prompt is None:
-            prompt = -(-prompt_bytes // TOKEN_BYTES) or None
-        # Some providers count one token at the beginning, and the others at the end, which did not come.
-        if answers and (answer is None or (not complete and answer < self.pieces)):
-            single = self.letters <= MAX_TOKEN_CHARACTERS * self.pieces
-            answer = max(answer or 0, self.pieces if single else -(-self.letters // TOKEN_BYTES))
-        return msgspec.structs.replace(told, in_token=prompt, out_token=answer)
 
 
 CALL: Final[ContextVar[CallMeter | None]] = ContextVar("provider_call", default=None)
