@@ -28,8 +28,8 @@ from bench.child import cpu_of, own_cpu
 from bench.llama_cpp_provider import Running, free_port, install_server, running, their_server
 from tests.fakes.gguf_file import copy_with
 from tg_llama.models import DEMO_MODEL
+from tg_llama.native.context import VectorContext
 from tg_llama.native.model import Model
-from tg_llama.native.vector_context import VectorContext
 from tg_llama.options import LlamaCppOptions
 
 TOKENS = 64

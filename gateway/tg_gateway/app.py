@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import chain
@@ -18,7 +18,7 @@ from typing_extensions import override
 from tg_base.client import AnnouncedRoutes, Requestor
 from tg_base.config import Config, GatewayConfig
 from tg_base.protocol import Route, RoutePlan
-from tg_base.runtime import SharedListener, open_listening_sockets, running
+from tg_base.runtime import MAX_WAITING_CONNECTIONS, SharedListener, open_listening_sockets, running
 from tg_base.telemetry import MODEL_LOADS
 from tg_gateway.access import Authenticator, Limits, Origins, Payers, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
@@ -36,12 +36,10 @@ from tg_gateway.http import (
 )
 from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner, notice_leaving
 from tg_gateway.jobs import AttemptPauses, FlexQueue, JobLogs, JobRuns, JobStore, QueueBounds
-from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, listen, stop_listening
 from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
 from tg_gateway.relay import DEFECT_MESSAGE, Live, Relay
-from tg_gateway.served_check import warn_of_unserved
 from tg_gateway.telemetry import MALFORMED, MetricsPage
 from tg_gateway.websocket import Backend, WebSocketHandler
 
@@ -59,6 +57,52 @@ thousands of sockets would come at once and delay all chunks by 0.2 s."""
 _SERVER_LOG: Final = logging.getLogger("tg_gateway.server")
 # What clients offer there may be a token, and each handshake would log a line.
 logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)
+
+
+KNOWING_SECONDS = 3.0
+"""Seconds within which the processors of a bus have announced themselves to a new gateway."""
+
+
+ACCEPTS_PER_TURN: Final = 32
+"""How many connections of a socket uvloop accepts in one turn: 256 simultaneous ones take eight turns, and running
+streams wait for 32 set-ups at most, about 10 ms."""
+
+SHARED_ACCEPTS_PER_TURN: Final = 8
+"""Connections in one turn of a shared socket: the process that wakes first must not take all of a burst."""
+
+
+async def listen(
+    runner: web.BaseRunner, sockets: Iterable[socket.socket], accepts_per_turn: int = ACCEPTS_PER_TURN
+) -> None:
+    """Accept on these sockets, up to this many connections of each in a turn; the runner closes them."""
+    # uvloop accepts one connection of a listener in a turn, which takes 5 to 10 ms while 200 streams relay: the last of
+    # 256 clients waited for seconds before its request was even read. asyncio's own loop accepts all that wait.
+    copies = 1 if isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop) else accepts_per_turn
+    for listener in sockets:
+        for same in (listener, *(listener.dup() for _ in range(copies - 1))):
+            await web.SockSite(runner, same, backlog=MAX_WAITING_CONNECTIONS).start()
+
+
+async def stop_listening(runner: web.BaseRunner) -> None:
+    """Stop accepting; other processes that share the sockets take the waiting connections."""
+    for site in runner.sites:
+        await site.stop()
+
+
+async def warn_of_unserved(requestor: Requestor, routes: Iterable[Route[Any, Any]], config: Config) -> None:
+    """Log which of these services of flows no processor of the bus serves: the file cannot tell.
+
+    Args:
+        requestor: hears the processors.
+        routes: the services; plain peers announce nothing, so those are left out.
+        config: has their places in the file.
+    """
+    asked = [route for route in routes if not route.plain]
+    await requestor.presence.until_served([route.request for route in asked if route.plan is None], KNOWING_SECONDS)
+    for route in asked:
+        if not requestor.routes.is_served(route):
+            place = config.where("flows", route.flow, route.spec.name)
+            log.warning("flow.unserved", flow=route.flow, service=route.spec.name, model=route.model, at=place)
 
 
 class _Malformed(logging.Filter):

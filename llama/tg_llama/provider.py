@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from functools import partial
 from typing import Self
 
@@ -13,16 +13,15 @@ from tg_base.llm import Detokenized, Embeddings, ProviderOptions, Scores
 from tg_base.runtime import start_daemon_thread
 from tg_base.telemetry import MODEL_LOADS
 from tg_llama.chat import PromptTokenizer
-from tg_llama.core import CONTROL_TOKEN, token_data
+from tg_llama.core import CONTROL_TOKEN, model_file, token_data
 from tg_llama.engine import CUT_ADVICE, EnginePool, read_answer
 from tg_llama.in_process import InProcess, begun
-from tg_llama.lora import find_loaded_file
+from tg_llama.lora import find_adapter_files, find_loaded_file
 from tg_llama.native import Model, ModelLoad
-from tg_llama.opening import open_engines, rehearse_engines
 from tg_llama.options import LlamaCppOptions
 from tg_llama.request import check_ids
-from tg_schema import COMMON_FEATURES, TextCompletionRequest, Token
-from tg_schema.errors import BadRequest, ContextLengthExceeded, TooLarge
+from tg_schema import COMMON_FEATURES, TextCompletionRequest, TgError, Token
+from tg_schema.errors import BadRequest, ContextLengthExceeded, Internal, TooLarge
 from tg_schema.features import Feature
 
 MAX_EMBEDDED_CHARACTERS = 2_000_000
@@ -52,6 +51,40 @@ _ENCODER_FEATURES: frozenset[Feature] = frozenset(
 
 _ADAPTER_FEATURES: frozenset[Feature] = frozenset({"adapter", "load_adapter"})
 """The further features of a model with LoRA adapters."""
+
+
+def open_engines(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool[Model], PromptTokenizer]:
+    """The engines for `options`; blocks while the model is downloaded and loaded. Raises as `rehearse_engines`."""
+    model = _model(options, load, weights=True)
+    if model is None:
+        raise Internal("a model's file was not fetched")
+    try:
+        tokenizer = PromptTokenizer(model)
+        # Report free slots to pickers before there is an adapter.
+        takes = bool(options.adapters or options.adapter_folder)
+        adapters = find_adapter_files(options.adapters) if takes else None
+        return EnginePool(model, options.sizes(model.context_length, model.size), adapters), tokenizer
+    except TgError:
+        model.close()
+        raise
+
+
+def rehearse_engines(options: LlamaCppOptions) -> None:
+    """Check, without weights, what `open_engines` needs. Raises: TgError; `option` has the option that is wrong."""
+    find_adapter_files(options.adapters, fetch=False)
+    model = _model(options, ModelLoad(), weights=False)
+    if model is not None:
+        with closing(model):
+            PromptTokenizer(model)
+
+
+def _model(options: LlamaCppOptions, load: ModelLoad, *, weights: bool) -> Model | None:
+    """The model of `options`. Without weights None, if the file has not been downloaded yet but could be."""
+    try:
+        path = model_file(options.path, fetch=weights)
+        return None if path is None else Model(path, weights=weights, load=load)
+    except TgError as error:
+        raise error.at("path") from None
 
 
 class LlamaCpp(InProcess[LlamaCppOptions]):

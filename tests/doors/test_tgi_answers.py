@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.doors.tgi_records import END, HALVES, LAST, A, B, Record, body_of, stream, whole
 from tests.unit.splittings import splittings
-from tg_doors.tgi.writers import TokenEventWriter
+from tg_doors.tgi.dialect import TokenEventWriter
 from tg_schema import Token
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.errors import ContentFilter, TooLarge, Unavailable

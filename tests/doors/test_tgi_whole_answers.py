@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from tests.doors.tgi_records import END, HALVES, LAST, A, B, Record, body_of, stream, whole
+from tg_doors.tgi.dialect import GeneratedTextWriter
 from tg_doors.tgi.timings import Timings
 from tg_doors.tgi.tokenization import encode_tokenized_chat, encode_tokens
-from tg_doors.tgi.writers import GeneratedTextWriter
 from tg_gateway.dialects import CompletionWriter
 from tg_schema import TgError, Token
 from tg_schema.errors import ProtocolError

@@ -4,9 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from tg_doors.tgi.dialect import GeneratedTextWriter, TokenEventWriter
 from tg_doors.tgi.generation_parameters import GenerateBody, GenerationParameters
 from tg_doors.tgi.timings import Timings
-from tg_doors.tgi.writers import GeneratedTextWriter, TokenEventWriter
 from tg_schema import TextCompletionResponse, Token
 
 Record = TextCompletionResponse

@@ -14,9 +14,9 @@ from tg_base.llm import LlmChunk, object_schema
 from tg_base.llm.answer_form import AnswerForm
 from tg_base.runtime import WorkerPool
 from tg_flow.prompt.meter import Meter, TooMuchWork
-from tg_flow.prompt.rendering import MOST_SECONDS, MOST_WORK
+from tg_flow.prompt.prompt_service import MOST_SECONDS, MOST_WORK
+from tg_flow.prompt.prompt_template import TemplateText
 from tg_flow.prompt.template_syntax import Refused
-from tg_flow.prompt.template_text import TemplateText
 from tg_llama.chat.template_sandbox import SandboxedTemplate, TemplateEndless, TemplateFailed, within
 from tg_llama.grammar.json_grammar import json_grammar
 from tg_llama.grammar.parameter_types import ParameterTypes

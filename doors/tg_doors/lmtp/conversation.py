@@ -8,10 +8,10 @@ message is answered: by a TOKEN error if that ends a stream for which the client
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Annotated, Any, Final, Literal
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -19,7 +19,6 @@ from typing_extensions import override
 
 from tg_base.runtime import finish, take_turns
 from tg_doors.lmtp.buffers import BufferId, Buffers, Content, join_contents
-from tg_doors.lmtp.information import NEGOTIABLE, HelloBody, ModelInfoBody, encode_hello, encode_model_info
 from tg_doors.lmtp.item_writers import StreamForm
 from tg_doors.lmtp.mask import SLICE_BYTES, pack_mask, read_long_mask, read_mask
 from tg_doors.lmtp.messages import (
@@ -50,13 +49,72 @@ from tg_doors.lmtp.resumable import (
     resume,
 )
 from tg_doors.lmtp.stream_writer import LeavingWriter, StreamWriter, TokenBatch
-from tg_gateway.dialects import Ask, Background, Conversation, FoundModel, Output, Socket, Writer
+from tg_gateway.dialects import Ask, Background, Catalogue, Conversation, FoundModel, Output, Socket, Writer
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode
 from tg_schema.errors import BadRequest, NotFound, Unauthorized
 
 PATIENCE_SECONDS: Final = 1.5
 """Seconds without an item after which a stream's client gets the reason. Processors report their load once a second."""
 _ANSWERED_BY_STREAMS: Final = frozenset({"GENERATE", "SCORE", "RESUME"})
+
+
+UNAVAILABLE: Final = "<unavailable>"
+"""LMQL's clients ask again later."""
+NEGOTIABLE: Final = ("SYSTEM", "ERRORS")
+"""Extensions sent only to clients that have accepted them: a type of message, and kinds of errors."""
+_ID_FEATURES: Final = frozenset({"prompt_ids", "logprobs", "end_token"})
+
+
+Status = Literal["unavailable", "loading", "ready"]
+"""A model's status; `loading` = the next request waits until it is loaded. LMQL's clients know only `unavailable`."""
+
+
+class ModelInfoBody(msgspec.Struct, frozen=True):
+    """The JSON of a MODEL_INFO; LMQL's clients name the model in `data` too."""
+
+    stream_id: StreamId
+    model: str
+    data: Any = None
+
+
+class HelloBody(msgspec.Struct, frozen=True):
+    """The JSON of a HELLO."""
+
+    accept: tuple[Annotated[str, msgspec.Meta(max_length=64)], ...]
+    stream_id: StreamId | None = None
+
+
+def encode_model_info(stream: int, found: FoundModel, catalogue: Catalogue) -> bytes:
+    """The answer to a MODEL_INFO."""
+    # A plain peer announces nothing, so assume that it is there.
+    known = found.route.plain or found.model in catalogue.models()
+    text = f"{found.model} (flow {found.route.flow})" if known else UNAVAILABLE
+    status: Status = "unavailable" if not known else "loading" if found.loading else "ready"
+    capabilities = _list_capabilities(found.features)
+    told = {"stream_id": stream, "model_info": text, "status": status, "capabilities": capabilities}
+    return encode_message(b"MSG", [told])
+
+
+def encode_hello(stream: int | None, accepted: Set[str]) -> bytes:
+    """The answer to a HELLO."""
+    named = tuple(name for name in NEGOTIABLE if name in accepted)
+    return encode_message(b"MSG", [{"stream_id": stream, "accepted": named}])
+
+
+def _list_capabilities(features: Set[str]) -> Mapping[str, bool]:
+    """What the model's processors can do: `ids` = GENERATE as LMQL asks for it, `packed_floats` = Base64 masks."""
+    ids = features >= _ID_FEATURES
+    return {
+        "ids": ids,
+        "score": features >= {"prompt_ids", "score"},
+        "logit_bias": ids and "logit_bias" in features,
+        "packed_floats": ids and "packed_floats" in features,
+        "text": True,
+        "raw_text": "raw" in features,
+        "stop": "stop" in features,
+        "seed": "seed" in features,
+        "resume": True,
+    }
 
 
 class CancelBody(msgspec.Struct, frozen=True):

@@ -1,9 +1,8 @@
 """PromptRequest -> template -> text completion: the prompt service and its templates."""
 
 from tg_flow.prompt.prompt_kind import PromptKind
-from tg_flow.prompt.prompt_service import PromptService
+from tg_flow.prompt.prompt_service import PromptService, Rendering
 from tg_flow.prompt.prompt_template import PromptTemplate, Rendered
-from tg_flow.prompt.rendering import Rendering
 from tg_flow.prompt.templates import Templates
 
 __all__ = [

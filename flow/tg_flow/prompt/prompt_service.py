@@ -1,5 +1,6 @@
 """PromptRequest -> rendered template -> text completion -> PromptResponses."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from time import thread_time
 from typing import Any, Literal
@@ -8,16 +9,113 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.client import Client
-from tg_base.llm import ObjectSchema
+from tg_base.llm import ObjectSchema, strip_fence
 from tg_base.runtime import WorkerPool
 from tg_base.server import Service
-from tg_flow.prompt.answer import json_lines, json_object
+from tg_flow.prompt.meter import Meter, TooMuchWork
 from tg_flow.prompt.prompt_template import PromptTemplate, Rendered
-from tg_flow.prompt.rendering import Rendering
 from tg_flow.prompt.templates import Templates
 from tg_schema import PROMPT, FinishReason, PromptRequest, PromptResponse, TextCompletionRequest, TextCompletionResponse
 from tg_schema.codec import decode_json
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, SchemaViolation
+
+QUICK_WORK, QUICK_SECONDS = 500_000, 0.005
+MOST_WORK, MOST_SECONDS = 16_000_000, 0.4
+"""The budget of a render: characters made or elements visited (16 each), and seconds."""
+
+MAX_CONCURRENT_RENDERINGS = 2
+"""Long renders that run concurrently; the others wait."""
+
+
+class Rendering:
+    """Renders for one service.
+
+    Args:
+        time: the clock for the time limit of a render, in seconds.
+    """
+
+    def __init__(self, time: Callable[[], float] = thread_time) -> None:
+        self._time = time
+        self._turns = asyncio.Semaphore(MAX_CONCURRENT_RENDERINGS)
+
+    async def render(self, template: PromptTemplate, variables: Mapping[str, Any]) -> Rendered:
+        """Render the texts for the model.
+
+        Raises:
+            BadRequest: the variables do not fit, or the template does too much work.
+        """
+        try:
+            return template.render(variables, Meter(QUICK_WORK, QUICK_SECONDS, self._time))
+        except TooMuchWork:
+            async with self._turns:
+                return await asyncio.to_thread(self._render_long, template, variables)
+
+    def _render_long(self, template: PromptTemplate, variables: Mapping[str, Any]) -> Rendered:
+        try:
+            return template.render(variables, Meter(MOST_WORK, MOST_SECONDS, self._time))
+        except TooMuchWork:
+            raise BadRequest(
+                f'template "{template.name}" does too much work with these variables: it may take {MOST_SECONDS:g} s'
+            ) from None
+
+
+async def json_object(
+    text: str, schema: ObjectSchema | None, finish_reason: FinishReason | None, checkers: WorkerPool
+) -> str:
+    """The one object of a json template, as compact JSON text.
+
+    Raises:
+        SchemaViolation: the answer is not JSON or violates the schema.
+    """
+    what = "the model's answer"
+    value = _parse(strip_fence(text), what, finish_reason)
+    await _check(value, schema, what, checkers)
+    return _encode(value)
+
+
+async def json_lines(
+    text: str, schema: ObjectSchema | None, finish_reason: FinishReason | None, checkers: WorkerPool
+) -> str:
+    """The objects of a jsonl template, as the JSON text of a list. A model may also write them as one list.
+
+    Empty lines are skipped, and nothing else.
+
+    Raises:
+        SchemaViolation: a line is not a JSON object or violates the schema.
+    """
+    text = strip_fence(text)
+    if text.startswith("["):
+        values = _parse(text, "the model's answer", finish_reason)
+        names = (f"element {number} of the model's answer" for number in range(1, len(values) + 1))
+        found = list(zip(names, values, strict=True))
+    else:
+        # Not `splitlines`: JSON may have U+2028 and other line breaks within a string.
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        named = [(f"line {number} of the model's answer", line) for number, line in lines]
+        found = [(what, _parse(line, what, finish_reason)) for what, line in named]
+    for what, value in found:
+        if not isinstance(value, dict):
+            raise SchemaViolation(f"{what} is not a JSON object; ask again, or change the template")
+        await _check(value, schema, what, checkers)
+    return _encode([value for _, value in found])
+
+
+def _encode(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _parse(text: str, what: str, finish_reason: FinishReason | None) -> Any:
+    try:
+        return decode_json(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        cut = "; it was cut at the most tokens allowed" if finish_reason == "length" else ""
+        raise SchemaViolation(f"{what} is not valid JSON{cut}; ask again, or change the template") from None
+
+
+async def _check(value: Any, schema: ObjectSchema | None, what: str, checkers: WorkerPool) -> None:
+    fault = await schema.fault(value, checkers) if schema is not None else None
+    if fault is not None:
+        raise SchemaViolation(f"{what} does not satisfy the template's schema: {fault}")
 
 
 def variables_of(terms: Mapping[str, str] | None) -> dict[str, Any]:

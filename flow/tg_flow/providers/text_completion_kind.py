@@ -1,16 +1,35 @@
 """[flows.NAME.text-completion] -> running processors, one for each bound model."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
+import structlog
 from typing_extensions import override
 
 from tg_base.config import Config, Findings, TextCompletionConfig
 from tg_base.server import Processor, ServeContext, ServiceKind
 from tg_flow.providers.bound_models import bind_models, list_bound_models, open_model
 from tg_flow.providers.model_processors import RETRY_SECONDS, ModelProcessors
-from tg_flow.providers.registry import rehearse_provider
-from tg_flow.providers.route_lacks import warn_of_lacks
+from tg_flow.providers.registry import outline_provider, rehearse_provider
+from tg_schema import TgError
+
+log = structlog.get_logger()
+
+
+async def warn_of_lacks(config: Config) -> None:
+    """Compare what the models' providers announce with these options. No model is opened."""
+    for name, plan in config.plans.items():
+        features = {}
+        for model in filter(None, (queue.model for queue in plan.queues if queue.model in config.models)):
+            # What is wrong with the model is reported where it is opened.
+            with suppress(TgError):
+                features[model] = (await open_model(config, model, outline_provider)).features
+        first = next(iter(features.values()), frozenset())
+        for model, others in features.items():
+            if lacks := first - others:
+                log.warning(
+                    "route.lacks", route=name, model=model, lacks=sorted(lacks), at=config.where("routes", name)
+                )
 
 
 class TextCompletionKind(ServiceKind):

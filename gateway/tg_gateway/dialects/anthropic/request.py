@@ -1,17 +1,34 @@
 """Body and headers of a message request -> TextCompletionRequest, and the fields that have no effect."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from tg_gateway.dialects import FoundModel
-from tg_gateway.dialects.anthropic.blocks import DIALECT, kind_of
-from tg_gateway.dialects.anthropic.body import MessageBody, OutputConfig, Thinking
-from tg_gateway.dialects.anthropic.tools import Tools, is_foreign_choice, read_choice, read_tools
-from tg_gateway.dialects.anthropic.turns import read_system, read_turns
-from tg_schema import Message, Sampling, TextCompletionRequest, decode
-from tg_schema.conversation import ForeignPart, Part
+from tg_gateway.dialects.anthropic.blocks import (
+    DIALECT,
+    MAX_KIND_CHARACTERS,
+    Block,
+    ToolResult,
+    kind_of,
+    mark_of,
+    read_content,
+    simplify,
+)
+from tg_gateway.dialects.anthropic.body import (
+    CacheControl,
+    Content,
+    MessageBody,
+    OutputConfig,
+    Thinking,
+    ToolChoice,
+    Turn,
+)
+from tg_gateway.dialects.anthropic.signatures import is_of_call, unwrap_call_signatures
+from tg_schema import Message, Sampling, TextCompletionRequest, TextPart, Tool, ToolCall, decode
+from tg_schema.conversation import ForeignPart, Part, ReasoningPart, Role
 from tg_schema.errors import BadRequest
 from tg_schema.text_completion import SYSTEM_ROLES, Foreign, Reasoning
 
@@ -19,6 +36,173 @@ FOREIGN_FIELDS: Final = f"{DIALECT}_fields"
 """The feature of providers that pass on Anthropic's own fields and blocks."""
 MAX_BETAS = 64
 """Names of beta versions that are passed on."""
+
+
+_CUSTOM: Final = frozenset({None, "custom"})
+_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+
+
+def read_turns(turns: Iterable[Turn]) -> Iterator[Message]:
+    """The conversation, in order.
+
+    Raises:
+        BadRequest: a block is wrong, or stands in a turn of the wrong role.
+    """
+    for number, turn in enumerate(turns):
+        place = f"messages.{number}.content"
+        match turn.role:
+            case "system":
+                yield from read_system(turn.content, place)
+            case "assistant":
+                yield from _read_assistant(read_content(turn.content, place), place)
+            case "user":
+                yield from _read_user(read_content(turn.content, place), place)
+
+
+def read_system(content: Content, place: str) -> Iterator[Message]:
+    """Instructions: a turn for each block, so that they stay apart where they are joined to one text.
+
+    Raises:
+        BadRequest: a block is no text.
+    """
+    for block in read_content(content, place):
+        if not isinstance(block, TextPart):
+            raise BadRequest(f"{place}: instructions are text")
+        yield Message("system", simplify((block,)))
+
+
+def _read_user(blocks: Iterable[Block], place: str) -> Iterator[Message]:
+    parts: list[Part] = []
+    for block in blocks:
+        match block:
+            case ToolResult():
+                yield from _flush("user", parts, [])
+                yield Message("tool", block.content, tool_call_id=block.call, error=block.error, cache=block.cache)
+            case ToolCall():
+                raise BadRequest(f"{place}: tool_use belongs to a message of the assistant")
+            case ReasoningPart():
+                raise BadRequest(f"{place}: thinking belongs to a message of the assistant")
+            case _:
+                parts.append(block)
+    yield from _flush("user", parts, [])
+
+
+def _read_assistant(blocks: list[Block], place: str) -> Iterator[Message]:
+    # Before the calls are read: a signature may stand behind its call.
+    signatures = unwrap_call_signatures(blocks)
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    for block in blocks:
+        match block:
+            case ToolResult():
+                raise BadRequest(f"{place}: tool_result belongs to a message of the user")
+            case ToolCall():
+                calls.append(msgspec.structs.replace(block, signature=signatures.get(block.id)))
+            # This block only carried a call's signature, or is empty: a provider would refuse empty thinking.
+            case ReasoningPart() if is_of_call(block) or not (block.text or block.signature):
+                pass
+            case _:
+                if calls and _is_in_order(block):
+                    yield from _flush("assistant", parts, calls)
+                parts.append(block)
+    yield from _flush("assistant", parts, calls)
+
+
+def _is_in_order(part: Part) -> bool:
+    """Whether its place among the calls matters."""
+    return isinstance(part, ForeignPart) or (isinstance(part, ReasoningPart) and part.signature is not None)
+
+
+def _flush(role: Role, parts: list[Part], calls: list[ToolCall]) -> Iterator[Message]:
+    if parts or calls:
+        yield Message(role, simplify(tuple(parts)), tool_calls=tuple(calls))
+        parts.clear()
+        calls.clear()
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    type: str | None = None
+
+
+class _Tool(msgspec.Struct, frozen=True):
+    name: str
+    input_schema: dict[str, Any]
+    type: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+    cache_control: CacheControl | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a request offers.
+
+    Attributes:
+        tools: functions of the client.
+        foreign: tools that go to Anthropic's API as they came.
+        ignored: fields of functions that their model's provider does not know.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    foreign: tuple[dict[str, Any], ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+def read_tools(given: Iterable[msgspec.Raw], *, passes_foreign: bool | None) -> Tools:
+    """The tools of a request.
+
+    Args:
+        given: their JSON.
+        passes_foreign: whether the model's provider takes foreign ones; None = nobody knows yet.
+
+    Raises:
+        BadRequest: a tool lacks a field or has a wrong one, or the model's provider cannot have it.
+    """
+    tools, foreign, ignored = [], [], dict[str, None]()
+    for number, raw in enumerate(given):
+        place = f"tools.{number}"
+        try:
+            # The kind alone at first: a tool of Anthropic's servers has other fields, and would be refused for them.
+            kind = decode(_Kind, bytes(raw)).type
+            if kind not in _CUSTOM and passes_foreign is False:
+                raise BadRequest(f"the model has no tools of type {str(kind)[:MAX_KIND_CHARACTERS]!r}; leave it out")
+            fields = decode(dict[str, msgspec.Raw], bytes(raw)) if kind in _CUSTOM else ()
+            unknown = [name for name in fields if name not in _Tool.__struct_fields__]
+            if kind not in _CUSTOM or (unknown and passes_foreign):
+                foreign.append(decode(dict[str, Any], bytes(raw)))
+            else:
+                tools.append(_convert(decode(_Tool, bytes(raw))))
+                ignored |= dict.fromkeys(f"tools.{name}" for name in unknown)
+        except BadRequest as error:
+            raise BadRequest(f"{place}: {error.message}") from None
+    return Tools(tuple(tools), tuple(foreign), tuple(ignored))
+
+
+def read_choice(choice: ToolChoice | None) -> str | None:
+    """Which tool must be called, as our records say it.
+
+    Raises:
+        BadRequest: a tool must be called, but none is named.
+    """
+    if choice is None:
+        return None
+    if choice.type == "tool":
+        if not choice.name:
+            raise BadRequest("tool_choice.name is missing: name the tool that must be called")
+        return choice.name
+    return _CHOICES[choice.type]
+
+
+def is_foreign_choice(choice: str | None, tools: Tools) -> bool:
+    """Whether the tool that must be called can be a foreign one alone."""
+    if not tools.foreign or choice in {None, "auto", "none"}:
+        return False
+    return not tools.tools if choice == "required" else choice not in {tool.name for tool in tools.tools}
+
+
+def _convert(tool: _Tool) -> Tool:
+    mark = mark_of(tool.cache_control)
+    return Tool(tool.name, tool.description or "", tool.input_schema, strict=bool(tool.strict), cache=mark)
 
 
 def _list_nested(sent: Mapping[str, msgspec.Raw]) -> Iterator[str]:

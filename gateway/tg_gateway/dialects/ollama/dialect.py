@@ -1,5 +1,6 @@
 """Ollama's protocol over HTTP: what a path means, and how it is asked, answered and refused."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,7 +22,16 @@ from tg_gateway.dialects import (
     Mount,
     show_ignored,
 )
-from tg_gateway.dialects.chat import TokenLogprob
+from tg_gateway.dialects.chat import TokenLogprob, read_inputs
+from tg_gateway.dialects.embeddings import (
+    MAX_INPUTS,
+    EncodedVectors,
+    Vector,
+    VectorRequests,
+    VectorsBody,
+    VectorWriter,
+    make_vector_requests,
+)
 from tg_gateway.dialects.ollama.answer_shape import (
     LOADED,
     UNLOADED,
@@ -46,8 +56,7 @@ from tg_gateway.dialects.ollama.model_list import (
 )
 from tg_gateway.dialects.ollama.request import list_ignored, read_chat, read_generate
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
-from tg_gateway.dialects.ollama.vectors import NOTHING, EmbedOneWriter, EmbedWriter, read_embed
-from tg_schema import TextCompletionRequest, TgError, decode
+from tg_schema import TextCompletionRequest, TgError, decode, encode
 from tg_schema.errors import BadRequest
 
 DIALECT: Final = "ollama"
@@ -56,6 +65,91 @@ _NO_TIME: Final = re.compile(r"0+(\.0*)?[a-zµ]*")
 """A `keep_alive` of 0: a number of seconds, or a duration as text."""
 
 LINES: Final = "application/x-ndjson"
+
+
+NOTHING: Final = VectorRequests((), (), 0)
+"""What an empty text asks for."""
+
+
+def read_embed(
+    field: str,
+    given: str | tuple[str, ...] | None,
+    found: FoundModel,
+    *,
+    truncate: bool | None = None,
+    dimensions: int | None = None,
+) -> VectorRequests:
+    """The requests for the vectors of the inputs.
+
+    Args:
+        field: the inputs' name, for errors.
+        given: what it says; not empty.
+        found: the model.
+        truncate: whether what is too long is cut; None = where the model can.
+        dimensions: numbers in each vector; None = the model's own.
+
+    Raises:
+        BadRequest: an input is empty, there are too many, or the model is a plain peer's.
+    """
+    cut = "truncate" in found.features if truncate is None else truncate
+    asked = VectorsBody(truncate_prompt_tokens=-1 if cut else None)
+    inputs = read_inputs(field, given, MAX_INPUTS)
+    return make_vector_requests(asked, found, [(None, inputs)], dimensions=dimensions)
+
+
+class EmbedWriter(VectorWriter):
+    """All vectors, each of length 1, as Ollama has them.
+
+    Args:
+        asked: the requests that the records answer.
+        model: its name, as the client said it.
+        watch: runs since the request came.
+        ignored: headers that list what was ignored.
+    """
+
+    def __init__(self, asked: VectorRequests, model: str, watch: Stopwatch, ignored: Mapping[str, str]) -> None:
+        super().__init__(asked)
+        self.headers = ignored
+        self._vectors = EncodedVectors(asked.count)
+        self._model = model
+        self._watch = watch
+
+    @override
+    def take(self, number: int, vector: Vector) -> None:
+        length = math.hypot(*vector) or 1.0
+        self._vectors.add(number, encode([value / length for value in vector]))
+
+    @override
+    def body(self) -> bytes:
+        count = b"" if self.usage is None else b',"prompt_eval_count":%d' % self.usage.prompt_tokens
+        return b'{"model":%b,"embeddings":[%b],"total_duration":%d,"load_duration":0%b}' % (
+            encode(self._model),
+            self._vectors.join(),
+            self._watch.read()[0],
+            count,
+        )
+
+
+class EmbedOneWriter(VectorWriter):
+    """One vector, as the model has it.
+
+    Args:
+        asked: the request that the records answer.
+        ignored: headers that list what was ignored.
+    """
+
+    def __init__(self, asked: VectorRequests, ignored: Mapping[str, str]) -> None:
+        super().__init__(asked)
+        self.headers = ignored
+        self._vector = b"[]"
+
+    @override
+    def take(self, number: int, vector: Vector) -> None:
+        self._vector = encode(vector)
+
+    @override
+    def body(self) -> bytes:
+        return b'{"embedding":%b}' % self._vector
 
 
 class _Piece(Tail, frozen=True, kw_only=True):
