@@ -104,6 +104,14 @@ def gateway_options(command: F) -> F:
     return _add(command, _URL, *_CONNECTION, _VERSION)
 
 
+def gateways_options(command: F) -> F:
+    """Several gateways: urls, timeout."""
+    urls = click.option(
+        "-u", "--url", "urls", multiple=True, help="A gateway; for several, several times. [default: as for tg-models]"
+    )
+    return _add(command, urls, *_CONNECTION, _VERSION)
+
+
 def choose_flow(flow: str | None, model: str | None) -> str | None:
     """The flow to ask; None = that of the model, which the gateway knows."""
     return "default" if flow is None and not model else flow

@@ -61,6 +61,11 @@ def start_usage() -> None:
     start("tg_cli.usage", "show_usage", "")
 
 
+def start_top() -> None:
+    """`tg-top`."""
+    start("tg_cli.top")
+
+
 def _leave_when_interrupted() -> "Callable[[], object]":
     """End the process at SIGINT, since nothing has begun that would have to be closed. Returns what undoes this.
 

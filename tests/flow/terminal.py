@@ -23,8 +23,8 @@ _ON_TERMINAL = 'terminal=$0; exec "$@" <>"$terminal" >&0 2>&0'
 class _Screen(pyte.Screen):
     """It answers, as terminals do when a program asks where the cursor is."""
 
-    def __init__(self, answer: Callable[[str], None]) -> None:
-        super().__init__(COLUMNS, LINES)
+    def __init__(self, answer: Callable[[str], None], lines: int, columns: int) -> None:
+        super().__init__(columns, lines)
         self._answer = answer
 
     @override
@@ -33,11 +33,11 @@ class _Screen(pyte.Screen):
 
 
 class Terminal:
-    """A terminal with a screen of `LINES` and `COLUMNS`, and the process on it."""
+    """A terminal with a screen, and the process on it."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, lines: int = LINES, columns: int = COLUMNS) -> None:
         self._descriptor = descriptor
-        self._screen = _Screen(self.type)
+        self._screen = _Screen(self.type, lines, columns)
         self._stream = pyte.ByteStream(self._screen)
         self._news = asyncio.Event()
         self.received = b""
@@ -85,15 +85,18 @@ def _count_prompts(text: str) -> int:
 
 
 @asynccontextmanager
-async def on_terminal(program: str, *arguments: str, **variables: str) -> AsyncIterator[Terminal]:
-    """Start a command of ours on a terminal; it is killed here at the latest."""
+async def on_terminal(
+    program: str, *arguments: str, size: tuple[int, int] = (LINES, COLUMNS), **variables: str
+) -> AsyncIterator[Terminal]:
+    """Start a command of ours on a terminal of some lines and columns; it is killed here at the latest."""
     ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-    terminal = Terminal(ours)
+    lines, columns = size
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    terminal = Terminal(ours, lines, columns)
     terminal.process = await asyncio.create_subprocess_exec(
         "sh", "-c", _ON_TERMINAL, os.ttyname(theirs), SCRIPTS / program, *arguments,
         stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
-        env=environment({"TERM": "xterm-256color", "LANG": "C.UTF-8", "COLUMNS": str(COLUMNS), **variables}),
+        env=environment({"TERM": "xterm-256color", "LANG": "C.UTF-8", "COLUMNS": str(columns), **variables}),
     )  # fmt: skip
     loop = asyncio.get_running_loop()
     loop.add_reader(ours, terminal.read)

@@ -28,7 +28,10 @@ from tests.uv_command import ROOT
 
 pytestmark = [pytest.mark.install, pytest.mark.timeout(180)]
 SERVERS = ("tg-pick", "tg-serve", "tg-serve-model")
-COMMANDS = ("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models", "tg-usage")
+COMMANDS = (
+    *("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models"),
+    *("tg-top", "tg-usage"),
+)
 EXAMPLE = ROOT / "examples" / "agent"
 PROGRAM = Path(__file__).parent / "sdk_program.py"
 PYRIGHT_VERSION = "1.1.414"

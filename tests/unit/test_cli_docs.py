@@ -13,6 +13,7 @@ from tg_cli.invoke_llm import invoke_llm
 from tg_cli.invoke_prompt import invoke_prompt
 from tg_cli.lmtp import talk_lmtp
 from tg_cli.models import list_models
+from tg_cli.top import show_top
 from tg_cli.usage import show_usage
 from tg_serve.command import serve
 from tg_serve.pick import pick
@@ -21,7 +22,18 @@ from tg_serve.serve_model import serve_model
 PAGE = (Path(__file__).parents[2] / "cli" / "OPTIONS.md").read_text("utf-8")
 
 
-COMMANDS = [invoke_llm, chat, list_models, show_usage, talk_lmtp, invoke_prompt, invoke_agent, serve, serve_model]
+COMMANDS = [
+    invoke_llm,
+    chat,
+    list_models,
+    show_usage,
+    show_top,
+    talk_lmtp,
+    invoke_prompt,
+    invoke_agent,
+    serve,
+    serve_model,
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -23,6 +23,7 @@ EXTRAS = {
     "tg_base.llm.gemini": "http",
     "tg_base.server.process": "uvloop",
     "tg_base.telemetry.otlp": "traces",
+    "tg_cli.top_screen": "top",
     "tg_flow.agent.tools.http_tool": "http",
     "tg_flow.agent.tools.mcp_session": "mcp",
     "tg_flow.agent.tools.mcp_tool": "mcp",
@@ -247,7 +248,7 @@ def test_a_lock_has_a_hash_for_everything_and_no_address(lock: Path) -> None:
     "script",
     [
         *("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models"),
-        *("tg-pick", "tg-serve", "tg-serve-model"),
+        *("tg-pick", "tg-serve", "tg-serve-model", "tg-top"),
     ],
 )
 def test_every_command_tells_its_version(script: str) -> None:
@@ -268,6 +269,7 @@ def test_every_script_is_in_the_test_above() -> None:
         "tg-pick",
         "tg-serve",
         "tg-serve-model",
+        "tg-top",
         "tg-usage",
     }
 

@@ -1,0 +1,98 @@
+"""What gateways do now -> tables of text that fit into 79 columns: for a screen, and for a pipe."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tg_schema.live import LiveDocument, LiveStream
+
+_Columns = Sequence[tuple[str, str]]
+"""The heads, and how each column is aligned and how wide it is."""
+_GATEWAYS: Final = (("#", ">2"), ("GATEWAY", "<40"), ("STREAMS", ">8"), ("VERSION", "<12"), ("STATE", "<8"))
+_QUEUES: Final = (
+    *(("#", ">2"), ("FLOW/SERVICE", "<23"), ("MODEL", "<12"), ("RUN/SLOTS", ">9"), ("WAIT", ">5")),
+    *(("TOK/S", ">6"), ("P50", ">5"), ("P99", ">5"), ("ERR", ">4")),
+)
+_PROCESSORS: Final = (("PROCESSOR", "<20"), ("SERVES", "<23"), ("MODEL", "<14"), ("RUN/SLOTS", ">9"), ("STATE", "<9"))
+_POOLS: Final = (("#", ">2"), ("POOL", "<39"), ("SERVERS", ">9"), ("RUN", ">6"), ("WAIT", ">6"))
+_STREAMS: Final = (
+    *(("#", ">2"), ("STREAM", "<9"), ("AGE", ">5"), ("TOKENS", ">6"), ("KEY", "<13")),
+    *(("FLOW/SERVICE", "<23"), ("MODEL", "<14")),
+)
+
+
+def write_figures(documents: Sequence[LiveDocument]) -> list[str]:
+    """The lines of gateways, queues, processors and pools. `#` is the place of a gateway; processors serve them all."""
+    shown = list(enumerate(documents, 1))
+    gateways = [
+        (place, each.gateway or "-", count_streams(each), each.version, "leaving" if each.draining else "ready")
+        for place, each in shown
+    ]
+    queues = [
+        (
+            *(place, f"{row.flow}/{row.service}", row.failing or row.model or "-", f"{row.running}/{row.capacity}"),
+            *(row.waiting, f"{row.tokens:.0f}", *map(_write_seconds, (row.first_p50, row.first_p99)), row.errors),
+        )
+        for place, each in shown
+        for row in each.queues.values()
+        if row
+    ]
+    processors = {
+        name: (name, row.queues, row.model or "-", f"{row.running}/{row.capacity}", row.state)
+        for each in documents
+        for name, row in each.processors.items()
+        if row
+    }
+    pools = [
+        (place, name, f"{row.ready}/{row.servers}", row.running, row.waiting)
+        for place, each in shown
+        for name, row in each.pools.items()
+        if row
+    ]
+    tables: list[tuple[_Columns, Iterable[Sequence[object]]]] = [(_GATEWAYS, gateways), (_QUEUES, queues)]
+    tables += [(_PROCESSORS, processors.values()), (_POOLS, pools)]
+    return [line for columns, rows in tables if rows for line in ("", *_write(columns, rows))][1:]
+
+
+def write_streams(documents: Sequence[LiveDocument]) -> tuple[list[str], dict[tuple[int, str], str]]:
+    """The lines above the streams; and that of each stream, the oldest first, by its gateway's index and its id."""
+    found = [
+        (each.at - row.since, (index, name), row)
+        for index, each in enumerate(documents)
+        for name, row in each.streams.items()
+        if row
+    ]
+    found.sort(key=lambda each: -each[0])
+    head, *lines = _write(_STREAMS, [_list_stream(*where, age, row) for age, where, row in found])
+    total = sum(map(count_streams, documents))
+    listed = f"{total} streams" + (f", of which the oldest {len(found)} are listed" if len(found) < total else "")
+    return [listed, head], {each[1]: line for each, line in zip(found, lines, strict=True)}
+
+
+def count_streams(document: LiveDocument) -> int:
+    """How many streams run, those included that are not listed."""
+    return document.totals.get("streams", 0)
+
+
+def _list_stream(index: int, name: str, age: float, row: LiveStream) -> Sequence[object]:
+    seconds = max(int(age), 0)
+    shown = f"{seconds}s" if seconds < 600 else f"{seconds // 60}m" if seconds < 36_000 else f"{seconds // 3600}h"
+    tokens = row.tokens if row.begun else "-"
+    return index + 1, name, shown, tokens, row.key or "-", f"{row.flow}/{row.service}", row.model or "-"
+
+
+def _write_seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.3f}"[:5]
+
+
+def _write(columns: _Columns, rows: Iterable[Sequence[object]]) -> list[str]:
+    """The heads, and a line for each row."""
+    return [
+        " ".join(
+            f"{_fit(str(cell), int(form[1:])):{form}}" for cell, (_, form) in zip(cells, columns, strict=True)
+        ).rstrip()
+        for cells in ([head for head, _ in columns], *rows)
+    ]
+
+
+def _fit(cell: str, width: int) -> str:
+    return cell if len(cell) <= width else f"{cell[: width - 1]}\u2026"
