@@ -18,6 +18,7 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
 from tests.flow.test_gateway_auth import LOCKED, TOKEN
 from tests.npm_package import npm_package_or_skip
+from tests.until import until
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_schema import TextCompletionRequest, ToolCallDelta
@@ -292,3 +293,31 @@ async def test_a_long_answer_is_added_to(tmp_path: Path) -> None:
         assert listed == [f"item {number}" for number in range(1000)]
         leaves = "[...document.querySelectorAll('.answer .text :not(:has(*))')]"
         assert await tab.evaluate(f"Math.max(...{leaves}.map(each => each.textContent.length))") <= 8_192
+
+
+async def test_what_the_gateway_does_now_is_watched_and_stopped(tmp_path: Path) -> None:
+    """The table keeps its rows, and so the focus, while its cells change; a stopped stream ends its model."""
+    go = asyncio.Event()
+    async with opened_page(tmp_path, (LlmChunk("It is <b> "), go, END)) as (tab, llm, it):
+        asking = {"prompt": "x", "streaming": True}
+        async with it.http.post("api/v1/text-completion", json=asking) as response:
+            await tab.click("#watch")
+            await tab.until("document.querySelector('#shown button[aria-label^=Stop]')")
+            assert "default/text-completion" in await tab.text("#shown .scroll:nth-of-type(2) tbody td")
+            await tab.evaluate("document.querySelector('#shown button[aria-label^=Stop]').focus()")
+            age = "Number(document.querySelector('#shown .scroll:nth-of-type(2) tbody td:nth-of-type(4)').innerText)"
+            await tab.until(f"{age} >= 1")
+            assert await tab.evaluate("document.activeElement.innerText") == "Stop"
+            await check_accessible(tab)
+            await tab.show(width=360, height=700, scheme="dark")
+            assert await tab.evaluate("document.documentElement.scrollWidth") == 360
+            await check_accessible(tab)
+            await tab.press("Enter")
+            assert b'"type":"cancelled"' in await response.read()
+            await asyncio.wait_for(llm.left.wait(), 1)
+        await tab.until("!document.querySelector('#shown button[aria-label^=Stop]')")
+        assert "0 streams" in await tab.text("#shown [role=status]")
+        await tab.click("#text-dialog form button")
+        await until(lambda: it.gateway._live._followers == 0)
+        assert not tab.problems
+        assert sum(tab.loaded.values()) < MAX_WIRE_BYTES

@@ -1,6 +1,7 @@
 // The page: conversations with the served models, over the gateway's own protocol.
 import {dropChat, keepChat, listChats, makeChat, requestOf, titleOf} from "./chats.js";
 import {byId, make} from "./dom.js";
+import {showLive} from "./live.js";
 import {showControls} from "./markdown.js";
 import {showRequests} from "./requests.js";
 import {Completion, TgClient} from "./tokengrid.js";
@@ -273,6 +274,11 @@ byId("show-requests").addEventListener("click", () => {
   const asked = chat.turns.length ? requestOf(chat) : {messages: [{role: "user", content: text.value || "What is a topic?"}]};
   showRequests(byId("shown"), BASE.href, asked, Boolean(key));
   openText("The same request as code");
+});
+
+byId("watch").addEventListener("click", () => {
+  showLive(BASE, key);
+  openText("What the gateway does now");
 });
 
 function openText(title) {
