@@ -134,6 +134,21 @@ async def test_a_model_rests_for_its_retry_after() -> None:
 
 
 @in_virtual_time
+async def test_a_busy_model_that_dies_is_asked_three_times_and_one_that_fails_now_and_then_goes_on() -> None:
+    async with opened(r=A_THEN_B) as it:
+        a, down = it.models["a"], Unavailable("down")
+        for turn in range(60):
+            a.error = None if turn % 3 else down
+            assert (await it.ask(prompt="0")).model == ("a" if turn % 3 else "b")
+        assert it.states() == {"a": "ready", "b": "ready"}
+        asked = len(a.requests)
+        a.error = down
+        for _ in range(60):
+            assert (await it.ask(prompt="0")).model == "b"
+        assert len(a.requests) - asked == 3
+
+
+@in_virtual_time
 async def test_if_all_rest_the_first_to_be_ready_is_asked_all_the_same() -> None:
     async with opened(r=A_THEN_B) as it:
         it.models["a"].error = RateLimited("later", retry_after=9)

@@ -1,7 +1,7 @@
 """Outcomes of requests -> which models cool down, and which may be asked: in their processors and in requestors.
 
-A model cools down for its `Retry-After`, or when too many of its last answers were failures. After that, one request
-tries it (half-open): if it is answered, the model is as before; otherwise it cools down for twice as long.
+A model cools down for its `Retry-After`, or when its last three answers, or half of all, were failures. After that, one
+request tries it (half-open): if it is answered, the model is as before; otherwise it cools down for twice as long.
 """
 
 import asyncio
@@ -14,7 +14,8 @@ from tg_schema import TgError
 WINDOW_SECONDS: Final = 30.0
 """Older outcomes do not count."""
 MIN_FAILURES: Final = 3
-"""A model does not cool down after fewer failures in the window, unless it said when to come back."""
+"""A model does not cool down after fewer failures in the window, unless it said when to come back. After so many in
+turn it does."""
 MAX_SHARE: Final = 0.5
 """The share of failures in the window at which a model cools down."""
 COOLING_SECONDS: Final = 30.0
@@ -131,7 +132,9 @@ class ModelHealth:
     def _is_bad(state: _State) -> bool:
         since = _now() - WINDOW_SECONDS
         recent = [failed for at, failed in state.outcomes if at >= since]
-        return sum(recent) >= max(MIN_FAILURES, MAX_SHARE * len(recent))
+        # Many answers before it died say nothing of a model that is dead now.
+        in_turn = len(recent) >= MIN_FAILURES and all(recent[-MIN_FAILURES:])
+        return in_turn or sum(recent) >= max(MIN_FAILURES, MAX_SHARE * len(recent))
 
 
 def _now() -> float:
