@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from tg_schema.sampling import Choices, Fraction, Penalty, TokenId
+from tg_gateway.dialects.chat import VllmSampling
 
 DEFAULT_MAX_NEW_TOKENS: Final = 30
 """LMI's default."""
@@ -19,16 +19,11 @@ Natural = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Alternatives = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 
 
-class LmiParameters(msgspec.Struct, frozen=True, kw_only=True):
+class LmiParameters(VllmSampling, frozen=True, kw_only=True):
     """How to generate. null, and values without effect (`top_p` 1), count as absent."""
 
     # Of every rolling batch.
     do_sample: bool | None = None
-    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
-    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
-    top_p: Fraction | None = None
     max_new_tokens: AtLeastOne | None = None
     details: bool | None = None
     return_full_text: bool | None = None
@@ -36,19 +31,10 @@ class LmiParameters(msgspec.Struct, frozen=True, kw_only=True):
     decoder_input_details: bool | None = None
     output_formatter: str | None = None
     # Of LMI-Dist and vLLM.
-    typical_p: Fraction | None = None
     truncate: AtLeastOne | None = None
     ignore_eos_token: bool | None = None
-    min_p: Fraction | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    n: Choices | None = None
-    best_of: Choices | None = None
     num_beams: AtLeastOne | None = None
-    length_penalty: Annotated[float, msgspec.Meta(ge=-100, le=100)] | None = None
     early_stopping: bool | None = None
-    stop_token_ids: tuple[TokenId, ...] | None = None
-    include_stop_str_in_output: bool | None = None
     logprobs: Alternatives | None = None
     prompt_logprobs: Alternatives | None = None
     skip_special_tokens: bool | None = None

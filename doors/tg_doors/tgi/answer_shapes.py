@@ -9,21 +9,18 @@ from tg_schema import FinishReason
 from tg_schema.errors import ContentFilter
 
 
-class Token(msgspec.Struct, frozen=True):
-    """A token. The id is -1 and the log-probability null if unknown."""
-
-    id: int
-    text: str
-    logprob: float | None
-    special: bool
-
-
 class PrefillToken(msgspec.Struct, frozen=True):
     """A token of the inputs; the first one has no log-probability."""
 
     id: int
     text: str
     logprob: float | None
+
+
+class Token(PrefillToken, frozen=True):
+    """A token. The id is -1 and the log-probability null if unknown."""
+
+    special: bool
 
 
 class BestOfSequence(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,12 +35,17 @@ class BestOfSequence(msgspec.Struct, frozen=True, omit_defaults=True):
     top_tokens: tuple[tuple[Token, ...], ...] = ()
 
 
-class Details(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The details of a whole answer. TGI's clients require `prefill`, even if it is empty."""
+class End(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an answer ended."""
 
     finish_reason: str
     generated_tokens: int
     seed: int | None
+
+
+class Details(End, frozen=True):
+    """The details of a whole answer. TGI's clients require `prefill`, even if it is empty."""
+
     prefill: tuple[PrefillToken, ...]
     tokens: tuple[Token, ...]
     best_of_sequences: tuple[BestOfSequence, ...] | None = None
@@ -57,12 +59,9 @@ class GeneratedText(msgspec.Struct, frozen=True, omit_defaults=True):
     details: Details | None = None
 
 
-class StreamDetails(msgspec.Struct, frozen=True):
+class StreamDetails(End, frozen=True):
     """How a stream ended."""
 
-    finish_reason: str
-    generated_tokens: int
-    seed: int | None
     input_length: int
 
 

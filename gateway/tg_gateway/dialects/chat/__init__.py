@@ -8,11 +8,12 @@ from tg_gateway.dialects.chat.logprobs import UNKNOWN_LOGPROB, TokenLogprob, Top
 from tg_gateway.dialects.chat.messages import read_image
 from tg_gateway.dialects.chat.request import DIALECT, list_ignored, read_effort, read_request, simplify
 from tg_gateway.dialects.chat.sampling import read_form, read_sampling
-from tg_gateway.dialects.chat.sampling_body import AnyCount, SamplingBody
+from tg_gateway.dialects.chat.sampling_body import AnyCount, CommonSampling, SamplingBody, VllmSampling
 from tg_gateway.dialects.chat.shapes import (
     ChatCompletion,
     ChatEnding,
     ChunkChoice,
+    NamedAnswer,
     WholeCall,
     WholeChoice,
     WholeFunction,
@@ -25,9 +26,10 @@ from tg_gateway.dialects.chat.writers import ChatStreamWriter, ChunkWriter, enco
 
 __all__ = [
     "DIALECT", "OPENAI_STYLE", "OWNER", "UNKNOWN_LOGPROB", "AnswerStyle", "AnyCount", "ChatBody", "ChatCompletion",
-    "ChatEnding", "ChatStreamWriter", "ChunkChoice", "ChunkWriter", "CompletionUsage", "ErrorObject", "Failure",
-    "OpenAiShaped", "SamplingBody", "TextInput", "TextInputs", "TokenLogprob", "TopLogprob", "WholeCall",
-    "WholeChoice", "WholeFunction", "WholeMessage", "add_usage", "decode_body", "describe_error", "describe_usage",
-    "encode_chat", "find_asked_model", "list_ignored", "make_logprobs", "make_tool", "read_effort", "read_form",
-    "read_image", "read_inputs", "read_request", "read_sampling", "refuse", "simplify", "too_many",
+    "ChatEnding", "ChatStreamWriter", "ChunkChoice", "ChunkWriter", "CommonSampling", "CompletionUsage", "ErrorObject",
+    "Failure", "NamedAnswer", "OpenAiShaped", "SamplingBody", "TextInput", "TextInputs", "TokenLogprob", "TopLogprob",
+    "VllmSampling", "WholeCall", "WholeChoice", "WholeFunction", "WholeMessage", "add_usage", "decode_body",
+    "describe_error", "describe_usage", "encode_chat", "find_asked_model", "list_ignored", "make_logprobs",
+    "make_tool", "read_effort", "read_form", "read_image", "read_inputs", "read_request", "read_sampling", "refuse",
+    "simplify", "too_many",
 ]  # fmt: skip

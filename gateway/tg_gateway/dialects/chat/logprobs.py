@@ -20,12 +20,9 @@ class TopLogprob(msgspec.Struct, frozen=True):
     bytes: tuple[int, ...] | None
 
 
-class TokenLogprob(msgspec.Struct, frozen=True):
+class TokenLogprob(TopLogprob, frozen=True):
     """A token of the answer with its alternatives, the most probable first."""
 
-    token: str
-    logprob: float
-    bytes: tuple[int, ...] | None
     top_logprobs: tuple[TopLogprob, ...]
 
 

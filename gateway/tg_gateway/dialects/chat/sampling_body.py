@@ -46,33 +46,43 @@ class StreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool | None = None
 
 
-class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
+class CommonSampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How tokens are chosen, as many servers name it. Ranges are those of the records."""
+
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+    top_p: Fraction | None = None
+    min_p: Fraction | None = None
+    typical_p: Fraction | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+
+
+class VllmSampling(CommonSampling, frozen=True, kw_only=True):
+    """The same with vLLM's names for more of it."""
+
+    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    n: Choices | None = None
+    best_of: Choices | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
+    length_penalty: Annotated[float, msgspec.Meta(ge=-100, le=100)] | None = None
+    stop_token_ids: tuple[TokenId, ...] | None = None
+    include_stop_str_in_output: bool | None = None
+
+
+class SamplingBody(VllmSampling, frozen=True, kw_only=True):
     """Who is asked, and how tokens are chosen; null is as good as absent. Ranges are those of the records."""
 
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
-    top_p: Fraction | None = None
     stop: str | tuple[str, ...] | None = None
-    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
-    n: Choices | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
     logit_bias: dict[int, Annotated[float, msgspec.Meta(ge=-100, le=100)]] | None = None
 
     # vLLM's names, which its users send in `extra_body`.
-    best_of: Choices | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
-    min_p: Fraction | None = None
-    typical_p: Fraction | None = None
-    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
-    length_penalty: Annotated[float, msgspec.Meta(ge=-100, le=100)] | None = None
     min_tokens: AnyCount | None = None
     ignore_eos: bool | None = None
-    stop_token_ids: tuple[TokenId, ...] | None = None
-    include_stop_str_in_output: bool | None = None
     structured_outputs: StructuredOutputs | None = None
     priority: int | None = None
 

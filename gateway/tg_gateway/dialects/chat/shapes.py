@@ -93,13 +93,18 @@ class WholeChoice(msgspec.Struct, frozen=True):
     logprobs: Logprobs | None
 
 
-class ChatCompletion(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of a whole answer. `system_fingerprint` says nothing, but `text-generation` requires it."""
+class NamedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the body of a whole answer begins."""
 
     id: str
     object: str
     created: int
     model: str
+
+
+class ChatCompletion(NamedAnswer, frozen=True):
+    """The body of a whole answer. `system_fingerprint` says nothing, but `text-generation` requires it."""
+
     system_fingerprint: str
     choices: tuple[WholeChoice, ...]
     usage: CompletionUsage | None = None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 from typing_extensions import override
 
+from tg_gateway.dialects.chat import NamedAnswer
 from tg_gateway.dialects.embeddings.similarity import PairScores
 from tg_gateway.dialects.embeddings.vectors import EncodedVectors, Vector, VectorRequests, VectorUsage, VectorWriter
 from tg_schema import encode
@@ -23,13 +24,9 @@ class Score(msgspec.Struct, frozen=True):
     score: float
 
 
-class Scores(msgspec.Struct, frozen=True, omit_defaults=True):
+class Scores(NamedAnswer, frozen=True):
     """The answer to `/score`."""
 
-    id: str
-    object: str
-    created: int
-    model: str
     data: tuple[Score, ...]
     usage: VectorUsage | None = None
 

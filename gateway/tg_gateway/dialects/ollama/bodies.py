@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tg_schema.sampling import Fraction, Penalty
+from tg_gateway.dialects.chat import CommonSampling
 
 MAX_TOP_LOGPROBS = 20
 """Ollama's limit."""
@@ -16,7 +16,7 @@ _WholeTopK = Annotated[float, msgspec.Meta(ge=-1, le=2**31 - 1, multiple_of=1)]
 _WholeSeed = Annotated[float, msgspec.Meta(ge=-(2**63), lt=2**63, multiple_of=1)]
 
 
-class Options(msgspec.Struct, frozen=True):
+class Options(CommonSampling, frozen=True, kw_only=True):
     """The options that choose tokens; null is as good as absent. Whole numbers may be floats.
 
     Attributes:
@@ -25,14 +25,8 @@ class Options(msgspec.Struct, frozen=True):
     """
 
     num_predict: Annotated[int, msgspec.Meta(ge=-2, le=2**31 - 1)] | _WholeLimit | None = None
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
     top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | _WholeTopK | None = None
-    top_p: Fraction | None = None
-    min_p: Fraction | None = None
-    typical_p: Fraction | None = None
     repeat_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
     seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | _WholeSeed | None = None
     stop: str | tuple[str, ...] | None = None
 

@@ -15,6 +15,7 @@ from tg_gateway.dialects.chat import (
     ChatEnding,
     ChunkWriter,
     CompletionUsage,
+    NamedAnswer,
     TextInput,
     add_usage,
     describe_usage,
@@ -37,13 +38,9 @@ class CompletionChoice(msgspec.Struct, frozen=True):
     finish_reason: ChatEnding | None
 
 
-class TextCompletion(msgspec.Struct, frozen=True, omit_defaults=True):
+class TextCompletion(NamedAnswer, frozen=True):
     """The body of a whole answer."""
 
-    id: str
-    object: str
-    created: int
-    model: str
     choices: tuple[CompletionChoice, ...]
     usage: CompletionUsage | None = None
 
