@@ -7,7 +7,7 @@ from tg_flow.agent.core.loop import AgentLoop
 from tg_flow.agent.core.model import AgentModel
 from tg_flow.agent.core.plan_reader import PlanReader
 from tg_flow.agent.core.prompts import AgentPrompts
-from tg_flow.agent.core.tool import AgentTool, Piece, ToolContext, ToolOptions, cut_note, declare
+from tg_flow.agent.core.tool import AgentTool, Piece, ToolContext, ToolOptions, cut_note, declare, read_secrets
 from tg_flow.agent.core.toolbox import Toolbox, compile_schema
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "compile_schema",
     "cut_note",
     "declare",
+    "read_secrets",
 ]

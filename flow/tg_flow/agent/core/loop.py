@@ -64,8 +64,10 @@ class AgentLoop:
         while True:
             self._dialog.check_iterations(done)
             done += 1
-            turn = OpenTurn()
-            async with aclosing(self._ask(turn)) as records:
+            turn, calling = OpenTurn(), self._dialog.calling
+            tools = tuple(tool.declaration for tool in self._dialog.tools.values())
+            request = await calling.request(self._goal, self._turns, tools)
+            async with aclosing(self._read(request, calling.reader(acts=bool(tools)), turn)) as records:
                 async for record in records:
                     yield record
             turn.cut = self._dialog.finish_reason == "length"
@@ -100,14 +102,6 @@ class AgentLoop:
             async for record in records:
                 yield record
         self.answer = turn.answer or turn.thought
-
-    async def _ask(self, turn: OpenTurn) -> AsyncGenerator[AgentResponse, None]:
-        calling = self._dialog.calling
-        tools = tuple(tool.declaration for tool in self._dialog.tools.values())
-        request = await calling.request(self._goal, self._turns, tools)
-        async with aclosing(self._read(request, calling.reader(acts=bool(tools)), turn)) as records:
-            async for record in records:
-                yield record
 
     async def _read(
         self, request: TextCompletionRequest, reader: Reader, turn: OpenTurn

@@ -1,7 +1,8 @@
 """Loop -> tool: the interface of every kind of tool."""
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -10,7 +11,7 @@ import msgspec
 from tg_base.client import Client, Requestor
 from tg_base.config import Config, ToolConfig
 from tg_schema import AgentResponse, FinishReason, Tool, Usage
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, ProviderAuth
 
 Piece = str | Usage | AgentResponse
 """A piece of an observation: text, token usage, or a record of a sub-agent that is forwarded to the requestor."""
@@ -88,6 +89,23 @@ def declare(name: str, table: ToolConfig, description: str, arguments: dict[str,
     """The tool's declaration for the model: the table's values override the tool's own."""
     schema = arguments if table.arguments is None else {"type": "object"} | table.arguments
     return Tool(name, table.description or description, schema)
+
+
+def read_secrets(secrets: Mapping[str, str], needs: str) -> dict[str, str]:
+    """The values of the environment variables that a tool's option `secrets` names.
+
+    Args:
+        secrets: a name for each value, and its variable.
+        needs: who needs the value, for the error; `{}` stands for its name.
+
+    Raises:
+        ProviderAuth: a variable is not set.
+    """
+    for name, variable in secrets.items():
+        if not os.environ.get(variable):
+            sentence = f"{needs.format(name)} needs the environment variable {variable}; set it"
+            raise ProviderAuth(sentence).at("secrets", name)
+    return {name: os.environ[variable] for name, variable in secrets.items()}
 
 
 def cut_note(finish_reason: FinishReason | None) -> str:

@@ -1,7 +1,6 @@
 """Agent -> HTTP: one request to one address; the body of the response streams as the observation."""
 
 import codecs
-import os
 import re
 from collections.abc import AsyncGenerator
 from typing import Any, Literal, Self
@@ -15,10 +14,10 @@ from yarl import URL
 
 from tg_base.config import ToolConfig
 from tg_base.telemetry import trace
-from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declare
+from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declare, read_secrets
 from tg_flow.agent.tools.address_guard import AddressGuard, PrivateAddress
 from tg_schema import Tool, encode
-from tg_schema.errors import BadRequest, ProtocolError, ProviderAuth, Unavailable
+from tg_schema.errors import BadRequest, ProtocolError, Unavailable
 
 log = structlog.get_logger()
 
@@ -58,7 +57,7 @@ class HttpTool(AgentTool):
         self._options = options
         guard = AddressGuard(URL(options.url).host or "", options.allow_private)
         self._session = aiohttp.ClientSession(
-            headers=options.headers | _secrets(options),
+            headers=options.headers | read_secrets(options.secrets, "the header {}"),
             connector=aiohttp.TCPConnector(socket_factory=guard.socket),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
@@ -108,16 +107,6 @@ class HttpTool(AgentTool):
     @override
     async def aclose(self) -> None:
         await self._session.close()
-
-
-def _secrets(options: HttpOptions) -> dict[str, str]:
-    headers = {}
-    for header, variable in options.secrets.items():
-        if not (value := os.environ.get(variable, "")):
-            sentence = f"the header {header} needs the environment variable {variable}; set it"
-            raise ProviderAuth(sentence).at("secrets", header)
-        headers[header] = value
-    return headers
 
 
 def _check_url(url: str) -> None:

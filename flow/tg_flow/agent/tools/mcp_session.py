@@ -1,7 +1,6 @@
 """MCP tool -> MCP server: one session, kept over many calls and reopened after it was lost."""
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from contextvars import Context
@@ -15,9 +14,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED
 
 from tg_base.telemetry import trace
+from tg_flow.agent.core import read_secrets
 from tg_flow.agent.tools.mcp_options import McpOptions
 from tg_schema import TgError
-from tg_schema.errors import ProviderAuth, Unavailable
+from tg_schema.errors import Unavailable
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -158,7 +158,7 @@ async def _while_alive(work: Coroutine[Any, Any, T], session: asyncio.Task[None]
 
 
 async def _enter(options: McpOptions, stack: AsyncExitStack) -> Client:
-    secrets = {name: _secret(name, variable) for name, variable in options.secrets.items()}
+    secrets = read_secrets(options.secrets, "the MCP server")
     if options.url is None:
         command, *arguments = options.command
         server = StdioServerParameters(command=command, args=arguments, env=options.env | secrets, cwd=options.cwd)
@@ -191,9 +191,3 @@ async def _check_session(response: httpx2.Response) -> None:
     # The SDK would report one refused call, and ask in the same session again.
     if response.status_code == 404 and request.method == "POST" and SESSION_HEADER in request.headers:
         raise httpx2.RemoteProtocolError("the server has forgotten the session", request=request)
-
-
-def _secret(name: str, variable: str) -> str:
-    if not (value := os.environ.get(variable, "")):
-        raise ProviderAuth(f"the MCP server needs the environment variable {variable}; set it").at("secrets", name)
-    return value
