@@ -1,7 +1,8 @@
 """A model's own chat template -> conversations with tools, and the format in which the model writes its calls."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -21,39 +22,26 @@ _REFUSED = (
 )
 
 
-class _Abilities(NamedTuple):
-    """How a template renders tools.
-
-    Attributes:
-        form: how the model writes calls.
-        objects: whether it needs a call's arguments as an object; otherwise as JSON text.
-        several: whether an answer may have several calls.
-        system: whether it renders the system's text if there are tools.
-    """
-
-    form: ToolFormat
-    objects: bool
-    several: bool
-    system: bool
-
-
+@dataclass(frozen=True, slots=True)
 class ToolTemplate:
     """A template that renders tools, calls and results; detected by rendering samples when the model is loaded.
 
     Attributes:
         form: how the model writes calls.
         several: whether an answer may have several calls.
+        objects: whether it needs a call's arguments as an object; otherwise as JSON text.
+        system: whether it renders the system's text if there are tools.
     """
 
-    def __init__(self, template: SandboxedTemplate, abilities: _Abilities, guard: NameGuard) -> None:
-        self.form = abilities.form
-        self.several = abilities.several
-        self._template = template
-        self._abilities = abilities
-        self._guard = guard
+    form: ToolFormat
+    several: bool
+    objects: bool
+    system: bool
+    _template: SandboxedTemplate
+    _guard: NameGuard
 
-    @classmethod
-    def of(cls, source: str | None, names: dict[str, str], guard: NameGuard) -> "ToolTemplate | None":
+    @staticmethod
+    def of(source: str | None, names: dict[str, str], guard: NameGuard) -> "ToolTemplate | None":
         """The template `source`; None if it does not name tools, or if their calls have none of the known formats.
 
         Args:
@@ -65,10 +53,9 @@ class ToolTemplate:
             return None
         try:
             template = SandboxedTemplate(source, names)
-            found = within(RENDER_SECONDS, lambda: _find_abilities(template))
+            return within(RENDER_SECONDS, lambda: _examine(template, guard))
         except (TemplateFailed, TemplateEndless):
             return None
-        return None if found is None else cls(template, found, guard)
 
     def render(self, system: str, turns: Sequence[Message], tools: Sequence[Tool]) -> str:
         """A conversation up to the answer, with marks of the guard in it.
@@ -100,7 +87,7 @@ class ToolTemplate:
     def _with_system(self, system: str, messages: list[dict[str, Any]], *, beside_tools: bool) -> list[dict[str, Any]]:
         if not system:
             return messages
-        if self._abilities.system or not beside_tools:
+        if self.system or not beside_tools:
             return [{"role": "system", "content": system}, *messages]
         # The template drops the system's text if there are tools, so put it before the user's first text.
         first = next((at for at, message in enumerate(messages) if message["role"] == "user"), None)
@@ -114,7 +101,7 @@ class ToolTemplate:
         if turn.tool_calls:
             calls = [(call.id, call.name, call_arguments(call.arguments)) for call in turn.tool_calls]
             hidden = [(numbers[id_], self._guard.hide(name), self._guard.hide(value)) for id_, name, value in calls]
-            message["tool_calls"] = [_call(*call, objects=self._abilities.objects) for call in hidden]
+            message["tool_calls"] = [_call(*call, objects=self.objects) for call in hidden]
         if turn.role == "tool":
             message["tool_call_id"] = numbers[turn.tool_call_id or ""]
             message["name"] = self._guard.hide(turn.name or called.get(turn.tool_call_id or "", ""))
@@ -176,13 +163,14 @@ class _Probe:
             return ""
 
 
-def _find_abilities(template: SandboxedTemplate) -> _Abilities | None:
+def _examine(template: SandboxedTemplate, guard: NameGuard) -> ToolTemplate | None:
     """Raises: TemplateFailed, if the template does not name tools."""
     probe = _Probe(template)
     for objects in (True, False):
         form = next((form for form in TOOL_FORMATS if probe.renders_result(form, 1, objects=objects)), None)
         if form is not None:
-            return _Abilities(form, objects, probe.renders_result(form, 2, objects=objects), probe.renders_system())
+            several = probe.renders_result(form, 2, objects=objects)
+            return ToolTemplate(form, several, objects, probe.renders_system(), template, guard)
     return None
 
 
