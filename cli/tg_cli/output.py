@@ -5,6 +5,7 @@ import os
 import select
 import stat
 import sys
+from collections.abc import Callable
 from typing import Final, Self, TextIO
 
 from tg_cli.endings import Failure, ReaderLeft
@@ -82,7 +83,9 @@ class Output:
         rest = memoryview(data)
         try:
             while rest:
-                await self._ready()
+                if self.is_blocked():
+                    loop = asyncio.get_running_loop()
+                    await until_ready(self._descriptor, loop.add_writer, loop.remove_writer)
                 try:
                     rest = rest[os.write(self._descriptor, rest[:_PIPE_BYTES]) :]
                 except BlockingIOError:
@@ -103,18 +106,12 @@ class Output:
             self._reader_left = True
             task.cancel()
 
-    async def _ready(self) -> None:
-        if not self.is_blocked():
-            return
-        loop = asyncio.get_running_loop()
-        ready = loop.create_future()
-        loop.add_writer(self._descriptor, _settle, ready)
-        try:
-            await ready
-        finally:
-            loop.remove_writer(self._descriptor)
 
-
-def _settle(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
+async def until_ready(descriptor: int, add: Callable[..., object], remove: Callable[[int], object]) -> None:
+    """Return when a descriptor can be read or written: as soon as the loop calls what was added to it."""
+    ready = asyncio.Event()
+    add(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        remove(descriptor)

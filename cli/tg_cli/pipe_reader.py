@@ -9,6 +9,7 @@ import click
 
 from tg_cli.invoke_options import is_piped
 from tg_cli.line_reader import CONTINUED, LineReader
+from tg_cli.output import until_ready
 
 _READ_BYTES = 64 * 1024
 
@@ -40,7 +41,9 @@ class PipeReader:
 
     async def _line(self) -> str | None:
         while b"\n" not in self._unread and not self._ended:
-            await self._readable()
+            if not select.select((self._descriptor,), (), (), 0)[0]:
+                loop = asyncio.get_running_loop()
+                await until_ready(self._descriptor, loop.add_reader, loop.remove_reader)
             # Do not use `sys.stdin`: `select` does not see what its buffer has read ahead.
             try:
                 received = os.read(self._descriptor, _READ_BYTES)
@@ -55,17 +58,6 @@ class PipeReader:
             return line.decode("utf-8").removesuffix("\r")
         except UnicodeDecodeError:
             raise click.UsageError("standard input is not UTF-8 text") from None
-
-    async def _readable(self) -> None:
-        if select.select((self._descriptor,), (), (), 0)[0]:
-            return
-        loop = asyncio.get_running_loop()
-        ready = asyncio.Event()
-        loop.add_reader(self._descriptor, ready.set)
-        try:
-            await ready.wait()
-        finally:
-            loop.remove_reader(self._descriptor)
 
 
 def open_reader() -> LineReader:
