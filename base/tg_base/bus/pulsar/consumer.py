@@ -150,19 +150,15 @@ class Consumer(BlockingSource["Received"]):
             self._closed = True
         close_quietly(self._handle)
 
-    def acknowledge(self, message: "MessageId") -> None:
-        """Acknowledge; the client sends it later, with others. A closed consumer has returned the message already."""
-        handle = self._handle
-        if isinstance(handle, pulsar.Consumer):
-            with contextlib.suppress(pulsar.PulsarException):
-                handle.acknowledge(message)
+    def settle(self, message: "MessageId", *, done: bool) -> None:
+        """Acknowledge; the client sends it later, with others. Or nack; it tells that after `NACK_DELAY_MILLISECONDS`.
 
-    def negative_acknowledge(self, message: "MessageId") -> None:
-        """Nack; the client tells the broker after `NACK_DELAY_MILLISECONDS`."""
+        A closed consumer has returned the message already.
+        """
         handle = self._handle
         if isinstance(handle, pulsar.Consumer):
             with contextlib.suppress(pulsar.PulsarException):
-                handle.negative_acknowledge(message)
+                (handle.acknowledge if done else handle.negative_acknowledge)(message)
 
     def _open(self) -> pulsar.Consumer | pulsar.Reader:
         with our_errors("consume"):
@@ -219,16 +215,16 @@ class _Delivery:
     def ack(self) -> None:
         if self._held is not None:
             (consumer, message), self._held = self._held, None
-            consumer.acknowledge(message)
+            consumer.settle(message, done=True)
 
     def nack(self, after: float = 0.0) -> None:
         if self._held is not None:
             (consumer, message), self._held = self._held, None
             if after:
                 # Until then the broker counts it as delivered; the consumer's end returns it.
-                asyncio.get_running_loop().call_later(after, consumer.negative_acknowledge, message)
+                asyncio.get_running_loop().call_later(after, lambda: consumer.settle(message, done=False))
             else:
-                consumer.negative_acknowledge(message)
+                consumer.settle(message, done=False)
 
 
 def message_id_of(delivery: Delivery) -> "MessageId | None":
