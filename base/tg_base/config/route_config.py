@@ -49,7 +49,6 @@ def make_plans(tables: Mapping[str, RouteConfig], queues: Mapping[str, Route[Any
         tables: the routes.
         queues: the queue of each model.
     """
-    plans: dict[str, RoutePlan] = {}
 
     def make(name: str, within: tuple[str, ...]) -> Route[Any, Any] | RoutePlan | None:
         table = tables.get(name)
@@ -69,8 +68,4 @@ def make_plans(tables: Mapping[str, RouteConfig], queues: Mapping[str, Route[Any
             table.shadow_percent / 100,
         )
 
-    for name in tables:
-        made = make(name, ())
-        if isinstance(made, RoutePlan):
-            plans[name] = made
-    return plans
+    return {name: made for name in tables if isinstance(made := make(name, ()), RoutePlan)}

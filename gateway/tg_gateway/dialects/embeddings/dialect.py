@@ -23,7 +23,6 @@ from tg_gateway.dialects.chat import (
     DIALECT,
     Failure,
     OpenAiShaped,
-    TextInput,
     decode_body,
     find_asked_model,
     read_inputs,
@@ -118,8 +117,8 @@ def _read_embeddings(body: EmbeddingsBody, found: FoundModel) -> _Asked:
 
 
 def _read_score(body: ScoreBody, found: FoundModel) -> _Asked:
-    lefts = _read_texts("text_1", body.text_1)
-    rights = _read_texts("text_2", body.text_2)
+    lefts = read_inputs("text_1", body.text_1, MAX_INPUTS)
+    rights = read_inputs("text_2", body.text_2, MAX_INPUTS)
     if len(lefts) not in {1, len(rights)}:
         raise InvalidParameter("text_1 must be one text, or have as many as text_2", "text_1", "invalid_value")
     asked = make_vector_requests(body, found, [("query", lefts), ("document", rights)])
@@ -130,10 +129,10 @@ def _read_rerank(body: RerankBody, found: FoundModel) -> _Asked:
     if body.max_chunks_per_doc is not None:
         sentence = "max_chunks_per_doc is not supported: documents are not cut in chunks; leave it out"
         raise InvalidParameter(sentence, "max_chunks_per_doc", "unsupported_parameter")
-    query = _read_texts("query", body.query)
+    query = read_inputs("query", body.query, MAX_INPUTS)
     documents = body.documents
     texts = None if documents is None else tuple(each if isinstance(each, str) else each.text for each in documents)
-    listed = _read_texts("documents", texts)
+    listed = read_inputs("documents", texts, MAX_INPUTS)
     asked = make_vector_requests(body, found, [("query", query), ("document", listed)])
     return asked, RerankWriter(
         asked,
@@ -142,10 +141,6 @@ def _read_rerank(body: RerankBody, found: FoundModel) -> _Asked:
         body.top_n or len(listed),
         with_text=body.return_documents is not False,
     )
-
-
-def _read_texts(field: str, given: str | tuple[str, ...] | None) -> tuple[TextInput, ...]:
-    return read_inputs(field, given, MAX_INPUTS)
 
 
 EMBEDDINGS: Final = EmbeddingsApi()

@@ -33,6 +33,7 @@ from tg_gateway.dialects.chat import (
     CompletionUsage,
     Failure,
     OpenAiShaped,
+    SamplingBody,
     TextInput,
     decode_body,
     encode_chat,
@@ -163,6 +164,10 @@ class OpenAi(OpenAiShaped):
         return Ask(found.route, batch, writer, bool(body.stream), fields=COMPLETION_FIELDS)
 
 
+def _asks_usage(body: SamplingBody) -> bool:
+    return bool(body.stream_options and body.stream_options.include_usage)
+
+
 def _make_completion_writer(
     body: CompletionBody, prompts: Sequence[TextInput], model: str, style: AnswerStyle
 ) -> Writer[TextCompletionResponse]:
@@ -171,9 +176,9 @@ def _make_completion_writer(
     name = style.name_answer(body.user)
     if not body.stream:
         return CompletionWriter(partial(encode_completion, model=model, answers=answers, scored=scored, name=name))
-    options = body.stream_options
-    include_usage = bool(options and options.include_usage)
-    return CompletionStreamWriter(model, answers, include_usage=include_usage, scored=scored, style=style, name=name)
+    return CompletionStreamWriter(
+        model, answers, include_usage=_asks_usage(body), scored=scored, style=style, name=name
+    )
 
 
 def _make_chat_writer(body: ChatBody, model: str, style: AnswerStyle) -> Writer[TextCompletionResponse]:
@@ -181,9 +186,7 @@ def _make_chat_writer(body: ChatBody, model: str, style: AnswerStyle) -> Writer[
     name = style.name_answer(body.user)
     if not body.stream:
         return CompletionWriter(partial(encode_chat, model=model, n=n, name=name))
-    options = body.stream_options
-    include_usage = bool(options and options.include_usage)
-    return ChatStreamWriter(model, n, include_usage=include_usage, style=style, name=name)
+    return ChatStreamWriter(model, n, include_usage=_asks_usage(body), style=style, name=name)
 
 
 OPENAI: Final = OpenAi()
