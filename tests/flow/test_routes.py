@@ -134,7 +134,7 @@ async def test_a_model_rests_for_its_retry_after() -> None:
 
 
 @in_virtual_time
-async def test_a_busy_model_that_dies_is_asked_three_times_and_one_that_fails_now_and_then_goes_on() -> None:
+async def test_a_busy_model_that_dies_is_asked_four_times_and_one_that_fails_now_and_then_goes_on() -> None:
     async with opened(r=A_THEN_B) as it:
         a, down = it.models["a"], Unavailable("down")
         for turn in range(60):
@@ -145,7 +145,7 @@ async def test_a_busy_model_that_dies_is_asked_three_times_and_one_that_fails_no
         a.error = down
         for _ in range(60):
             assert (await it.ask(prompt="0")).model == "b"
-        assert len(a.requests) - asked == 3
+        assert len(a.requests) - asked == 4
 
 
 @in_virtual_time

@@ -1,6 +1,6 @@
 """Outcomes of requests -> which models cool down, and which may be asked: in their processors and in requestors.
 
-A model cools down for its `Retry-After`, or when its last three answers, or half of all, were failures. After that, one
+A model cools down for its `Retry-After`, or when its last four answers, or half of all, were failures. After that, one
 request tries it (half-open): if it is answered, the model is as before; otherwise it cools down for twice as long.
 """
 
@@ -14,8 +14,9 @@ from tg_schema import TgError
 WINDOW_SECONDS: Final = 30.0
 """Older outcomes do not count."""
 MIN_FAILURES: Final = 3
-"""A model does not cool down after fewer failures in the window, unless it said when to come back. After so many in
-turn it does."""
+"""A model does not cool down after fewer failures in the window, unless it said when to come back."""
+FAILURES_IN_TURN: Final = 4
+"""After which it cools down whatever came before. Where one request in ten fails, one in 10,000 does this."""
 MAX_SHARE: Final = 0.5
 """The share of failures in the window at which a model cools down."""
 COOLING_SECONDS: Final = 30.0
@@ -133,7 +134,7 @@ class ModelHealth:
         since = _now() - WINDOW_SECONDS
         recent = [failed for at, failed in state.outcomes if at >= since]
         # Many answers before it died say nothing of a model that is dead now.
-        in_turn = len(recent) >= MIN_FAILURES and all(recent[-MIN_FAILURES:])
+        in_turn = len(recent) >= FAILURES_IN_TURN and all(recent[-FAILURES_IN_TURN:])
         return in_turn or sum(recent) >= max(MIN_FAILURES, MAX_SHARE * len(recent))
 
 
