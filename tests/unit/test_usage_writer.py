@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
+from tests.fakes.network_bus import NetworkBus
 from tests.fakes.refusing_bus import RefusingBus
 from tests.until import until
 from tests.virtual_time import in_virtual_time
@@ -79,6 +80,19 @@ async def test_a_record_that_is_too_large_for_the_bus_holds_up_no_other() -> Non
     async with running(writer.run()):
         assert await read(memory, 3) == {"s-0", "s-1", "s-2"}
     assert lost() == before + 1
+    await memory.aclose()
+
+
+@in_virtual_time
+async def test_a_broker_that_takes_less_than_is_known_gets_smaller_messages() -> None:
+    memory, before = MemoryBus(), lost()
+    narrow = NetworkBus(memory)
+    narrow.limit = 1000
+    writer = UsageWriter(narrow, TOPIC)
+    async with running(writer.run()):
+        put(writer, 300)
+        assert await read(memory, 300) == {f"s-{number}" for number in range(300)}
+    assert lost() == before
     await memory.aclose()
 
 

@@ -41,6 +41,7 @@ class UsageWriter:
         self._bus = bus
         self._topic = topic
         self._most = most
+        self._size = MAX_MESSAGE_BYTES
         self._waiting: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -94,16 +95,19 @@ class UsageWriter:
     def _gather(self) -> list[bytes]:
         """The first records that wait, as many as one message takes."""
         sizes = accumulate(len(body) + 1 for body in self._waiting)
-        count = sum(1 for _ in takewhile(MAX_MESSAGE_BYTES.__ge__, sizes))
+        count = sum(1 for _ in takewhile(self._size.__ge__, sizes))
         return [*islice(self._waiting, max(count, 1))]
 
     async def _publish(self, batch: list[bytes]) -> bool:
-        """Publish the first records that wait, a line for each; return whether they wait no more."""
+        """Publish the first records that wait, a line for each; return whether to go on at once."""
         try:
             await self._bus.publish(self._topic, b"\n".join(batch), {})
         except TooLarge:
-            # It would hold up all others.
-            self._lose(len(batch))
+            if len(batch) > 1:
+                # The broker may take less than is known; a record that is too large by itself would hold up all others.
+                self._size = sum(map(len, batch)) // 2
+                return True
+            self._lose(1)
         except TgError as error:
             if not self._refused:
                 self._refused = True
