@@ -30,10 +30,12 @@ class AskedCall(msgspec.Struct):
         model: the model's name here; "" = not known.
         attempt: the requestor's.
         processor: which process answers it; None = none so far, or a plain peer.
+        begun: whether its processor has said so, by a record or without.
         pieces: records that came.
         received: bytes of their JSON.
         last: the JSON of the last one.
         complete: whether it was the last of the answer.
+        error: the type of the error that has ended it, unless it is complete; None = its reader left.
     """
 
     span: Span
@@ -45,18 +47,20 @@ class AskedCall(msgspec.Struct):
     model: str = ""
     attempt: int = 1
     processor: str | None = None
+    begun: bool = False
     pieces: int = 0
     received: int = 0
     last: bytes = b""
     complete: bool = False
+    error: str | None = None
 
-    def make_record(self, error: str | None = None) -> UsageRecord:
-        """Its record. `error` is the type of the error that has ended it, unless it is complete; None = it was left."""
+    def make_record(self) -> UsageRecord:
+        """Its record."""
         try:
             last = decode(TextCompletionResponse, self.last)
         except BadRequest:
             last = _NOTHING
-        kind = last.error.type if last.error is not None else None if self.complete else error
+        kind = last.error.type if last.error is not None else None if self.complete else self.error
         outcome: Outcome = "failed" if kind else "complete" if self.complete else "left"
         usage = self._usage(last, complete=outcome == "complete")
         wall = time() - asyncio.get_running_loop().time()

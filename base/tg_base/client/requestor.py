@@ -428,14 +428,15 @@ class Requestor:
         """Write the records of dead processes' calls. Those that they have written themselves count once."""
         for stream in self._streams.values():
             if stream.processor in dead:
-                self._record(stream.see_call(), Unavailable.type)
+                self._record(stream.see_call(Unavailable.type))
         for call in chain(*self._over):
-            if call.processor in dead:
+            # Who has left at once may have been heard before its request was begun.
+            if call.begun and call.processor in dead:
                 self._record(call)
 
-    def _record(self, call: AskedCall | None, error: str | None = None) -> None:
+    def _record(self, call: AskedCall | None) -> None:
         # For a request that was refused, no provider may have been asked.
-        if call is not None and (record := call.make_record(error)).usage != Usage():
+        if call is not None and (record := call.make_record()).usage != Usage():
             self._usage.put(record)
 
     async def _send_heartbeats(self) -> None:
@@ -496,7 +497,7 @@ class Requestor:
             self._cancel_queued(stream)
             taken = self._liveness.is_taken(stream.route.request, stream.asked_at, dead)
             if taken:
-                self._record(stream.see_call(), Unavailable.type)
+                self._record(stream.see_call(Unavailable.type))
             if not (taken and self._refuse_silenced(stream)):
                 self._ask_elsewhere(stream)
 

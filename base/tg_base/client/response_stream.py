@@ -380,11 +380,13 @@ class AskedStream(ResponseStream[Any]):
             last = True
         self.put(body, last=last)
 
-    def see_call(self) -> AskedCall | None:
-        """The call of its current attempt; None = it is no call of a model."""
+    def see_call(self, error: str | None = None) -> AskedCall | None:
+        """The call of its current attempt, which this error has ended; None = it is no call of a model."""
         if (call := self.call) is not None:
+            call.error = error
             call.flow, call.model = self.route.flow, self.route.model or ""
             call.attempt, call.processor = self.attempt, self.processor
+            call.begun = self._accepted or call.pieces > 0
         return call
 
     def begin_attempt(self) -> None:
