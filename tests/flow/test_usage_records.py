@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,18 @@ import pytest
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
+from tests.fakes.silent_server import SilentServer
 from tests.flow.agent_dialog import pipeline
 from tests.flow.background_asking import poll
 from tests.flow.open_gateway import open_gateway
 from tests.flow.openai_sdk import ask, sdk
 from tests.flow.test_own_caches import Listening
-from tests.flow.usage_records import KEYED, TOKEN, complete, open_provider, read_records
+from tests.flow.usage_records import KEYED, TOKEN, complete, open_provider, read_records, record_here
 from tests.flow.waiting_gateways import FLEX
 from tg_base.telemetry import trace
-from tg_schema import Usage
+from tg_flow.providers.openai import OpenAiCompatible
+from tg_flow.providers.openai.provider import OpenAiOptions
+from tg_schema import TextCompletionRequest, Usage
 from tg_schema.usage_record import Payer, UsageRecord
 
 WORDS = tuple(f"{word} " for word in ("the", "quick", "brown", "fox", "jumps", "home") * 40)
@@ -170,6 +174,20 @@ async def test_a_call_left_before_its_first_token_has_used_its_prompt() -> None:
         asking.cancel()
         (record,) = await read_records(opened.bus, 1)
     assert (record.outcome, record.estimated, record.usage) == ("left", True, Usage(3, 0))
+
+
+async def test_a_call_left_before_it_was_sent_is_none() -> None:
+    records = record_here()
+    async with SilentServer.running() as server:
+        # It waits for the answer to its TLS handshake.
+        options = OpenAiOptions(base_url=server.url.replace("http:", "https:"), key_variable="", upstream_model="m")
+        async with aclosing(await OpenAiCompatible.open("m", options)) as provider:
+            answer = provider.on_request(TextCompletionRequest(prompt="Hi.", streaming=True))
+            asking = asyncio.ensure_future(anext(answer))
+            await server.asked.wait()
+            asking.cancel()
+            await asyncio.wait([asking])
+    assert records == []
 
 
 async def test_the_payer_goes_through_the_agent_and_the_prompt(tmp_path: Path) -> None:

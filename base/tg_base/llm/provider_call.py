@@ -54,8 +54,9 @@ class ProviderCall(CallMeter, kw_only=True):
         self.spanning = Spanning(f"{span_names.CHAT} {about[span_names.REQUEST_MODEL]}", "client", about)
 
     def end(self, error: BaseException | None) -> None:
-        """Record and count it; `error` ended it, None = it is complete."""
-        if self.account is not None:
+        """Record and count it; `error` ended it, None = it is complete. What was left before it was sent is no call."""
+        left = self.unsent and not isinstance(error, TgError)
+        if self.account is not None and not left:
             record = self._make_record(self.account, error)
             count_call(record)
             self.account.put(record)

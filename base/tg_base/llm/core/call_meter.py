@@ -16,6 +16,7 @@ class CallMeter(msgspec.Struct, kw_only=True):
 
     Attributes:
         server: the server of a pool that answers.
+        unsent: whether it has waited in vain for a connection to its provider so far; None = it needed none yet.
         pieces: events with content that the provider has sent, as far as they are known.
         letters: characters of their content.
         counts: what the provider has counted, in the order of `Usage`.
@@ -25,6 +26,7 @@ class CallMeter(msgspec.Struct, kw_only=True):
     """
 
     server: str | None = None
+    unsent: bool | None = None
     pieces: int = 0
     letters: int = 0
     counts: list[int | None] = msgspec.field(default_factory=[*UNCOUNTED].copy)
