@@ -123,6 +123,9 @@ class Judge:
         for process in self._world.processes:
             if process.ready:
                 self._check_rest(process)
+        for generations in self._ledger.generations.values():
+            for generation in generations:
+                self._check_recorded(generation)
 
     def _check_end(self, stream: Stream) -> None:
         asked, script = stream.asked, stream.asked.script
@@ -152,6 +155,18 @@ class Judge:
             if until - since > LEFT * (1 + lost) + WAY and lost <= MOST_LOST:
                 text = f"{one.script.name}g{one.number} went on for {until - since:.2f} s after its caller had left"
                 self._ledger.broken("leak", text)
+
+    def _check_recorded(self, generation: Generation) -> None:
+        """Each call of a model has its record of usage, unless both who knew of it have died."""
+        calls = self._ledger.recorded[generation.key]
+        text = f"{generation.script.name}g{generation.number} has {len(calls)} records of usage"
+        if len(calls) > 1:
+            self._ledger.broken("usage-twice", text)
+        elif not calls:
+            ended = {process for process, time in self._world.ended if time >= generation.begun}
+            askers = {*self._world.gateways, *self._world.helpers}
+            if generation.process not in ended or not ended & askers:
+                self._ledger.broken("usage-lost", text)
 
     def _check_rest(self, process: SimulatedProcess) -> None:
         world = self._world

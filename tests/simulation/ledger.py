@@ -7,6 +7,7 @@ from tests.simulation.scenario_terms import Asked
 from tests.simulation.scripted_model import Generation, Script
 from tests.simulation.simulated_process import SimulatedProcess
 from tests.simulation.simulator import Simulator
+from tg_base.protocol import StreamKey
 
 TWIN = 0.3
 """Seconds between two begins of one attempt whose requests were young when they came, whatever their ways took."""
@@ -84,12 +85,14 @@ class Ledger:
         streams: by the request's name.
         generations: by the request's name.
         violations: what was broken, in the order in which it was noticed.
+        recorded: the numbers of the calls of each attempt of which the broker has a record of usage.
     """
 
     def __init__(self, simulator: Simulator) -> None:
         self.streams: dict[str, Stream] = {}
         self.generations: defaultdict[str, list[Generation]] = defaultdict(list)
         self.violations: list[Violation] = []
+        self.recorded: defaultdict[StreamKey, set[int]] = defaultdict(set)
         self._simulator = simulator
 
     def broken(self, promise: str, text: str) -> None:
@@ -104,11 +107,11 @@ class Ledger:
         stream = self.streams[asked.script.name] = Stream(asked, process, process.lives, now, inbox, sign=now)
         return stream
 
-    def begin(self, process: SimulatedProcess, script: Script, turn: str, control: str) -> Generation:
+    def begin(self, process: SimulatedProcess, script: Script, turn: str, control: str, key: StreamKey) -> Generation:
         """A model begins to generate."""
         earlier = [one for one in self.generations[script.name] if one.turn == turn]
         now = self._simulator.now
-        generation = Generation(script, len(self.generations[script.name]), process, turn, now, now, control)
+        generation = Generation(script, len(self.generations[script.name]), process, turn, now, now, control, key)
         self.generations[script.name].append(generation)
         self._simulator.note(process.name, "generates", f"{script.name}g{generation.number}", turn)
         stream = self.streams.get(script.name)

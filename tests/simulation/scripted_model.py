@@ -13,6 +13,8 @@ from typing_extensions import override
 
 from tg_base.llm import LlmChunk, LlmService, ProviderOptions
 from tg_base.llm.large_request import read_request
+from tg_base.protocol import StreamKey
+from tg_base.server import ACCOUNT
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import Unavailable
 
@@ -82,6 +84,7 @@ class Generation:
         begun: when.
         alive_until: it gives a sign of life until then, as long as nothing holds it up; once it is closed, when it was.
         control: the topic on which its process hears of cancels.
+        key: the stream and the attempt that it answers.
         open: whether it goes on.
         finished: whether it has said all that it had to say.
     """
@@ -93,6 +96,7 @@ class Generation:
     begun: float
     alive_until: float
     control: str
+    key: StreamKey
     open: bool = True
     finished: bool = False
 
@@ -102,11 +106,13 @@ class ScriptedModel(LlmService):
 
     Args:
         capacity: requests side by side.
-        begin: called with a script and the turn when a generation begins.
+        begin: called with a script, the turn and the key when a generation begins.
         now: the simulator's clock.
     """
 
-    def __init__(self, capacity: int, begin: Callable[[Script, str], Generation], now: Callable[[], float]) -> None:
+    def __init__(
+        self, capacity: int, begin: Callable[[Script, str, StreamKey], Generation], now: Callable[[], float]
+    ) -> None:
         super().__init__("scripted", ProviderOptions(capacity=capacity, tries=1))
         self._begin = begin
         self._now = now
@@ -121,7 +127,9 @@ class ScriptedModel(LlmService):
         prompt = request.prompt or ""
         script = Script.of(prompt)
         calls = script.react == "call" and "Observation: " not in prompt
-        generation = self._begin(script, "call" if calls else "")
+        account = ACCOUNT.get()
+        assert account is not None
+        generation = self._begin(script, "call" if calls else "", account.headers.key)
         try:
             await self._sleep(generation, script.first)
             if calls:

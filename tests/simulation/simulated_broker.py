@@ -84,6 +84,7 @@ class SimulatedBroker:
         told_max_message: what its clients know of that.
         refused: topics that nobody may subscribe to.
         swallowed: called with a message that is handed to a process which is dead.
+        taken: called with the topic and each message that is published to it.
         logs: topics that are logs.
         dropped: topic and time of each message that was lost.
     """
@@ -94,6 +95,7 @@ class SimulatedBroker:
         self.told_max_message = told_max_message
         self.refused: set[str] = set()
         self.swallowed: Callable[[Message], None] = lambda message: None
+        self.taken: Callable[[str, Message], None] = lambda topic, message: None
         self.logs = SimulatedLogs()
         self.dropped: list[tuple[str, float]] = []
         self._simulator = simulator
@@ -110,6 +112,7 @@ class SimulatedBroker:
         """Keep a message, or pass it on; False where nobody is up to do it."""
         if not self.up:
             return False
+        self.taken(name, message)
         topic = self.topic(name)
         for group in topic.groups.values():
             group.waiting.append(message)

@@ -19,6 +19,7 @@ from tests.simulation.wiretap import Wiretap
 from tg_base.client import BeginPermit, Client, Requestor
 from tg_base.config import AgentConfig, Config, PromptConfig, TextCompletionConfig
 from tg_base.config.model import PromptsConfig, TemplateConfig
+from tg_base.protocol import StreamKey
 from tg_base.server import Host, Processor, Service
 from tg_flow.agent import AgentModel, AgentPrompts, AgentService
 from tg_flow.agent.service import load_patterns
@@ -31,8 +32,10 @@ from tg_schema import (
     PromptRequest,
     TextCompletionRequest,
     TgError,
+    decode,
     encode,
 )
+from tg_schema.usage_record import UsageRecord
 
 RESTART = 1.0
 """Seconds until a process that has ended itself is started again."""
@@ -98,6 +101,7 @@ class World:
         self.wire = Wiretap(self)
         self.broker = SimulatedBroker(simulator, scenario.max_message, scenario.told_max_message)
         self.broker.swallowed = self._swallowed
+        self.broker.taken = self._taken
         self.requestors: dict[SimulatedProcess, Requestor] = {}
         self.hosts: dict[SimulatedProcess, Host] = {}
         self.processors: dict[SimulatedProcess, list[Processor]] = {}
@@ -172,8 +176,8 @@ class World:
         load = Load(capacity)
         self.loads |= {(process, flow): load for flow in flows}
 
-        def begin(script: Script, turn: str) -> Generation:
-            generation = self.ledger.begin(process, script, turn, TOPICS.control(self.hosts[process].name))
+        def begin(script: Script, turn: str, key: StreamKey) -> Generation:
+            generation = self.ledger.begin(process, script, turn, TOPICS.control(self.hosts[process].name), key)
             stream = self.ledger.streams.get(script.name)
             load.began_at["a" if stream is None else stream.asked.flow] = self.simulator.now
             load.look(self.simulator.now)
@@ -270,6 +274,12 @@ class World:
                 streaming, cache_key = kind == "streamed", asked.cache_key
                 request = TextCompletionRequest(padding, script, streaming=streaming, cache_key=cache_key)
                 return Client(requestor, route), request
+
+    def _taken(self, topic: str, message: Message) -> None:
+        if topic == TOPICS.usage:
+            for line in message.body.split(b"\n"):
+                record = decode(UsageRecord, line)
+                self.ledger.recorded[StreamKey(record.stream, record.attempt)].add(record.call)
 
     def _swallowed(self, message: Message) -> None:
         for name, stream in self.ledger.streams.items():
