@@ -63,8 +63,10 @@ class RouteWorld:
 
 
 @asynccontextmanager
-async def opened(*, absent: str = "", capacity: int = 256, **routes: RouteConfig) -> AsyncIterator[RouteWorld]:
-    """Everything in one process; models in `absent` have no processor."""
+async def opened(
+    *, absent: str = "", toolless: str = "", capacity: int = 256, **routes: RouteConfig
+) -> AsyncIterator[RouteWorld]:
+    """Everything in one process; models in `absent` have no processor, those in `toolless` know no tools."""
     config, bus = configure(routes), UnconfirmingBus()
     models = {name: UnreliableLlm(name) for name in MODELS}
     queues = {route.flow: route for route in config.routes(TEXT_COMPLETION.name)}
@@ -73,6 +75,7 @@ async def opened(*, absent: str = "", capacity: int = 256, **routes: RouteConfig
         for name, own in processors.items():
             models[name].capacity = capacity
             models[name].features = COMMON_FEATURES | {"adapter", "load_adapter"}
+            models[name].features -= {"tools"} if name in toolless else set()
             served = Processor(bus, config.topics, models[name], (queues[name],), models=(name,), grace=0.05)
             await own.enter_async_context(served)
         requestor = Requestor(bus, config.topics, queues=(queues["a"].request,), plans=config.plans)

@@ -206,6 +206,18 @@ async def test_a_model_without_a_needed_feature_is_passed_over() -> None:
 
 
 @in_virtual_time
+async def test_a_fallback_without_the_feature_is_never_asked() -> None:
+    tools = (Tool("f", "", {"type": "object"}),)
+    async with opened(toolless="b", r=RouteConfig(models=("a", "b", "c")), s=A_THEN_B) as it:
+        it.models["a"].error = Unavailable("dead")
+        assert (await it.ask(prompt="0", tools=tools)).model == "c"
+        with pytest.raises(Unavailable, match="dead"):
+            await it.ask(prompt="0", tools=tools, route="s")
+        assert "b" not in it.counts()
+        assert (await it.ask(prompt="0")).model == "b"
+
+
+@in_virtual_time
 async def test_a_model_without_a_processor_is_passed_over() -> None:
     async with opened(absent="a", r=A_THEN_B) as it:
         assert [(await it.ask()).model for _ in range(2)] == ["b", "b"]

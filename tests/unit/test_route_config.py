@@ -35,6 +35,7 @@ def parse(text: str) -> Config:
         ("[routes.r]\nweights = { a = 0 }", 8, "routes.r.weights.a must be a number > 0.0"),
         ("[routes.r]\nweights = { a = -1 }", 8, "routes.r.weights.a must be a number > 0.0"),
         ("[routes.r]\nweights = { a = nan }", 8, "routes.r.weights.a must be a number"),
+        ("[routes.r]\nweights = { a = inf }", 8, "routes.r.weights.a must be a number"),
         ("[routes.r]\nweights = { c = 1 }", 8, 'no flow has the model "c"'),
         ("[routes.r]", 7, 'route "r" needs either models or weights'),
         ('[routes.r]\nmodels = ["a"]\nweights = { b = 1 }', 7, "needs either models or weights"),
