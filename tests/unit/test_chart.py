@@ -39,6 +39,8 @@ CASES: dict[str, dict[str, Any]] = {
     "readme": yaml.safe_load(re.findall(r"```yaml\n(.*?)```", (CHART / "README.md").read_text("utf-8"), re.DOTALL)[0]),
 }
 TEMPLATES = "".join(file.read_text("utf-8") for file in sorted((CHART / "templates").iterdir()))
+KUBERNETES = ("1.34.0", "1.36.0", "1.37.0")
+OF_OTHERS = ("keda.sh/", "monitoring.coreos.com/")
 MODEL = {"provider": "demo", "flows": {"default": {}}}
 
 
@@ -80,6 +82,7 @@ def test_the_schema_has_every_value_and_every_field_of_a_model() -> None:
         ({"keda": {"minReplicas": 0}}, "/keda/minReplicas"),
         ({"gateway": {"service": {"port": "80"}}}, "/gateway/service/port"),
         ({"usage": {"replicas": 2}}, "/usage/replicas"),
+        ({"usage": {"database": "postgresql://tg:secret@db/usage"}}, "/usage/database"),
         ({"networkPolicy": {"busPorts": ["6650"]}}, "/networkPolicy/busPorts/0"),
         ({"gatewy": {}}, ""),
     ],
@@ -284,6 +287,32 @@ def test_the_defaults_are_a_gateway_and_the_demo_model(tmp_path: Path) -> None:
     assert {made["kind"] for made in rendered.made} == kinds
     config = read(rendered.write("tokengrid.toml"))
     assert (config.bus.url, config.gateway.keys, config.gateway.auth) == ("pulsar://pulsar-proxy:6650", (), "auto")
+
+
+def test_sums_in_postgresql_need_no_volume(tmp_path: Path) -> None:
+    url = "postgresql://tg@db.example:5432/usage?sslmode=require"
+    secret = {"PGPASSWORD": {"name": "postgres", "key": "password"}}
+    rendered = Rendered({"usage": {"enabled": True, "database": url, "secretEnv": secret}}, tmp_path)
+    (bound,) = read(rendered.write("tokengrid.toml")).bound(UsageConfig).values()
+    assert bound.database == url
+    assert not rendered.of_kind("PersistentVolumeClaim")
+    container = rendered.containers["usage"]
+    assert "data" not in {mount["name"] for mount in container["volumeMounts"]}
+    (password,) = (each for each in container["env"] if each["name"] == "PGPASSWORD")
+    assert password["valueFrom"]["secretKeyRef"] == secret["PGPASSWORD"]
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_kubernetes_takes_what_is_rendered(rendered: Rendered, version: str) -> None:
+    if (command := shutil.which("kubernetes-validate")) is None:
+        pytest.skip("there is no kubernetes-validate: `pip install kubernetes-validate`, 108 MB")
+    # Its schemas are Kubernetes' own, without what others define.
+    known = [made for made in rendered.made if not made["apiVersion"].startswith(OF_OTHERS)]
+    (rendered.folder / "made.yaml").write_text(yaml.safe_dump_all(known), "utf-8")
+    asked = (command, "--strict", "-k", version, str(rendered.folder / "made.yaml"))
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count(" passed ") == len(known)
 
 
 def test_everything_is_there_when_it_is_asked_for(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@
 {{- $made = mustMergeOverwrite $made (include "tokengrid.model" (dict "name" $name "model" $model) | fromJson) -}}
 {{- end -}}
 {{- if .Values.usage.enabled -}}
-{{- $made = mustMergeOverwrite $made (dict "flows" (dict .Values.usage.flow (dict "usage" (dict "database" "/var/lib/tokengrid/usage.db")))) -}}
+{{- $made = mustMergeOverwrite $made (dict "flows" (dict .Values.usage.flow (dict "usage" (dict "database" (.Values.usage.database | default "/var/lib/tokengrid/usage.db"))))) -}}
 {{- end -}}
 {{- $config := .Values.config | default dict -}}
 {{- if kindIs "string" $config -}}
