@@ -21,6 +21,7 @@ from systems import SYSTEM, foreign_system
 from tool_calls import react, tool_chat
 
 HERE = Path(__file__).parent
+QUESTIONS = ("questions.tsv", "strangers.tsv")
 
 
 def plain(question):
@@ -30,14 +31,14 @@ def plain(question):
 
 def held_out():
     """The questions that the model is judged by, which no chat may have."""
-    lines = (HERE / "questions.tsv").read_text().splitlines()
+    lines = [line for name in QUESTIONS for line in (HERE / name).read_text().splitlines()]
     return {plain(question) for kind, question, _ in (line.split("\t") for line in lines) if kind != "follow"}
 
 
 HELD_OUT = held_out()
 
 
-def chat(r, most=0.25, long=False, tools=0.2):
+def chat(r, most=0.25, long=False, tools=0.08):
     """One chat of one or several exchanges; `most` of them have more than one, and `tools` of them have tools."""
     if r.random() < tools:
         return tool_chat(r)
@@ -76,7 +77,7 @@ def chats(r, kind):
         if kind == "foreign":
             yield from behind_foreign(r)
         else:
-            yield chat(r, 0.5 if kind == "long" else 0.25, kind == "long", 0.45 if kind == "tools" else 0.2)
+            yield chat(r, 0.5 if kind == "long" else 0.25, kind == "long", 0.45 if kind == "tools" else 0.08)
 
 
 def main():

@@ -1,9 +1,10 @@
 """Ask a model file the questions that it was never trained on, and judge the answers. Needs tokengrid-llama[cpp].
 
-    python evaluate.py MODEL.gguf [--show] [--system FILE]
+    python evaluate.py MODEL.gguf [--show] [--system FILE] [--questions FILE]
 
-questions.tsv has a kind, a question (the turns of a chat apart by " // ") and a pattern of a good answer. A refusal
-must be honest and offer something. The sums are another list: 100 of them, of which the number must be right.
+FILE, questions.tsv or strangers.tsv, has a kind, a question (the turns of a chat apart by " // ") and a pattern of a
+good answer. A refusal must be honest and offer something, and a list must not say anything twice. The sums are another
+list: 100 of them, of which the number must be right.
 """
 
 import argparse
@@ -31,7 +32,8 @@ def judged(answer, pattern, earlier):
         pattern = re.escape(wanted[0]) + r"\W*$" if wanted else "(?!)"
     if pattern.startswith("REFUSAL"):
         pattern = "|".join([REFUSED.pattern, *pattern.split("|")[1:]])
-    if re.search(pattern, answer, re.I | re.S):
+    listed = re.findall(r"^\d+\. (.+)$", answer, re.M)
+    if re.search(pattern, answer, re.I | re.S) and len(set(listed)) == len(listed):
         return "good"
     return "refused" if REFUSED.search(answer) else "wrong"
 
@@ -62,7 +64,7 @@ async def answered(service, questions, system):
 async def evaluate(options):
     """Print how many answers are good, by kind."""
     service = await LlamaCpp.open("asked", LlamaCppOptions(path=options.model, context=4096, slots=4))
-    lines = [line.split("\t") for line in QUESTIONS.read_text().splitlines()]
+    lines = [line.split("\t") for line in Path(options.questions).read_text().splitlines()]
     lines += [["sum", *pair] for pair in sums()]
     system = Path(options.system).read_text() if options.system else None
     counts = {}
@@ -84,6 +86,7 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--show", action="store_true", help="print the answers that are not good")
     parser.add_argument("--system", help="a file with a system prompt for all of them")
+    parser.add_argument("--questions", default=QUESTIONS, help="a file with other questions")
     asyncio.run(evaluate(parser.parse_args()))
 
 
