@@ -22,6 +22,8 @@ from optimiser import leaves, make_step, tree_map
 
 ANSWERS = 0.5
 """The share of a batch's tokens that may count in the loss, at most."""
+AVERAGED_STEPS = 50
+"""The weights that are kept are the mean of about so many steps: those of one step are noisy while the rate is high."""
 
 
 def arguments():
@@ -86,24 +88,32 @@ class Batches:
         return *batch, tokens, filled, positions, times
 
 
+@jax.jit
+def averaged(mean, weights, share):
+    """The mean, moved towards the weights by a share of the way."""
+    return tree_map(lambda old, new: old + (new - old) * share, mean, weights)
+
+
 def train(options, shape, weights, step, sources):
-    """Step until the time is over; gives the weights and how many steps were made. Saves them now and then."""
+    """Step until the time is over; gives the mean weights and how many steps were made. Saves them now and then."""
+    mean = weights
     firsts, seconds = tree_map(jnp.zeros_like, weights), tree_map(jnp.zeros_like, weights)
     begun, started, number, lately = time.time(), None, 0, 0.0
     while True:
         done = (time.time() - started) / options.seconds if started else 0.0
         if done >= 1 or number >= options.max_steps:
-            return weights, number
+            return mean, number
         number += 1
         rate = options.lr * min(1, number / 20) * min(1, (1 - done) / options.decay + 0.01 if options.decay else 1)
         batches = [source.next() for source in sources]
         weights, firsts, seconds, value = step(weights, firsts, seconds, float(number), rate, batches)
+        mean = averaged(mean, weights, 1 / min(number, AVERAGED_STEPS))
         lately += float(value) / 50
         if started is None:
             started = time.time()
             print(f"compiled and made the first step in {started - begun:.1f} s", flush=True)
-        if number % 100 == 0:
-            save(options, shape, weights)
+        if number % 50 == 0:
+            save(options, shape, mean)
         if number % 50 == 0:
             print(f"step {number} loss {lately:.3f} s {time.time() - started:.0f}", flush=True)
             lately = 0.0
