@@ -2,8 +2,12 @@
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from tg_base.config import ConfigWatcher
 from tg_base.runtime import running
 from tg_base.server import ServeContext
 from tg_flow.usage import UsageConfig, UsageKind
+from tg_flow.usage.period import find_period
 from tg_flow.usage.prices import Prices
 from tg_flow.usage.usage_database import UsageDatabase
 from tg_flow.usage.usage_reader import UsageReader
@@ -334,6 +339,80 @@ async def test_a_file_that_is_no_database_of_ours(bus: MemoryBus, tmp_path: Path
     words = "was written by a newer version" if content is None else "cannot be opened: SQLITE_NOTADB"
     assert words in refused.value.message
     assert f"{tmp_path / 'tg.toml'}, line 2: " in refused.value.message
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from tg_flow.usage.usage_database import UsageDatabase
+from tg_schema import TgError, Usage
+from tg_schema.usage_record import UsageRecord
+
+database = UsageDatabase(Path(sys.argv[1]))
+database.open()
+batches = [[(UsageRecord(f"{n}-{m}", 1, usage=Usage(1, 1)), 5) for m in range(200)] for n in range(50)]
+# As on a full disk: no file of this process may grow beyond it.
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+taken = refused = 0
+try:
+    for batch in batches:
+        database.add(batch)
+        taken += 1
+except TgError as error:
+    refused = error.type
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+# The batch that was refused comes again, as a whole; a part of it may not count already.
+for batch in batches[taken:]:
+    database.add(batch)
+(row,) = database.find((), 0, 2**40, None, 1)
+print(0 < taken < 50, refused, row.calls, row.in_token, row.cost)
+"""
+
+
+def test_a_disk_that_is_full_takes_all_of_a_batch_or_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FULL, str(tmp_path / "usage.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["True", "unavailable", "10000", "10000", "50000"], done.stderr
+
+
+def test_a_months_end_is_that_of_utc_wherever_clocks_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Berlin, clocks were set forward on the last day of March 2024, which ends at 22:00 UTC there."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        database = UsageDatabase(None, clock=lambda: 1.72e9)
+        database.open()
+        hours = [datetime(2024, 3, 31, hour, 30, tzinfo=UTC) for hour in (0, 1, 2, 21, 22, 23)]
+        ends = [int(at.timestamp() * 1000) for at in (*hours, datetime(2024, 4, 1, tzinfo=UTC))]
+        database.add([(record(f"{end}", ended_at=end), None) for end in ends])
+        march = find_period("2024-03", "2024-04", 2e9)
+        assert march == (1709251200, 1711929600)
+        assert [(row.month, row.calls) for row in database.find(("month",), *march, None, 9)] == [("2024-03", 6)]
+        year = find_period("2024-01-01", "2025-01-01", 2e9)
+        assert [(row.day, row.calls) for row in database.find(("day",), *year, None, 9)] == [
+            ("2024-03-31", 6),
+            ("2024-04-01", 1),
+        ]
+        assert len(database.find(("hour",), *year, None, 99)) == 7
+        database.close()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("minutes", [-10, 0, 10])
+def test_a_writers_clock_that_is_wrong_moves_its_calls_and_counts_them_once(minutes: int) -> None:
+    now = ENDED / 1000
+    database = UsageDatabase(None, clock=lambda: now)
+    database.open()
+    skewed = record("1", ended_at=ENDED + minutes * 60_000, unique=True)
+    # Its asker, whose clock is right, has recorded it, too.
+    database.add([(skewed, 3), (record("1", unique=True), 3)])
+    now += 47 * 3600
+    database.add([(skewed, 3)])
+    (row,) = database.find(("hour",), 0, 2**40, None, 9)
+    assert (row.hour, row.calls, row.cost) == (f"2026-11-01T{14 if minutes > 0 else 13}:00Z", 1, 3)
+    database.close()
 
 
 def test_old_records_are_forgotten_and_their_sums_stay() -> None:

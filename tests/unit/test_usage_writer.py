@@ -68,6 +68,11 @@ async def test_the_records_of_a_moment_are_one_message_up_to_its_size() -> None:
         bodies = [(await anext(deliveries)).body for _ in range(2)]
         assert clock() == pytest.approx(2 * GATHER_SECONDS)
         assert all(MAX_MESSAGE_BYTES / 2 < len(body) <= MAX_MESSAGE_BYTES for body in bodies)
+        # A name of a megabyte goes alone.
+        writer.put(UsageRecord("large", 1, model="m" * 1_000_000))
+        put(writer, 1)
+        found = [(await anext(deliveries)).body for _ in range(2)]
+        assert [decode(UsageRecord, body).stream for body in found] == ["large", "s-0"]
     await memory.aclose()
 
 
