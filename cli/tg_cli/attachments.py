@@ -18,8 +18,6 @@ _MAGIC = (
     (b"GIF8", "image/gif"),
 )
 """The first bytes of a file of each type."""
-_RIFF, _WEBP = b"RIFF", b"WEBP"
-"""A WebP file begins with RIFF and a length of four bytes, then WEBP."""
 
 
 def make_sampling(temperature: float | None, max_tokens: int | None) -> Sampling | None:
@@ -73,7 +71,8 @@ def read_image(file: Path) -> ImagePart:
     """
     data = _read(file)
     kind = next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
-    if data[:4] == _RIFF and data[8:12] == _WEBP:
+    # It begins with RIFF, a length of four bytes, and WEBP.
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         kind = "image/webp"
     if kind is None:
         raise click.UsageError(f"{file} is no image that models read: give a PNG, JPEG, GIF or WebP file")

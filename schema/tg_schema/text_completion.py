@@ -155,6 +155,16 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
         turns = tuple([turn for turn in self.messages if turn.role not in SYSTEM_ROLES]) if self.messages else ()
         return (*turns, Message("user", self.prompt)) if self.prompt else turns
 
+    def shorten(self) -> Self:
+        """The same, with an instruction and one question as `system` and `prompt`, which plain peers know too."""
+        match self.messages:
+            case (Message("user", str() as prompt),):
+                return msgspec.structs.replace(self, messages=(), prompt=prompt)
+            case (Message("system", str() as system), Message("user", str() as prompt)):
+                return msgspec.structs.replace(self, messages=(), system=system, prompt=prompt)
+            case _:
+                return self
+
     @property
     def answers(self) -> int:
         """How many answers it asks for."""

@@ -9,13 +9,11 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from tg_gateway.dialects.chat import VllmSampling
+from tg_gateway.dialects.chat import AnyCount, AtLeastOne, VllmSampling
 
 DEFAULT_MAX_NEW_TOKENS: Final = 30
 """LMI's default."""
 
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-Natural = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Alternatives = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 
 
@@ -40,7 +38,7 @@ class LmiParameters(VllmSampling, frozen=True, kw_only=True):
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
     # Of TensorRT-LLM.
-    min_length: Natural | None = None
+    min_length: AnyCount | None = None
     bad_sequences: tuple[str, ...] | None = None
     stop: bool | str | tuple[str, ...] | None = None
     """TensorRT-LLM's is a boolean, without a meaning here; TGI's and vLLM's are texts."""

@@ -52,17 +52,10 @@ class Prompt(msgspec.Struct, frozen=True):
 
     def place(self) -> TextCompletionRequest:
         """A request record with nothing but this prompt."""
-        match self.turns:
-            case ():
-                raw = bool(self.text)
-                return TextCompletionRequest(prompt=self.text or None, raw=raw, prompt_ids=self.ids, cache_key=self.key)
-            # Use the form that every processor knows, including plain peers.
-            case (Message("user", str() as question),):
-                return TextCompletionRequest(prompt=question)
-            case (Message("system", str() as system), Message("user", str() as question)):
-                return TextCompletionRequest(system=system, prompt=question)
-            case _:
-                return TextCompletionRequest(messages=self.turns)
+        if self.turns:
+            return TextCompletionRequest(messages=self.turns).shorten()
+        raw = bool(self.text)
+        return TextCompletionRequest(prompt=self.text or None, raw=raw, prompt_ids=self.ids, cache_key=self.key)
 
 
 def read_prompt(given: Given, mode: str, buffers: Buffers) -> Prompt:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from tg_gateway.dialects.chat import AtLeastOne
 from tg_schema.sampling import Choices, Penalty
 
 SEEDS: Final = 2**64
@@ -23,7 +24,6 @@ def unsign_seed(seed: int | None) -> int | None:
 MAX_STOP_SEQUENCES: Final = 4
 """TGI's limit of `stop`."""
 
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 AboveZero = Annotated[float, msgspec.Meta(gt=0, le=100)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 """A share of the probability below 1; leave it out for all of it."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import msgspec
 
 from tg_doors.tgi.answer_shapes import PrefillToken, Token
+from tg_gateway.dialects.chat import HALF_CHARACTER
 from tg_schema import Token as RecordToken
 
 _Utf8 = codecs.getincrementaldecoder("utf-8")
-_HALF = "\N{REPLACEMENT CHARACTER}"
 
 
 class TokenTexts:
@@ -49,7 +49,7 @@ def make_tokens(tokens: Sequence[RecordToken], whole: str) -> tuple[Token, ...]:
     # If the text ends within a character, its U+FFFD belongs to the last token; only the end token may follow.
     place = next((place for place in range(len(made) - 1, -1, -1) if not made[place].special), None)
     if place is not None:
-        text = made[place].text + (texts.end() if whole.endswith(_HALF) else "")
+        text = made[place].text + (texts.end() if whole.endswith(HALF_CHARACTER) else "")
         before = sum([len(token.text) for token in made[:place] if not token.special])
         # A stop string may begin or end within the token, and in a stream the rest of it never comes. A token that
         # stops the answer by its id adds nothing: the text ends before it.

@@ -281,7 +281,7 @@ def read_request(body: MessageBody, raw: bytes, betas: str, found: FoundModel) -
     )
     marks = () if knows or not _has_marks(request) else ("cache_control",)
     ignored = (*unused, *needless, *tools.ignored, *marks)
-    return MessageRequest(_check(_shorten(request), found), ignored)
+    return MessageRequest(_check(request.shorten(), found), ignored)
 
 
 def _read_conversation(body: MessageBody) -> tuple[Message, ...]:
@@ -311,17 +311,6 @@ def _read_foreign(
         whole.add("tool_choice")
     fields = {name: decode(Any, bytes(value)) for name, value in sent.items() if name in whole}
     return Foreign(DIALECT, fields, tools.foreign, versions) if whole or versions or tools.foreign else None, ()
-
-
-def _shorten(request: TextCompletionRequest) -> TextCompletionRequest:
-    """Write instructions and one question as `system` and `prompt`, which all processors know, plain peers included."""
-    match request.messages:
-        case (Message("user", str() as prompt),):
-            return msgspec.structs.replace(request, messages=(), prompt=prompt)
-        case (Message("system", str() as system), Message("user", str() as prompt)):
-            return msgspec.structs.replace(request, messages=(), system=system, prompt=prompt)
-        case _:
-            return request
 
 
 def _check(request: TextCompletionRequest, found: FoundModel) -> TextCompletionRequest:

@@ -4,11 +4,11 @@ from tg_gateway.dialects.chat.answer_style import OPENAI_STYLE, OWNER, AnswerSty
 from tg_gateway.dialects.chat.asked_model import find_asked_model
 from tg_gateway.dialects.chat.body import ChatBody
 from tg_gateway.dialects.chat.failures import ErrorObject, Failure, OpenAiShaped, decode_body, describe_error, refuse
-from tg_gateway.dialects.chat.logprobs import UNKNOWN_LOGPROB, TokenLogprob, TopLogprob, make_logprobs
+from tg_gateway.dialects.chat.logprobs import HALF_CHARACTER, UNKNOWN_LOGPROB, TokenLogprob, TopLogprob, make_logprobs
 from tg_gateway.dialects.chat.messages import read_image
 from tg_gateway.dialects.chat.request import DIALECT, list_ignored, read_effort, read_request, simplify
 from tg_gateway.dialects.chat.sampling import read_form, read_sampling
-from tg_gateway.dialects.chat.sampling_body import AnyCount, CommonSampling, SamplingBody, VllmSampling
+from tg_gateway.dialects.chat.sampling_body import AnyCount, AtLeastOne, CommonSampling, SamplingBody, VllmSampling
 from tg_gateway.dialects.chat.shapes import (
     ChatCompletion,
     ChatEnding,
@@ -25,11 +25,11 @@ from tg_gateway.dialects.chat.usage import CompletionUsage, add_usage, describe_
 from tg_gateway.dialects.chat.writers import ChatStreamWriter, ChunkWriter, encode_chat, too_many
 
 __all__ = [
-    "DIALECT", "OPENAI_STYLE", "OWNER", "UNKNOWN_LOGPROB", "AnswerStyle", "AnyCount", "ChatBody", "ChatCompletion",
-    "ChatEnding", "ChatStreamWriter", "ChunkChoice", "ChunkWriter", "CommonSampling", "CompletionUsage", "ErrorObject",
-    "Failure", "NamedAnswer", "OpenAiShaped", "SamplingBody", "TextInput", "TextInputs", "TokenLogprob", "TopLogprob",
-    "VllmSampling", "WholeCall", "WholeChoice", "WholeFunction", "WholeMessage", "add_usage", "decode_body",
-    "describe_error", "describe_usage", "encode_chat", "find_asked_model", "list_ignored", "make_logprobs",
-    "make_tool", "read_effort", "read_form", "read_image", "read_inputs", "read_request", "read_sampling", "refuse",
-    "simplify", "too_many",
+    "DIALECT", "HALF_CHARACTER", "OPENAI_STYLE", "OWNER", "UNKNOWN_LOGPROB", "AnswerStyle", "AnyCount", "AtLeastOne",
+    "ChatBody", "ChatCompletion", "ChatEnding", "ChatStreamWriter", "ChunkChoice", "ChunkWriter", "CommonSampling",
+    "CompletionUsage", "ErrorObject", "Failure", "NamedAnswer", "OpenAiShaped", "SamplingBody", "TextInput",
+    "TextInputs", "TokenLogprob", "TopLogprob", "VllmSampling", "WholeCall", "WholeChoice", "WholeFunction",
+    "WholeMessage", "add_usage", "decode_body", "describe_error", "describe_usage", "encode_chat", "find_asked_model",
+    "list_ignored", "make_logprobs", "make_tool", "read_effort", "read_form", "read_image", "read_inputs",
+    "read_request", "read_sampling", "refuse", "simplify", "too_many",
 ]  # fmt: skip

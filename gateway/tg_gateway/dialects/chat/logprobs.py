@@ -9,7 +9,8 @@ from tg_schema import Token
 
 UNKNOWN_LOGPROB: Final = -9999.0
 """OpenAI's value for a token whose log-probability is not known."""
-_HALF: Final = "\N{REPLACEMENT CHARACTER}"
+HALF_CHARACTER: Final = "\N{REPLACEMENT CHARACTER}"
+"""What a token's text says for a part of a character."""
 
 
 class TopLogprob(msgspec.Struct, frozen=True):
@@ -52,4 +53,4 @@ def _make_token(token: Token) -> TokenLogprob:
 
 def _bytes_of(text: str) -> tuple[int, ...] | None:
     """Half a character appears in the text as a replacement character, which does not reveal its bytes."""
-    return None if _HALF in text else tuple(text.encode())
+    return None if HALF_CHARACTER in text else tuple(text.encode())

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tg_gateway.dialects.chat import UNKNOWN_LOGPROB
+from tg_gateway.dialects.chat import HALF_CHARACTER, UNKNOWN_LOGPROB
 from tg_schema import Token
 from tg_schema.completion import NO_TOKEN_ID
 
 Utf8Decoder = codecs.getincrementaldecoder("utf-8")
-_HALF = "\N{REPLACEMENT CHARACTER}"
 
 
 class CompletionLogprobs(msgspec.Struct, frozen=True):
@@ -70,7 +69,7 @@ def bytes_of(token: Token) -> bytes:
 
 
 def _text_of(token: Token) -> str:
-    if _HALF not in token.text or token.raw_bytes is None:
+    if HALF_CHARACTER not in token.text or token.raw_bytes is None:
         return token.text
     # OpenAI's way to show a part of a character; JSON has no bytes.
     return "bytes:" + "".join(f"\\x{byte:02x}" for byte in token.raw_bytes)
