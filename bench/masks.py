@@ -24,9 +24,9 @@ from tg_doors.lmtp.messages import split_message
 from tg_doors.lmtp.prompt import read_prompt
 from tg_doors.lmtp.request import make_generate, read_generate
 from tg_gateway.dialects import FoundModel
+from tg_llama.core.sampler_settings import SamplerSettings
 from tg_llama.options import LlamaCppOptions
 from tg_llama.provider import LlamaCpp
-from tg_llama.sampling.sampler_settings import SamplerSettings
 from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest, decode
 
 VOCABULARY: Final = 160_000

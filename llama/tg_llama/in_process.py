@@ -13,7 +13,7 @@ from tg_base.llm import LlmChunk, LlmService, ProviderOptions, merge_streams
 from tg_base.runtime import take_turns
 from tg_base.telemetry import trace
 from tg_llama.chat import PromptTokenizer
-from tg_llama.core import Mailbox, State
+from tg_llama.core import Mailbox, SamplerSettings, State
 from tg_llama.engine import Begin, EnginePool, Generation, Job, read_answer
 from tg_llama.lora import Lease
 from tg_llama.request import (
@@ -27,7 +27,6 @@ from tg_llama.request import (
     offered_tools,
     read_calls,
 )
-from tg_llama.sampling import SamplerSettings
 from tg_schema import ModelInfo, Sampling, TextCompletionRequest, Token
 from tg_schema.errors import BadRequest
 

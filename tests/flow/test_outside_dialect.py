@@ -23,7 +23,7 @@ from tests.installed_package import install_package
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.telemetry import trace
 from tg_gateway.dialects import Answer, Ask, Call, Mount
-from tg_gateway.dialects.tokens import TOKENS
+from tg_gateway.dialects.openai.tokens import TOKENS
 from tg_gateway.keyed_dialect import KeyedDialect
 from tg_schema import TgError
 from tg_serve.launcher import launch

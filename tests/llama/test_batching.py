@@ -12,12 +12,12 @@ import pytest
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, opened, records_of, text_of, until, whole
 from tg_llama.core.interface import EngineSizes
 from tg_llama.core.mailbox import Mailbox
+from tg_llama.core.sampler_settings import SamplerSettings
 from tg_llama.engine.engine_pool import EnginePool
 from tg_llama.engine.generation import Generation, Job
 from tg_llama.models import DEMO_MODEL
 from tg_llama.native.model import Model
 from tg_llama.provider import LlamaCpp
-from tg_llama.sampling.sampler_settings import SamplerSettings
 from tg_schema.errors import ContextLengthExceeded, RateLimited, Unavailable
 
 pytestmark = pytest.mark.model

@@ -14,14 +14,13 @@ import pytest
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, demo_service
 from tests.until import until
-from tg_llama.core import Mailbox
+from tg_llama.core import Mailbox, SamplerSettings
 from tg_llama.demo import DemoModel
 from tg_llama.demo_provider import SLOTS, Demo, DemoOptions
 from tg_llama.engine import Generation, Job
 from tg_llama.models import DEMO_MODEL
 from tg_llama.native import Model
 from tg_llama.provider import LlamaCpp
-from tg_llama.sampling import SamplerSettings
 from tg_schema import Message, TextCompletionRequest, TextCompletionResponse, TgError, Tool
 from tg_schema.errors import BadRequest, ContextLengthExceeded, Internal, RateLimited, Unavailable
 

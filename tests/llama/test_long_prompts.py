@@ -10,6 +10,7 @@ from typing_extensions import override
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, text_of
 from tg_llama.core.interface import State
 from tg_llama.core.mailbox import Mailbox
+from tg_llama.core.sampler_settings import SamplerSettings
 from tg_llama.engine.batch import Batch
 from tg_llama.engine.generation import Generation, Job
 from tg_llama.engine.prefix_cache import PrefixCache
@@ -18,7 +19,6 @@ from tg_llama.models import DEMO_MODEL
 from tg_llama.native.context import Context
 from tg_llama.native.model import Model
 from tg_llama.provider import LlamaCpp
-from tg_llama.sampling.sampler_settings import SamplerSettings
 
 pytestmark = pytest.mark.model
 

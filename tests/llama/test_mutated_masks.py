@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tg_base.runtime import finish
 from tg_doors.lmtp import mask
 from tg_doors.lmtp.request import read_generate
-from tg_llama.sampling.logit_bias import LogitBias
+from tg_llama.core.logit_bias import LogitBias
 from tg_schema import Sampling
 from tg_schema.errors import BadRequest
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tg_base.runtime import Steps, finish
 from tg_doors.lmtp.mask import pack_bias, pack_mask
-from tg_llama.sampling.logit_bias import LogitBias
+from tg_llama.core.logit_bias import LogitBias
 from tg_schema import Sampling, decode
 from tg_schema.errors import BadRequest
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tg_base.runtime import finish
-from tg_llama.sampling.logit_bias import read_numbers
+from tg_llama.core.logit_bias import read_numbers
 from tg_schema.errors import BadRequest
 
 WHOLE = st.from_regex(r"\A-?(0|[1-9][0-9]{0,2})\Z")

@@ -8,10 +8,10 @@ import jsonschema_rs
 import pytest
 
 from tests.llama.demo_llm import asked, demo_service, opened, records_of, text_of, whole
+from tg_llama.core.sampler_settings import SamplerSettings
 from tg_llama.grammar.json_grammar import json_grammar
 from tg_llama.native.sampler import GrammarSampler
 from tg_llama.provider import LlamaCpp
-from tg_llama.sampling.sampler_settings import SamplerSettings
 from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
 

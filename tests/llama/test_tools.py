@@ -28,10 +28,10 @@ from tests.fakes.tool_templates import (
 )
 from tests.llama.demo_llm import at_rest, demo_service, opened, records_of
 from tg_llama.core.mailbox import Mailbox
+from tg_llama.core.sampler_settings import SamplerSettings
 from tg_llama.engine.generation import Generation, Job, read_answer
 from tg_llama.models import DEMO_MODEL
 from tg_llama.provider import LlamaCpp
-from tg_llama.sampling.sampler_settings import SamplerSettings
 from tg_llama.tools.tool_call_parser import ToolCallParser
 from tg_llama.tools.tool_format import TOOL_FORMATS, ToolFormat
 from tg_llama.tools.tool_grammar import tool_grammar

@@ -11,12 +11,12 @@ import pytest
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, opened, text_of, until
 from tg_llama.core.interface import EngineSizes
 from tg_llama.core.mailbox import Mailbox
+from tg_llama.engine.embedder import MIN_SHARED_TOKENS, Embedder
+from tg_llama.engine.embedding import Embedding, Vector
 from tg_llama.models import DEMO_MODEL
 from tg_llama.native.library import native
 from tg_llama.native.model import Model
 from tg_llama.provider import LlamaCpp
-from tg_llama.vectors.embedder import MIN_SHARED_TOKENS, Embedder
-from tg_llama.vectors.embedding import Embedding, Vector
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.errors import BadRequest, ContextLengthExceeded, RateLimited, TooLarge, Unavailable
 from tg_schema.text_completion import Pooling

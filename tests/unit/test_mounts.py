@@ -10,8 +10,8 @@ from tests.fakes import parley
 from tests.installed_package import install_distribution, install_package
 from tg_gateway.dialects import Call, Catalogue, Mount
 from tg_gateway.dialects.native import NATIVE
+from tg_gateway.dialects.openai.tokens import TOKENS
 from tg_gateway.dialects.responses import MOUNTS as RESPONSES
-from tg_gateway.dialects.tokens import TOKENS
 from tg_gateway.http.page import PAGES, find_pages
 from tg_gateway.mounts import DOORS, join_doors
 from tg_schema.errors import Unavailable

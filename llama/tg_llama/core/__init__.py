@@ -1,4 +1,4 @@
-"""What the parts of an engine share: the form of a model, and the way back to the event loop."""
+"""What the parts of an engine share: the form of a model, how it samples, and the way back to the event loop."""
 
 from tg_llama.core.interface import (
     CONTROL_TOKEN,
@@ -12,8 +12,10 @@ from tg_llama.core.interface import (
     State,
     VectorContext,
 )
+from tg_llama.core.logit_bias import LogitBias, logprobs
 from tg_llama.core.mailbox import Mailbox
 from tg_llama.core.model_file import model_file
+from tg_llama.core.sampler_settings import SamplerSettings
 from tg_llama.core.token_data import Alternatives, token_data
 
 __all__ = [
@@ -23,12 +25,15 @@ __all__ = [
     "Context",
     "EngineSizes",
     "Floats",
+    "LogitBias",
     "Mailbox",
     "Model",
     "OwnPooling",
     "Sampler",
+    "SamplerSettings",
     "State",
     "VectorContext",
+    "logprobs",
     "model_file",
     "token_data",
 ]

@@ -7,8 +7,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 import numpy as np
 
+from tg_llama.core.sampler_settings import SamplerSettings
 from tg_llama.grammar import TokenGrammars
-from tg_llama.sampling import SamplerSettings
 from tg_schema.text_completion import Pooling
 
 CONTROL_TOKEN = 8

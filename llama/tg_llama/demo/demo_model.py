@@ -6,14 +6,13 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-from tg_llama.core import CONTROL_TOKEN, Adapter, EngineSizes, VectorContext
+from tg_llama.core import CONTROL_TOKEN, Adapter, EngineSizes, SamplerSettings, VectorContext
 from tg_llama.demo.demo_context import DemoContext
 from tg_llama.demo.demo_layers import DemoLayers
 from tg_llama.demo.demo_sampler import DemoSampler
 from tg_llama.demo.gguf_file import GgufFile
 from tg_llama.grammar import TokenGrammars
 from tg_llama.models import DEMO_MODEL
-from tg_llama.sampling import SamplerSettings
 from tg_schema.errors import BadRequest
 
 _CONTROL, _SHOWN = 3, 4

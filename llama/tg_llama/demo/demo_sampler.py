@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tg_llama.core import SamplerSettings
 from tg_llama.demo.demo_context import DemoContext
-from tg_llama.sampling import SamplerSettings
 from tg_schema.errors import ProtocolError
 
 Weights = np.ndarray[Any, np.dtype[np.float64]]

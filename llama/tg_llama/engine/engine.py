@@ -13,12 +13,13 @@ import structlog
 from tg_base.runtime import translate_defects
 from tg_llama.core import EngineSizes, Mailbox, Model
 from tg_llama.engine.batch import Batch
+from tg_llama.engine.embedder import Embedder
+from tg_llama.engine.embedding import Embedding
 from tg_llama.engine.generation import Generation
 from tg_llama.engine.prefix_cache import PrefixCache
 from tg_llama.engine.prompt_budget import PromptBudget
 from tg_llama.engine.slot import Slot
 from tg_llama.lora import AdapterTurns
-from tg_llama.vectors import Embedder, Embedding
 from tg_schema import TgError
 from tg_schema.errors import ContextLengthExceeded, Internal, RateLimited, Unavailable
 

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from tg_base.llm import AnswerText, LlmChunk
-from tg_llama.core import Adapter, Mailbox, State
+from tg_llama.core import Adapter, Mailbox, SamplerSettings, State
 from tg_llama.lora import Lease
-from tg_llama.sampling import SamplerSettings
 from tg_schema import FinishReason, TgError, Token
 from tg_schema.errors import Internal
 

@@ -2,9 +2,8 @@
 
 import math
 
-from tg_llama.core import Context, Floats, Model, State, token_data
+from tg_llama.core import Context, Floats, Model, State, logprobs, token_data
 from tg_llama.engine.generation import Ending, Generation, Job
-from tg_llama.sampling import logprobs
 from tg_schema import TgError, Token
 
 _NONE: frozenset[int] = frozenset()

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tg_llama.core import EngineSizes
+from tg_llama.core import EngineSizes, SamplerSettings
 from tg_llama.native.context import Context, VectorContext
 from tg_llama.native.sampler import GrammarSampler, Sampler
 from tg_llama.native.weights import Adapter, Weights
-from tg_llama.sampling import SamplerSettings
 
 
 class Model(Weights):

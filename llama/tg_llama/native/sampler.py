@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 from typing_extensions import override
 
+from tg_llama.core import LogitBias, SamplerSettings
 from tg_llama.native.context import Context
 from tg_llama.native.library import hold_interpreter_lock, native
 from tg_llama.native.weights import Weights
-from tg_llama.sampling import LogitBias, SamplerSettings
 from tg_schema.errors import ProtocolError
 
 _sample = hold_interpreter_lock(native.llama_sampler_sample)

@@ -6,7 +6,7 @@ import secrets
 import msgspec
 
 from tg_base.runtime import Steps
-from tg_llama.sampling.logit_bias import LogitBias
+from tg_llama.core.logit_bias import LogitBias
 from tg_schema import Sampling
 from tg_schema.errors import BadRequest
 

@@ -9,7 +9,7 @@ import numpy as np
 import structlog
 
 from tg_llama.core import EngineSizes, Model, VectorContext
-from tg_llama.vectors.embedding import Embedding, Vector
+from tg_llama.engine.embedding import Embedding, Vector
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
 
