@@ -58,7 +58,7 @@ def cached(name: str, ahead: int, report: LoadReport | None = None) -> ServerSta
 
 def slow(name: str) -> ServerState:
     state = server(name)
-    state.speed.prompt_token_seconds = 1e-3
+    state.speed.engine.first.slope = 1e-3
     return state
 
 
@@ -151,7 +151,7 @@ def test_a_server_that_is_slow_by_itself_takes_sheddable_requests_while_others_d
     asked = InstanceRequest("base", None, 100, priority=-1, objective=Objective(first_token=1.0))
     states = [begun("a", 0, ahead=ahead) for ahead in (0, 29_000, 31_000)]
     for state in states:
-        state.speed.fixed_seconds = 3.0
+        state.speed.engine.first.at_zero = 3.0
     # Alone it takes 3.01 s, and the others 0.1 ms for each of their tokens.
     assert [choose(PredictedWait(), asked, state) for state in states] == ["a", "a", "objective-out-of-reach"]
 
@@ -281,7 +281,7 @@ def test_who_waits_for_a_prompt_gets_the_next_step() -> None:
     assert choose(PredictedWait(), BASE, waiting, running("b", 2)) == "b"
 
 
-@pytest.mark.parametrize(("queued", "usage", "goes"), [(0, 0.5, True), (1, 0.5, False), (0, 0.81, False)])
+@pytest.mark.parametrize(("queued", "usage", "goes"), [(1, 0.5, True), (2, 0.5, False), (0, 0.81, False)])
 def test_a_sheddable_request_leaves_room_for_the_others(queued: int, usage: float, goes: bool) -> None:
     state, low = server("a", told(queued, usage)), request(priority=-1)
     assert isinstance(choice(PredictedWait(), low, state), Choice) is goes
@@ -330,6 +330,19 @@ def test_a_late_answer_that_ran_alone_says_nothing_of_how_many_may_run() -> None
     assert isinstance(scheduler.pick(low, (endpoint("a"),), 5.0), Pick)
 
 
+def test_late_answers_of_a_cold_server_say_nothing_of_how_many_may_run() -> None:
+    """Nothing had begun there when they were placed. Their number would be the limit."""
+    scheduler, low, pool = Scheduler(), request(priority=-1), (endpoint("a"),)
+    for pick in [scheduler.pick(BASE, pool, 0.0) for _ in range(3)]:
+        assert isinstance(pick, Pick)
+        pick.placement.first_token(5.0)
+    assert isinstance(scheduler.pick(low, pool, 5.0), Pick)
+    # It is cold again after a restart.
+    scheduler.restarted(pool[0])
+    begin(scheduler, BASE, 11.0)
+    assert isinstance(scheduler.pick(low, pool, 11.0), Pick)
+
+
 def test_late_answers_of_which_nobody_is_to_blame_do_not_raise_the_limit() -> None:
     """Each waits for the load of its adapter. As many that begin in time would raise it: see above."""
     scheduler, low = Scheduler(), request(priority=-1)
@@ -363,6 +376,18 @@ def test_a_stall_counts_once_and_what_was_slow_is_tried_again() -> None:
     assert slow.predict_first_token(100) > 1.5 * ServerSpeed(slow.engine).predict_first_token(100)
     slow.fade(100.0)
     assert slow.predict_first_token(100) == ServerSpeed(slow.engine).predict_first_token(100)
+
+
+def test_the_first_server_that_is_warm_makes_all_others_look_warm() -> None:
+    """Both began cold. What one shows counts for the other at once, so that this one is not left idle."""
+    cold = ServerSpeed()
+    warm, idle = ServerSpeed(cold.engine), ServerSpeed(cold.engine)
+    for now in range(20):
+        cold.learn_first_token(100, 2.0, float(now))
+    for now in range(20, 140):
+        warm.learn_first_token(100, 0.1, float(now))
+    idle.fade(140.0)
+    assert idle.predict_first_token(100) < 1.2 * warm.predict_first_token(100)
 
 
 def test_a_server_that_is_slow_for_good_is_known_also_if_nothing_there_is_ever_alone() -> None:

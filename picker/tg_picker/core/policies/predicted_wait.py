@@ -66,7 +66,8 @@ class PredictedWait:
 def _has_spare_room(server: ServerState) -> bool:
     """Whether a sheddable request may go there: nothing that is not sheddable should wait for it to end."""
     is_busy = server.kv_usage > MAX_USED_SHARE or server.requests >= MAX_USED_SHARE * server.concurrency_limit
-    return not (server.queue or is_busy)
+    # One in its queue may have come since its last step.
+    return server.queue <= 1 and not is_busy
 
 
 def _candidates(servers: Sequence[ServerState], request: InstanceRequest) -> Sequence[ServerState]:

@@ -76,6 +76,7 @@ class Placement:
         "_objective",
         "_server",
         "_tokens_ahead",
+        "_was_cold",
         "adapter",
         "address",
         "expected_tokens",
@@ -108,6 +109,7 @@ class Placement:
         self._tokens_ahead = server.uncached_tokens
         self._beside = server.running
         self._is_behind = server.unstarted > 0
+        self._was_cold = server.is_cold
         self._is_sheddable, self._objective = request.priority < 0, request.objective
         self.address = server.endpoint.address
         self.adapter = request.adapter
@@ -156,8 +158,9 @@ class Placement:
         server.start(self.adapter, self.uncached_tokens, now, self.room)
         self._beside = server.running - 1
         seconds = now - self.picked_at
-        # Nothing can be told of a late one that may be shed, waited for a cache or an adapter, or runs alone.
-        is_excused = self._is_sheddable or self._is_held_up or not self._beside
+        # Nothing can be told of a late one that may be shed, waited for a cache, an adapter or a cold start, or runs
+        # alone.
+        is_excused = self._is_sheddable or self._is_held_up or self._was_cold or not self._beside
         is_late = not server.speed.is_soon(seconds, self.uncached_tokens, self._objective)
         if not (is_late and is_excused):
             server.limit_concurrency(self._beside, is_late=is_late)

@@ -70,44 +70,57 @@ class _Factor:
 
     def __init__(self) -> None:
         self._sum = self._weight = 0.0
-
-    @property
-    def value(self) -> float:
-        # One sample may be wrong by the largest permitted factor, the mean of n samples by 1 / sqrt(n) of that.
-        sure = max(abs(self._sum) - log(OUTLIER_FACTOR) * sqrt(self._weight), 0.0)
-        return exp(copysign(sure, self._sum) / self._weight) if sure else 1.0
+        self.value = 1.0
 
     def scale(self, kept: float) -> None:
         self._sum *= kept
         self._weight *= kept
+        # One sample may be wrong by the largest permitted factor, the mean of n samples by 1 / sqrt(n) of that.
+        sure = max(abs(self._sum) - log(OUTLIER_FACTOR) * sqrt(self._weight), 0.0)
+        self.value = exp(copysign(sure, self._sum) / self._weight) if sure else 1.0
 
     def learn(self, line: _Line, x: float, y: float) -> None:
-        """Note a time; the line of all servers learns it divided by this server's own factor."""
+        """Note a time; the line of all servers learns it divided by this server's own factor if that is slow.
+
+        What is fast the line learns as it is: after a cold start of all, the first to be warm must not stay the only
+        fast one.
+        """
         expected = line(x)
-        line.add(x, y / self.value)
+        line.add(x, y / max(self.value, 1.0))
         if expected > 0 and y > 0:
-            self.scale(FORGETTING)
-            self._sum += log(min(max(y / expected, 1 / OUTLIER_FACTOR), OUTLIER_FACTOR))
-            self._weight += 1
+            self._sum = FORGETTING * self._sum + log(min(max(y / expected, 1 / OUTLIER_FACTOR), OUTLIER_FACTOR))
+            self._weight = FORGETTING * self._weight + 1
+            self.scale(1.0)
 
 
 class ServerSpeed:
-    """How fast one server is.
-
-    Attributes:
-        engine: what servers of its model have in common.
-        fixed_seconds: until the first token of an empty prompt.
-        prompt_token_seconds: for each token to compute.
-        output_token_seconds: from a token of an answer to the next, where it runs alone.
-        crowd_seconds: that this takes longer for each answer beside it.
-    """
+    """How fast one server is: its own factor on what servers of its model have in common, its `engine`."""
 
     def __init__(self, engine: EngineSpeed | None = None) -> None:
         self.engine = EngineSpeed() if engine is None else engine
         self._first, self._output = _Factor(), _Factor()
         self._at = 0.0
         self._outlier_at = float("-inf")
-        self._derive()
+
+    @property
+    def fixed_seconds(self) -> float:
+        """Seconds until the first token of an empty prompt."""
+        return self._first.value * self.engine.first.at_zero
+
+    @property
+    def prompt_token_seconds(self) -> float:
+        """Seconds for each token to compute."""
+        return self._first.value * self.engine.first.slope
+
+    @property
+    def output_token_seconds(self) -> float:
+        """Seconds from a token of an answer to the next, where it runs alone."""
+        return self._output.value * self.engine.output.at_zero
+
+    @property
+    def crowd_seconds(self) -> float:
+        """Seconds that this takes longer for each answer beside it."""
+        return self._output.value * self.engine.output.slope
 
     def fade(self, now: float) -> None:
         """Let this server's own factor fade towards what was measured on the others."""
@@ -115,7 +128,6 @@ class ServerSpeed:
         self._at = now
         self._first.scale(kept)
         self._output.scale(kept)
-        self._derive()
 
     def predict_first_token(self, tokens: int, *, is_behind: bool = False) -> float:
         """Seconds until the first token.
@@ -151,18 +163,9 @@ class ServerSpeed:
             self._outlier_at = now
         step = self.fixed_seconds if is_behind else 0.0
         self._first.learn(self.engine.first, tokens, max(min(seconds, most) - step, 0.0))
-        self._derive()
 
     def learn_output(self, tokens: int, seconds: float, running: float) -> None:
         """Note how long an answer took after its first token, and how many ran beside it."""
         if tokens > 1 and seconds > 0:
             pace = min(seconds / (tokens - 1), OUTLIER_FACTOR * self.predict_pace(running))
             self._output.learn(self.engine.output, running, pace)
-            self._derive()
-
-    def _derive(self) -> None:
-        first, output = self.engine.first, self.engine.output
-        slower = self._first.value
-        self.fixed_seconds, self.prompt_token_seconds = slower * first.at_zero, slower * first.slope
-        slower = self._output.value
-        self.output_token_seconds, self.crowd_seconds = slower * output.at_zero, slower * output.slope

@@ -40,6 +40,7 @@ class ServerState:
         speed: learnt from its answers.
         report: its last report; None = there is none, or it is too old.
         is_stale: whether its last report is too old.
+        is_cold: whether no answer has begun since it started, as far as is known.
         started_at: when its process began, as last reported; None = never reported.
     """
 
@@ -59,6 +60,7 @@ class ServerState:
         self.speed = ServerSpeed(engine)
         self.report: LoadReport | None = None
         self.is_stale = False
+        self.is_cold = True
         self.started_at: float | None = None
         self.cache_tokens: int | None = None
         self._reported_tokens: float | None = None
@@ -209,6 +211,7 @@ class ServerState:
             if not self.ready_at:
                 self.loads_end_at = 0.0
         self.unstarted -= 1
+        self.is_cold = False
         self._begun_at.append(now)
         self.uncached_tokens -= uncached
         self.room_tokens -= uncached if room is None else room
@@ -257,6 +260,7 @@ class ServerState:
         self.adapters.clear()
         self.ready_at.clear()
         self.loads_end_at = 0.0
+        self.is_cold = True
         # Its cache events also reveal the new process, perhaps earlier than this call, so they are kept.
         self.prefixes.blocks.clear()
 
