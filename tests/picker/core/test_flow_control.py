@@ -249,3 +249,51 @@ def test_whatever_happens_each_request_is_decided_once(events: list[tuple[str, i
     for placement in world.placements:
         placement.finish(None, world.now)
     assert [counters(world.scheduler.server(each)) for each in POOL] == [NOTHING] * 2
+
+
+def ask_late_and_fresh(world: World, **flows: str) -> None:
+    """A request whose second is over when the server is free, and one that came just now."""
+    world.ask("runs")
+    world.ask("late", objective=FIRST, flow=flows["late"])
+    world.now = 2.0
+    world.ask("fresh", objective=FIRST, flow=flows["fresh"])
+    while world.placements:
+        world.finish()
+
+
+def test_what_would_begin_late_goes_behind_what_can_be_in_time_and_before_its_wait_ends() -> None:
+    world = World(pool=POOL[:1])
+    ask_late_and_fresh(world, late="f", fresh="f")
+    assert world.order == ["runs", "fresh", "late"]
+
+
+def test_what_would_begin_late_keeps_its_turn_among_other_flows() -> None:
+    world = World(pool=POOL[:1])
+    ask_late_and_fresh(world, late="f", fresh="g")
+    assert world.order == ["runs", "late", "fresh"]
+
+
+def test_what_would_begin_late_is_not_put_before_those_to_come() -> None:
+    """In the server's own queue it would make them late as well."""
+    world = World(QueueLimits(), pool=POOL[:1])
+    world.ask("large", prompt_tokens=50_000)
+    world.tell(1)
+    world.ask("late", objective=FIRST)
+    assert world.order == ["large"]
+    assert world.control.waiting == {"p": {0: 1}}
+    world.tell(0)
+    world.control.serve(world.now)
+    assert world.order == ["large", "late"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"objective": FIRST, "streamed": False}, {"objective": Objective(first_token=0.01)}],
+    ids=["no promise", "an answer that comes whole", "no idle server would keep it"],
+)
+def test_whose_promise_says_nothing_goes_at_once(asked: dict[str, object]) -> None:
+    world = World(QueueLimits(), pool=POOL[:1])
+    world.ask("large", prompt_tokens=50_000)
+    world.tell(1)
+    world.ask("asks", **asked)
+    assert world.order == ["large", "asks"]

@@ -69,7 +69,21 @@ class Capacity:
             if self._request.priority < 0:
                 # A sheddable request is not served late at the cost of others.
                 return choice if min(self._shares(choice.server)) >= FAIR_SHARE else None
+            if self.is_late(choice.server) and not self._takes_late(choice.server):
+                return None
         return choice if any(each.queue < self._limits.max_queued for each in servers) else None
+
+    def is_late(self, server: ServerState) -> bool:
+        """Whether the first token will probably miss an objective that the server would meet if it were idle."""
+        bound = None if self._request.objective is None else self._request.objective.first_token
+        if bound is None or not self._request.streamed or self._shares(server)[0] >= FAIR_SHARE:
+            return False
+        return server.speed.predict_first_token(self._request.prompt_tokens) <= bound
+
+    def _takes_late(self, server: ServerState) -> bool:
+        """Whether a late request on a server makes no other one late: a fresh one would still begin soon there."""
+        tokens = self._request.prompt_tokens
+        return not server.backlog or server.speed.is_soon(self.predict(server), tokens, self._request.objective)
 
     def _suits_behind(self, server: ServerState) -> bool:
         """Whether a server with this request too would still meet the objectives of the routes behind theirs."""

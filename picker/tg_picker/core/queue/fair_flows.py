@@ -72,6 +72,13 @@ class FairFlows:
             self._leave(flow)
         return taken
 
+    def postpone(self, waiting: Waiting) -> None:
+        """Let a queued request be due later by as long as it may wait; its flow keeps its turn."""
+        requests = self._flows[waiting.flow].requests
+        requests.discard(waiting)
+        waiting.due += waiting.expires_at - waiting.arrived_at
+        requests.push(waiting.due, waiting)
+
     def remove(self, waiting: Waiting) -> None:
         """Take out a queued request; its flow pays nothing."""
         flow = self._flows[waiting.flow]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tg_picker.core.interface import Endpoint, InstanceRequest, InstanceUsage
-from tg_picker.core.policies import NO_ENDPOINTS_RETRY_SECONDS, SATURATED_RETRY_SECONDS, Scheduler
+from tg_picker.core.policies import NO_ENDPOINTS_RETRY_SECONDS, SATURATED_RETRY_SECONDS, Choice, Scheduler
 from tg_picker.core.queue.capacity import Capacity
 from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.queue.request_queue import RequestQueue
@@ -13,6 +13,8 @@ from tg_picker.core.queue.waiting import Lane, Waiting
 from tg_picker.core.state import ASSUMED_OUTPUT_TOKENS, Pick, Placement, Rejection, RejectionReason
 
 _EMPTY = Rejection("no-endpoints", 503, NO_ENDPOINTS_RETRY_SECONDS)
+_LATE = Rejection("objective-out-of-reach", 429)
+"""What stands for a request that no server would begin in time, while it may go behind others for that."""
 
 
 class FlowControl:
@@ -191,8 +193,12 @@ class FlowControl:
         blocked: set[Lane] = set()
         for priority in queue.priorities:
             while (head := queue.head(priority, blocked)) is not None:
-                made = self._try(head.request, head.endpoints(), head.arrived_at, now, admitted=True)
-                if made is None:
+                made = self._try(
+                    head.request, head.endpoints(), head.arrived_at, now, admitted=True, yields=head.yields
+                )
+                if made is _LATE:
+                    queue.postpone(head)
+                elif made is None:
                     # In its lane, it goes before all lower bands.
                     blocked.add(head.lane)
                 elif isinstance(made, Pick):
@@ -226,9 +232,16 @@ class FlowControl:
         return Rejection(reason, 429, self._retry_after(queue, now))
 
     def _try(
-        self, request: InstanceRequest, endpoints: Sequence[Endpoint], arrived_at: float, now: float, *, admitted: bool
+        self,
+        request: InstanceRequest,
+        endpoints: Sequence[Endpoint],
+        arrived_at: float,
+        now: float,
+        *,
+        admitted: bool,
+        yields: bool = False,
     ) -> Pick | Rejection | None:
-        """Place a request; None = it has to wait."""
+        """Place a request; None = it has to wait; _LATE = it yields to others, since it would begin late."""
         most = self._limits.max_requests
         roomy = endpoints if most is None else self._below_bound(request, endpoints, most)
         if roomy is None:
@@ -241,9 +254,10 @@ class FlowControl:
             # The usual case. `Capacity` says the same, at a tenth of the cost of a pick.
             return self.scheduler.place(request, choice, now)
         capacity = Capacity(self.scheduler, self.attainment, self._limits, request, arrived_at=arrived_at, now=now)
-        found = capacity.find(choice, map(self.scheduler.server, roomy))
-        if found is None:
-            return None
+        is_late = yields and capacity.is_late(choice.server)
+        found = _LATE if is_late else capacity.find(choice, map(self.scheduler.server, roomy))
+        if not isinstance(found, Choice):
+            return found
         if request.objective is None:
             return self.scheduler.place(request, found, now)
         first, output = capacity.predict(found.server), found.server.speed.predict_pace(found.server.requests)

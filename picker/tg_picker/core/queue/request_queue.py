@@ -100,6 +100,10 @@ class RequestQueue:
         self._bands[head.priority].lanes[head.lane].take()
         self._forget(head)
 
+    def postpone(self, waiting: Waiting) -> None:
+        """Let a queued request go behind those that can still begin in time, until its own wait ends."""
+        self._bands[waiting.priority].lanes[waiting.lane].postpone(waiting)
+
     def remove(self, waiting: Waiting) -> None:
         """Take out a queued request that will go to no server."""
         self._bands[waiting.priority].lanes[waiting.lane].remove(waiting)

@@ -42,6 +42,11 @@ class Waiting(Struct, eq=False):
     on_made: Callable[[Pick | Rejection], None] | None = None
 
     @property
+    def yields(self) -> bool:
+        """Whether it goes behind others of its flow once it would begin late. It does so once."""
+        return self.due < self.expires_at
+
+    @property
     def priority(self) -> int:
         """The request's band."""
         return self.request.priority

@@ -81,11 +81,19 @@ class ServerState:
     @property
     def queue(self) -> int:
         """Requests queued there, as reported and corrected by what was sent and began since; 0 if it reports none."""
+        # A few requests go straight into the batch; further ones would queue.
+        return self._count_queue(MAX_UNSEEN)
+
+    @property
+    def backlog(self) -> int:
+        """The same, if each that was sent since queues until it begins."""
+        return self._count_queue(0)
+
+    def _count_queue(self, unseen: int) -> int:
         report = self.report
         if report is None or report.queued is None:
             return 0
-        # A few requests go straight into the batch; further ones would queue.
-        return max(report.queued + max(len(self._placed_at) - MAX_UNSEEN, 0) - len(self._begun_at), 0)
+        return max(report.queued + max(len(self._placed_at) - unseen, 0) - len(self._begun_at), 0)
 
     @property
     def kv_usage(self) -> float:
