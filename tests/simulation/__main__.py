@@ -18,7 +18,7 @@ def main() -> int:
         "--until", default="", help="stop at the first seed that breaks one of these promises; any = any of them"
     )
     parser.add_argument(
-        "--worlds", choices=("any", "themed", "permits", "waiting"), default="any", help="of which kind"
+        "--worlds", choices=("any", "themed", "permits", "routes", "waiting"), default="any", help="of which kind"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="with --seed: everything that happens")
     arguments = parser.parse_args()

@@ -135,7 +135,7 @@ class Judge:
         own_fault = script.fails or script.size or asked.timeout < 60 or asked.dawdles
         if untroubled and not well and not own_fault and not lost:
             self._ledger.broken("needless-error", f"{script.name} ended as {stream.ended}: {stream.message}")
-        elif not well and not own_fault and (promise := self._excuses.find_broken(stream)):
+        elif not (well or own_fault or script.failing) and (promise := self._excuses.find_broken(stream)):
             self._ledger.broken(promise, f"{script.name} ended as {stream.ended}: {stream.message}")
 
     def _check_left(self, stream: Stream) -> None:

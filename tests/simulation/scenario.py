@@ -27,8 +27,20 @@ def drawn(seed: int, worlds: Worlds = "any") -> Scenario:
     """The scenario of a seed in worlds of this kind."""
     sources = [Random(f"{what} {seed}") for what in ("scenario", "sizes", "processors", "keys")]
     scenario = themed(seed, 1.0 if worlds == "themed" else THEMED) or _Draw(*sources).scenario()
-    asked = (replace(each, permit=worlds == "permits" and each.kind in MODELS) for each in scenario.asked)
-    return replace(scenario, asked=tuple(asked))
+    permit, routed, chance = worlds == "permits", worlds == "routes", Random(f"routes {seed}")
+    asked = (
+        replace(each, permit=permit, routed=routed, script=_failing(each, chance) if routed else each.script)
+        if each.kind in MODELS
+        else each
+        for each in scenario.asked
+    )
+    # A route needs a second queue.
+    return replace(scenario, asked=tuple(asked), flows=("a", "b") if routed else scenario.flows)
+
+
+def _failing(asked: Asked, chance: Random) -> Script:
+    """The script of a request by a route, whose first model often fails; only one flow's, or none would be well."""
+    return replace(asked.script, failing="a" if asked.flow == "a" and chance.random() < 0.3 else "")
 
 
 class _Draw:

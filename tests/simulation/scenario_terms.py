@@ -21,9 +21,10 @@ Fault = Literal[
     "weather",
     "refuse",
 ]
-Worlds = Literal["any", "themed", "permits", "waiting"]
+Worlds = Literal["any", "themed", "permits", "routes", "waiting"]
 """Kinds of worlds. themed: those of `themes.py` alone, of which any has a few; permits: each request to a model has its
-caller's permit; waiting: answers wait for room."""
+caller's permit; routes: each goes by a route, to another flow's queue after a failure; waiting: answers wait for
+room."""
 Mood = Literal["calm", "mild", "rough"]
 Helper = Literal["prompt", "agent"]
 
@@ -42,6 +43,7 @@ class Asked:
         padding: characters by which the request is larger than it must be; with many of them it travels in parts.
         cache_key: who has it begins alike.
         permit: whether it begins only with its caller's permit, and so once at most.
+        routed: whether it goes by the route that begins with its flow.
         attempts: how often a model may be asked for an answer that waits for room.
         stays: seconds after which the caller leaves, whatever has come; None = it stays.
     """
@@ -57,6 +59,7 @@ class Asked:
     padding: int = 0
     cache_key: str | None = None
     permit: bool = False
+    routed: bool = False
     stays: float | None = None
     attempts: int = 1
 

@@ -34,6 +34,7 @@ class Script:
         pace: seconds between two.
         size: characters that each token is filled up to.
         fails: whether it fails after half of them.
+        failing: the flow whose model fails before all of them; "" = none does for that.
         react: whether it is an agent that asks: "call" = with a tool first, "answer" = at once.
     """
 
@@ -43,6 +44,7 @@ class Script:
     pace: float = 0.05
     size: int = 0
     fails: bool = False
+    failing: str = ""
     react: str = ""
 
     @property
@@ -132,6 +134,8 @@ class ScriptedModel(LlmService):
         generation = self._begin(script, "call" if calls else "", account.headers.key)
         try:
             await self._sleep(generation, script.first)
+            if script.failing == account.flow:
+                raise Unavailable("this model fails, and the other one does not")
             if calls:
                 yield LlmChunk(text=CALL, out_token=1)
             else:

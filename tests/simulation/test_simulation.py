@@ -17,6 +17,7 @@ from tests.simulation.simulator import Simulator
 
 SEEDS = 200
 PERMIT_SEEDS = 50
+ROUTE_SEEDS = 50
 WAITING_SEEDS = 30
 POOL_SEEDS = 50
 MUTANT_SEEDS = 8000
@@ -41,6 +42,14 @@ def test_what_needs_a_permit_begins_once_in_all_worlds() -> None:
     done = simulate("--seeds", str(PERMIT_SEEDS), "--worlds", "permits")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{PERMIT_SEEDS} seeds from 0, 0 failed" in done.stdout
+    assert not done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_a_route_whose_first_model_fails_answers_in_all_worlds() -> None:
+    done = simulate("--seeds", str(ROUTE_SEEDS), "--worlds", "routes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{ROUTE_SEEDS} seeds from 0, 0 failed" in done.stdout
     assert not done.stderr
 
 

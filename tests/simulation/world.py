@@ -17,7 +17,7 @@ from tests.simulation.simulated_process import SimulatedProcess
 from tests.simulation.simulator import Simulator
 from tests.simulation.wiretap import Wiretap
 from tg_base.client import BeginPermit, Client, Requestor
-from tg_base.config import AgentConfig, Config, PromptConfig, TextCompletionConfig
+from tg_base.config import AgentConfig, Config, PromptConfig, RouteConfig, TextCompletionConfig
 from tg_base.config.model import PromptsConfig, TemplateConfig
 from tg_base.protocol import StreamKey
 from tg_base.server import Host, Processor, Service
@@ -48,11 +48,15 @@ PERMIT = 0.03
 CONFIG = Config(
     flows={
         flow: {
-            "text-completion": TextCompletionConfig(model="scripted"),
+            "text-completion": TextCompletionConfig(model=model),
             "prompt": PromptConfig(),
             "agent": AgentConfig(calling="text"),
         }
-        for flow in ("a", "b")
+        for flow, model in {"a": "scripted", "b": "other"}.items()
+    },
+    model_routes={
+        "by-a": RouteConfig(models=("scripted", "other")),
+        "by-b": RouteConfig(models=("other", "scripted")),
     },
     prompts=PromptsConfig(templates={"say": TemplateConfig(prompt="{{ script }}")}),
 )
@@ -157,7 +161,7 @@ class World:
 
     async def _gateway(self, process: SimulatedProcess) -> None:
         async with AsyncExitStack() as stack:
-            requestor = self.requestors[process] = Requestor(self._bus(process), TOPICS)
+            requestor = self.requestors[process] = Requestor(self._bus(process), TOPICS, plans=CONFIG.plans)
             await stack.enter_async_context(requestor)
             await self._serve(process, stack)
 
@@ -270,6 +274,8 @@ class World:
                 return Client(requestor, ROUTES["a", AGENT.name]), AgentRequest(script, streaming=True)
             case kind:
                 route = ROUTES[asked.flow, TEXT_COMPLETION.name]
+                if asked.routed:
+                    route = CONFIG.plans[f"by-{asked.flow}"].entry
                 padding = "x" * asked.padding
                 streaming, cache_key = kind == "streamed", asked.cache_key
                 request = TextCompletionRequest(padding, script, streaming=streaming, cache_key=cache_key)
