@@ -85,12 +85,10 @@ def _count_prompts(text: str) -> int:
 
 
 @asynccontextmanager
-async def on_terminal(
-    program: str, *arguments: str, size: tuple[int, int] = (LINES, COLUMNS), **variables: str
-) -> AsyncIterator[Terminal]:
-    """Start a command of ours on a terminal of some lines and columns; it is killed here at the latest."""
+async def on_terminal(program: str, *arguments: str, **variables: str) -> AsyncIterator[Terminal]:
+    """Start a command of ours on a terminal, whose size LINES and COLUMNS may say; it is killed here at the latest."""
     ours, theirs = os.openpty()
-    lines, columns = size
+    lines, columns = int(variables.get("LINES", LINES)), int(variables.get("COLUMNS", COLUMNS))
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     terminal = Terminal(ours, lines, columns)
     terminal.process = await asyncio.create_subprocess_exec(

@@ -28,6 +28,7 @@ from tg_schema import decode, encode
 from tg_schema.live import LIVE_TABLES, LiveDocument, LivePool, LiveProcessor, LiveQueue, LiveStream
 
 TOP = "tg-top"
+SMALL = {"LINES": "24", "COLUMNS": "80"}
 LONG = "\x1b]0;owned\x07[bold]\u202e" + "x" * 100_000
 HOSTILE = LiveDocument(
     whole=True,
@@ -248,7 +249,7 @@ async def test_hostile_names_neither_move_the_screen_nor_style_it() -> None:
             figures, (line,) = texts(screen)
             assert "[bold]" in figures
             assert not {"\x1b", "\x07"} & set(figures + line)
-        async with on_terminal(TOP, "-u", url, size=(24, 80)) as terminal:
+        async with on_terminal(TOP, "-u", url, **SMALL) as terminal:
             await terminal.until("1000 streams, of which the oldest 1 are listed")
             assert b"]0;owned\x07" not in terminal.received
             terminal.type("q")
@@ -256,7 +257,7 @@ async def test_hostile_names_neither_move_the_screen_nor_style_it() -> None:
 
 
 async def test_a_terminal_of_80_columns_and_24_lines() -> None:
-    async with running(2) as (it, _), on_terminal(TOP, "-u", it.gateway.url, size=(24, 80)) as terminal:
+    async with running(2) as (it, _), on_terminal(TOP, "-u", it.gateway.url, **SMALL) as terminal:
         text = await terminal.until(lambda text: text.count(" anybody ") == 2 and "Stop the stream" in text)
         lines = text.splitlines()
         assert len(lines) == 24
@@ -271,7 +272,7 @@ async def test_a_terminal_of_80_columns_and_24_lines() -> None:
 
 
 async def test_a_signal_ends_it_too() -> None:
-    async with running() as (it, _), on_terminal(TOP, "-u", it.gateway.url, size=(24, 80)) as terminal:
+    async with running() as (it, _), on_terminal(TOP, "-u", it.gateway.url, **SMALL) as terminal:
         await terminal.until("1 streams")
         os.kill(terminal.process.pid, signal.SIGINT)
         assert await asyncio.wait_for(terminal.process.wait(), 30) == 130
@@ -280,7 +281,7 @@ async def test_a_signal_ends_it_too() -> None:
 
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 async def test_without_colours(variables: dict[str, str]) -> None:
-    async with running() as (it, _), on_terminal(TOP, "-u", it.gateway.url, size=(24, 80), **variables) as terminal:
+    async with running() as (it, _), on_terminal(TOP, "-u", it.gateway.url, **SMALL, **variables) as terminal:
         await terminal.until("1 streams")
         if variables.get("TERM") == "dumb":
             assert await asyncio.wait_for(terminal.process.wait(), 30) == 0
