@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError
 from msgspec import structs
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 from yarl import URL
 
@@ -202,7 +203,10 @@ async def test_pings_of_a_socket_with_a_token_are_answered() -> None:
 async def test_wrong_tokens_are_slowed_down_but_not_the_right_one() -> None:
     async with open_gateway(LOCKED, limits=Limits(failures=3, forget=1000)) as it:
         await status(it, RIGHT)
+        known = REGISTRY.get_sample_value("tg_gateway_auth_failures_total") or 0.0
         assert [await status(it, WRONG) for _ in range(4)] == [401, 401, 401, 429]
+        # The alert must hear of guesses that are not looked at any more.
+        assert REGISTRY.get_sample_value("tg_gateway_auth_failures_total") == known + 4
         async with it.http.post(COMPLETION, headers={"Authorization": "Bearer other"}, json={}) as response:
             assert response.status == 429
             assert 990 < int(response.headers["Retry-After"]) <= 1000

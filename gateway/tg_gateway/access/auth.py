@@ -118,6 +118,7 @@ class Authenticator:
         # Check before comparing, so that a client that must wait learns nothing about its token.
         wait = self._throttle.wait(address, digest)
         if wait > 0:
+            AUTH_FAILURES.inc()
             raise RateLimited("too many wrong tokens from this address; wait", retry_after=wait)
         name = None
         # No early exit: the time must not reveal which key matched, or whether one did.

@@ -82,7 +82,7 @@ UNAUTHENTICATED_REFUSED = METRICS.counter(
 MALFORMED = METRICS.counter(
     "tg_gateway_malformed_total", "Connections whose bytes were no request, or that broke in one"
 )
-AUTH_FAILURES = METRICS.counter("tg_gateway_auth_failures_total", "Requests with a wrong token, or none")
+AUTH_FAILURES = METRICS.counter("tg_gateway_auth_failures_total", "Requests without a right token, or of who guesses")
 
 MAX_QUICK_SAMPLES: Final = 200
 """Samples that are written on the event loop before it serves others, in about a millisecond. 1,000 models have 4,000
