@@ -63,7 +63,7 @@ def start_usage() -> None:
 
 def start_top() -> None:
     """`tg-top`."""
-    start("tg_cli.top")
+    start("tg_cli.top", "show_top", "")
 
 
 def _leave_when_interrupted() -> "Callable[[], object]":

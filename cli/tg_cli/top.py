@@ -5,7 +5,6 @@ import sys
 
 import click
 
-from tg_cli.entry import run
 from tg_cli.invoke_options import find_url, gateways_options
 
 
@@ -61,8 +60,3 @@ async def _show(urls: tuple[str | None, ...], timeout: float, *, once: bool, as_
             head, streams = write_streams(documents)
             for line in () if as_json else (*write_figures(documents), "", *head, *streams.values()):
                 await output.text(f"{line}\n")
-
-
-def main() -> None:
-    """Run the command and exit."""
-    run(show_top, "")
