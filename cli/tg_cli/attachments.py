@@ -70,10 +70,9 @@ def read_image(file: Path) -> ImagePart:
         UsageError: the file cannot be read, or is no image.
     """
     data = _read(file)
-    kind = next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
-    # It begins with RIFF, a length of four bytes, and WEBP.
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        kind = "image/webp"
+    # A WebP file begins with RIFF, a length of four bytes, and WEBP.
+    webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
+    kind = "image/webp" if webp else next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
     if kind is None:
         raise click.UsageError(f"{file} is no image that models read: give a PNG, JPEG, GIF or WebP file")
     return ImagePart(media_type=kind, data=b64encode(data).decode())

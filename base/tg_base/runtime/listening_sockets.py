@@ -65,27 +65,18 @@ def open_listening_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
     opened: list[socket.socket] = []
     with ExitStack() as stack:
         for family, _, _, _, (address, _, *rest) in dict.fromkeys(found):
-            listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
             try:
-                _listen(listener, (address, port, *rest))
+                # On IPv6 alone: "::" would take the port on IPv4 too, where the next socket may have to listen.
+                made = socket.create_server((address, port, *rest), family=family, backlog=MAX_WAITING_CONNECTIONS)
             except OSError as error:
                 # A name may also have addresses of networks that this machine lacks; one usable address is enough.
                 if error.errno != errno.EADDRNOTAVAIL:
                     raise
                 continue
-            port = listener.getsockname()[1]
-            opened.append(listener)
+            made.setblocking(False)
+            port = made.getsockname()[1]
+            opened.append(stack.enter_context(made))
         if not opened:
             raise OSError(errno.EADDRNOTAVAIL, "no address of the host is one of this machine")
         stack.pop_all()
     return tuple(opened)
-
-
-def _listen(listener: socket.socket, address: tuple[str | int, ...]) -> None:
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if listener.family == socket.AF_INET6:
-        # Otherwise "::" also takes the port on IPv4, where the next socket may have to listen.
-        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    listener.setblocking(False)
-    listener.bind(address)
-    listener.listen(MAX_WAITING_CONNECTIONS)
