@@ -1,7 +1,8 @@
 """Outcomes of requests -> which models cool down, and which may be asked: in their processors and in requestors.
 
-A model cools down for its `Retry-After`, or when its last four answers, or half of all, were failures. After that, one
-request tries it (half-open): if it is answered, the model is as before; otherwise it cools down for twice as long.
+A model cools down for its `Retry-After`, when half of its answers were failures, or its last four although hardly any
+before. After that, one request tries it (half-open): if it is answered, the model is as before; otherwise it cools
+down for twice as long.
 """
 
 import asyncio
@@ -16,7 +17,9 @@ WINDOW_SECONDS: Final = 30.0
 MIN_FAILURES: Final = 3
 """A model does not cool down after fewer failures in the window, unless it said when to come back."""
 FAILURES_IN_TURN: Final = 4
-"""After which it cools down whatever came before. Where one request in ten fails, one in 10,000 does this."""
+"""After which a model cools down that was well before: many answers of then would outweigh them for a long time."""
+WELL_SHARE: Final = 0.05
+"""The share of failures up to which it was well. Where more fail, four in turn come by chance."""
 MAX_SHARE: Final = 0.5
 """The share of failures in the window at which a model cools down."""
 COOLING_SECONDS: Final = 30.0
@@ -133,9 +136,9 @@ class ModelHealth:
     def _is_bad(state: _State) -> bool:
         since = _now() - WINDOW_SECONDS
         recent = [failed for at, failed in state.outcomes if at >= since]
-        # Many answers before it died say nothing of a model that is dead now.
-        in_turn = len(recent) >= FAILURES_IN_TURN and all(recent[-FAILURES_IN_TURN:])
-        return in_turn or sum(recent) >= max(MIN_FAILURES, MAX_SHARE * len(recent))
+        before, last = recent[:-FAILURES_IN_TURN], recent[-FAILURES_IN_TURN:]
+        died = sum(last) == FAILURES_IN_TURN and sum(before) <= WELL_SHARE * len(before)
+        return died or sum(recent) >= max(MIN_FAILURES, MAX_SHARE * len(recent))
 
 
 def _now() -> float:
