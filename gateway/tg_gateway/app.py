@@ -15,7 +15,7 @@ import structlog
 from aiohttp import web
 from typing_extensions import override
 
-from tg_base.client import AnnouncedRoutes, Requestor
+from tg_base.client import Requestor
 from tg_base.config import Config, GatewayConfig
 from tg_base.protocol import Route, RoutePlan
 from tg_base.runtime import MAX_WAITING_CONNECTIONS, SharedListener, open_listening_sockets, running
@@ -35,7 +35,7 @@ from tg_gateway.http import (
     find_pages,
 )
 from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner, notice_leaving
-from tg_gateway.jobs import AttemptPauses, FlexQueue, JobLogs, JobRuns, JobStore, QueueBounds
+from tg_gateway.jobs import JobQueue, JobRuns
 from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
@@ -160,7 +160,7 @@ class Gateway:
         self._requestor = requestor
         self._routes = routes
         self._edited = config
-        self._asked: list[Router | Backend | FlexQueue | Live] = []
+        self._asked: list[Router | Backend | JobQueue | Live] = []
         self._needed = routes if needed is None else needed
         self._limits = limits or Limits()
         table = load_mounts() if mounts is None else mounts
@@ -246,8 +246,7 @@ class Gateway:
             await stack.enter_async_context(running(notice_leaving(runner)))
             stack.push_async_callback(runner.cleanup)
             await stack.enter_async_context(running(self._live.mark()))
-            if self._flex_queue is not None:
-                await stack.enter_async_context(self._flex_queue)
+            await stack.enter_async_context(self._jobs)
             accepts = ACCEPTS_PER_TURN if self._shared.processes == 1 else SHARED_ACCEPTS_PER_TURN
             await listen(runner, await self._open_sockets(), accepts)
             host = f"[{self._config.host}]" if ":" in self._config.host else self._config.host
@@ -270,8 +269,7 @@ class Gateway:
         async with self._exit:
             self._sockets.drain()
             left = await self._hand_over() if self._shared.handing_over else self._config.drain
-            if self._flex_queue is not None:
-                await self._flex_queue.drain()
+            await self._jobs.drain()
             await self._relay.drain(left)
             await asyncio.gather(*(runs.close(LAST_WRITE_SECONDS) for runs in (self._background, self._resumable)))
             await self._sockets.close()
@@ -293,25 +291,19 @@ class Gateway:
         unauthenticated = self._unauthenticated = UnauthenticatedLimit(
             config.max_unauthenticated, lambda: self._authenticator.required
         )
-        self._background, self._resumable = self._make_runs(), self._make_runs(RESUMABLE)
-        self._flex_queue = self._make_flex_queue(catalogue) if config.max_wait else None
+        requestor = self._requestor
+        self._background = JobRuns.of(requestor, relay, limits)
+        self._resumable = JobRuns.of(requestor, relay, limits, RESUMABLE)
+        waits = bool(config.max_wait)
+        self._jobs = JobQueue.of(requestor, self._background, catalogue, limits, waits=waits)
         backend = Backend(self._authenticator, catalogue, relay, self._resumable, limits)
         pages = [page() for page in find_pages()]
-        live = self._live = Live(
-            self._requestor, relay, catalogue, lambda: chain(*(page.list_pools() for page in pages))
-        )
-        self._asked = [router, backend, live, *([] if self._flex_queue is None else [self._flex_queue])]
+        live = self._live = Live(requestor, relay, catalogue, lambda: chain(*(page.list_pools() for page in pages)))
+        self._asked = [router, backend, live, self._jobs]
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
-        loads = LoadHeaders(self._requestor)
+        loads = LoadHeaders(requestor)
         handlers = HttpHandlers(
-            relay,
-            self._background,
-            config,
-            limits,
-            parser=self._parser,
-            loads=loads,
-            flex_queue=self._flex_queue,
-            live=live,
+            relay, self._background, config, limits, parser=self._parser, loads=loads, jobs=self._jobs, live=live
         )
         shown = {"/metrics": MetricsPage().show, **{page.path: page.show for page in pages}}
         middleware = Middleware(
@@ -330,31 +322,4 @@ class Gateway:
         return application, middleware.refuse_unreadable
 
     def _make_catalogue(self) -> Catalogue:
-        plans, presence, aliases = self._requestor.routes, self._requestor.presence, self._edited.aliases
-        announced = AnnouncedRoutes(presence, self._requestor.topics).find if self._edited.announced else None
-        return Catalogue(self._routes, presence.serving, aliases, plans.named, plans.explain, announced=announced)
-
-    def _make_flex_queue(self, catalogue: Catalogue) -> FlexQueue:
-        limits, runs = self._limits, self._background
-        bounds = QueueBounds(runs.store.logs, max_key=limits.waiting, max_all=limits.all_waiting)
-        dialects = {mount.dialect.restarts: mount.dialect for mount in self._mounts if mount.dialect.restarts}
-        pause, most = limits.flex_pause, limits.paused_bytes
-        return FlexQueue(self._requestor, runs, catalogue, dialects, bounds, longest_pause=pause, most_paused=most)
-
-    def _make_runs(self, scope: str = "") -> JobRuns:
-        limits = self._limits
-        requestor = self._requestor
-        pauses = AttemptPauses(requestor.time, first=limits.attempt_pause)
-        logs = JobLogs(
-            requestor.bus,
-            requestor.topics,
-            requestor.time,
-            scope=scope,
-            silence=limits.silence,
-            pauses=pauses,
-            part_bytes=limits.part_bytes,
-        )
-        store = JobStore(logs, max_followers=limits.followers, max_all_followers=limits.all_followers)
-        return JobRuns(
-            self._relay, store, max_running=limits.background, max_all=limits.all_background, longest_run=limits.run
-        )
+        return Catalogue.of(self._requestor, self._routes, self._edited)

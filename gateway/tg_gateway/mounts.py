@@ -68,10 +68,10 @@ def _join(rows: Sequence[tuple[Mount, EntryPoint]]) -> Mount:
     if len(sharing) == 1:
         return sharing[0]
     for mount, point in rows:
-        if mount.socket or mount.dialect.restarts or type(mount.dialect).check_head is not Dialect.check_head:
+        if mount.socket or type(mount.dialect).check_head is not Dialect.check_head:
             raise Unavailable(
                 f"{_name(point)} shares {mount.method} {mount.path} with another door. No key of a body can tell its "
-                "sockets, the heads that it checks or the answers that it restarts: give its row a `header`"
+                "sockets or the heads that it checks: give its row a `header`"
             )
     last = next((mount for mount in sharing if not mount.key), sharing[-1])
     keyed = {mount.key: (mount.dialect, mount.operation) for mount in sharing if mount.key}

@@ -78,9 +78,14 @@ class Topics:
         """The topic of cancels, nacks and heartbeats to one processor."""
         return f"non-persistent://{self.namespace}/tg-control-{processor}"
 
+    @property
+    def jobs(self) -> str:
+        """The topic of responses in the background that a process of the part `jobs` is to make at once."""
+        return f"persistent://{self.namespace}/tg-jobs"
+
     def flex_queue(self, request_topic: str) -> str:
         """The topic of requests that wait until the processors of a work queue have capacity."""
-        return f"persistent://{self.namespace}/tg-band-{_flat(request_topic)}"
+        return f"persistent://{self.namespace}/tg-flex-{_flat(request_topic)}"
 
     def kept(self, name: str) -> str:
         """The log of one answer that is kept, by its name."""

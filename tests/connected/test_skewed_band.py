@@ -46,7 +46,7 @@ async def count_backlog(pulsar: PulsarServer, flow: str) -> float:
     """How many wait in the flex queue of a flow, as docs/gateway.md says: by the broker's own metrics."""
     async with ClientSession() as http, http.get(f"{pulsar.admin_url}/metrics/") as page:
         lines = (await page.text()).splitlines()
-    wanted = ("pulsar_subscription_back_log{", "/tg-band-", flow, 'subscription="tg-band"')
+    wanted = ("pulsar_subscription_back_log{", "/tg-flex-", flow, 'subscription="tg-band"')
     found = [line for line in lines if all(word in line for word in wanted)]
     return sum(float(line.split("}")[1].split()[0]) for line in found) if found else -1.0
 

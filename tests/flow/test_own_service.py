@@ -138,7 +138,7 @@ async def test_a_mistake_is_named_by_a_check_and_by_a_start(
 def test_a_service_that_nobody_listed_is_unknown(tmp_path: Path) -> None:
     file = tmp_path / "tg.toml"
     file.write_text(FILE)
-    with pytest.raises(BadRequest, match='there is no service "echo"; known are agent, prompt, text-completion'):
+    with pytest.raises(BadRequest, match='there is no service "echo"; known are agent, jobs, prompt, text-completion'):
         ConfigWatcher(file)
 
 
@@ -293,7 +293,7 @@ async def test_a_part_of_it_alone(page: Path) -> None:
         ('echo = "echo_service:EchoKinds"', 'is no "module:Class" of a subclass of tg_base.server.ServiceKind'),
         (
             'echo = "echo_service"',
-            'there is no service "echo_service"; known are agent, prompt, text-completion, usage, and any',
+            'there is no service "echo_service"; known are agent, jobs, prompt, text-completion, usage, and any',
         ),
         ('ecco = "echo_service:EchoKind"', 'the service of echo_service:EchoKind is called "echo"; give it that name'),
         ('agent = "echo_service:EchoKind"', "agent is a part of ours; give the service another name"),

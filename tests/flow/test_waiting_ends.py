@@ -53,7 +53,7 @@ class WatchedBus(PassingBus):
         self, topic: str, group: str | None, *, prefetch: int = 1000
     ) -> AsyncIterator[AsyncIterator[Delivery]]:
         async with super().subscribe(topic, group, prefetch=prefetch) as deliveries:
-            yield self._watch(deliveries) if "/tg-band-" in topic else deliveries
+            yield self._watch(deliveries) if "/tg-flex-" in topic else deliveries
 
     async def _watch(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
         async for delivery in deliveries:

@@ -34,8 +34,8 @@ from tg_base.bus import Bus, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
+from tg_gateway.jobs.job import QueuedJob
 from tg_gateway.jobs.log import ASKED, RETURNED, label_claim, label_taken
-from tg_gateway.jobs.queue import QueuedJob
 from tg_gateway.jobs.queue_limits import CHECKED_AT_ONCE
 from tg_schema import encode
 
@@ -340,4 +340,4 @@ async def test_what_is_no_message_of_the_band_is_passed_over() -> None:
 
 def forge(name: str) -> bytes:
     """A message for an answer that is not this key's, if it is one at all."""
-    return encode(QueuedJob(name, time.time() + 60, "responses", msgspec.Raw(b"{}"), "stranger", "r"))
+    return encode(QueuedJob(name, time.time() + 60, "default", "text-completion", msgspec.Raw(b"{}"), "stranger", "r"))

@@ -61,7 +61,7 @@ class OneMessageBus(PassingBus):
 
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        if "/tg-band-" in topic:
+        if "/tg-flex-" in topic:
             self.put.append(body)
         await super().publish(topic, body, properties)
 
@@ -71,7 +71,7 @@ class OneMessageBus(PassingBus):
         self, topic: str, group: str | None, *, prefetch: int = 1000
     ) -> AsyncIterator[AsyncIterator[Delivery]]:
         async with super().subscribe(topic, group, prefetch=prefetch) as deliveries:
-            yield self._take_one(deliveries) if "/tg-band-" in topic else deliveries
+            yield self._take_one(deliveries) if "/tg-flex-" in topic else deliveries
 
     async def _take_one(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
         yield await anext(deliveries)

@@ -20,7 +20,7 @@ from tg_base.client.shared_time import SharedTime
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits, Payers, RateLimits
 from tg_gateway.dialects import Ask, Call, Catalogue, RecordedEnd
-from tg_gateway.jobs import AttemptPauses, FlexQueue, JobLogs, JobRuns, JobStore, QueueBounds
+from tg_gateway.jobs import AttemptPauses, JobLogs, JobQueue, JobRuns, JobStore, QueueBounds
 from tg_gateway.jobs.log import JobLog
 from tg_gateway.mounts import load_mounts
 from tg_gateway.relay import Relay
@@ -60,7 +60,7 @@ class _Gate:
     """What one life of a gateway has."""
 
     catalogue: Catalogue
-    queue: FlexQueue
+    queue: JobQueue
 
 
 class WaitingWorld(World):
@@ -88,9 +88,8 @@ class WaitingWorld(World):
             relay = Relay(requestor, 60.0, RateLimits(GATEWAY, seconds), {}, Payers(GATEWAY))
             runs = JobRuns(relay, JobStore(logs), max_running=64, max_all=64, longest_run=600.0)
             catalogue = Catalogue(CONFIG.routes(TEXT_COMPLETION.name), requestor.presence.serving, {})
-            dialects = {mount.dialect.restarts: mount.dialect for mount in MOUNTS if mount.dialect.restarts}
             bounds = QueueBounds(runs.store.logs, max_key=64, max_all=64)
-            queue = FlexQueue(requestor, runs, catalogue, dialects, bounds, longest_pause=5.0, most_paused=2**24)
+            queue = JobQueue(requestor, runs, catalogue, bounds, longest_pause=5.0, most_paused=2**24, waits=True)
             await stack.enter_async_context(queue)
             self._gates[process] = _Gate(catalogue, queue)
             stack.push_async_callback(runs.close, 1.0)

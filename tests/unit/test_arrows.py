@@ -124,6 +124,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.telemetry",
     },
     "tg_gateway.jobs": {
+        "tg_gateway.access",
         "tg_gateway.dialects",
         "tg_gateway.relay",
         "tg_gateway.telemetry",

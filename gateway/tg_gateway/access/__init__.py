@@ -1,6 +1,6 @@
 """Token, key, address -> what a request may do, and how much: authentication, permissions, rate limits."""
 
-from tg_gateway.access.auth import ANYBODY, Authenticator, Principal, find_token
+from tg_gateway.access.auth import ANYBODY, Authenticator, Principal, find_callers, find_token
 from tg_gateway.access.large_bodies import LargeBodies
 from tg_gateway.access.limits import Limits
 from tg_gateway.access.origins import ALLOW_ORIGIN, Origins, preflight_headers
@@ -22,6 +22,7 @@ __all__ = [
     "Spending",
     "UnauthenticatedLimit",
     "Usage",
+    "find_callers",
     "find_token",
     "preflight_headers",
 ]

@@ -61,7 +61,7 @@ class Authenticator:
     def __init__(self, config: GatewayConfig, limits: Limits, time: Callable[[], float]) -> None:
         self.required = _is_required(config)
         self.rights, self._names = KeyRights(config), _names_of(config)
-        self.callers = _callers_of(self._names)
+        self.callers = find_callers(config)
         self._throttle = Throttle(limits.failures, limits.forget, time)
 
     def prepare(self, config: GatewayConfig) -> Callable[[], None]:
@@ -88,7 +88,7 @@ class Authenticator:
             self._throttle.forget(revoked)
             self.rights, self._names, self.required = rights, names, self.required or required
             self.callers.clear()
-            self.callers.update(_callers_of(names))
+            self.callers.update(find_callers(config))
 
         return commit
 
@@ -160,10 +160,14 @@ def _names_of(config: GatewayConfig) -> dict[str, str]:
     return {_digest_of(key.name, key.sha256): key.name for key in config.keys}
 
 
-def _callers_of(names: Mapping[str, str]) -> dict[str, str]:
-    """Name of a key -> an id that does not reveal the name, and is equal in each gateway with these keys."""
+def find_callers(config: GatewayConfig) -> dict[str, str]:
+    """Name of a key -> an id that does not reveal the name, and is equal in each process with these keys.
+
+    Raises:
+        BadRequest: a key has no digest.
+    """
     # Several tokens with one name are one customer: use the one with the least digest.
-    secrets = {name: bytes.fromhex(digest) for digest, name in sorted(names.items(), reverse=True)}
+    secrets = {name: bytes.fromhex(digest) for digest, name in sorted(_names_of(config).items(), reverse=True)}
     return {
         name: hashlib.blake2b(name.encode(), key=secret, digest_size=16).hexdigest() for name, secret in secrets.items()
     }

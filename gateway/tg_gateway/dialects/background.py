@@ -75,15 +75,11 @@ class Waiting:
     """The answer waits on the bus until its model has capacity, even while no gateway runs.
 
     Attributes:
-        dialect: the `Dialect.restarts` of the dialect that asks.
-        body: JSON from which that dialect's `restart` makes the same `Ask`, in any gateway.
         seconds: how long it may wait.
         attempts: how often a model may be asked; another attempt follows only if the connection to the last one was
             lost.
     """
 
-    dialect: str
-    body: bytes
     seconds: float
     attempts: int = 1
 

@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
+from tg_base.client import AnnouncedRoutes, Requestor
+from tg_base.config import GatewayConfig
 from tg_base.protocol import Presence, Route, RoutePlan
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest
 from tg_schema.errors import BadRequest, NotFound
@@ -136,6 +138,13 @@ class Catalogue:
         self._announced = announced
         self._seen: tuple[Route[Any, Any], ...] = ()
         self._unnamed: tuple[Catalogue, ...] = ()
+
+    @classmethod
+    def of(cls, requestor: Requestor, routes: tuple[Route[Any, Any], ...], config: GatewayConfig) -> Self:
+        """What a requestor can ask now and later, after these routes and the aliases of this configuration."""
+        plans, presence = requestor.routes, requestor.presence
+        announced = AnnouncedRoutes(presence, requestor.topics).find if config.announced else None
+        return cls(routes, presence.serving, config.aliases, plans.named, plans.explain, announced=announced)
 
     @property
     def default_flow(self) -> str:

@@ -72,11 +72,8 @@ class Dialect(ABC):
         precedence: who refuses an unknown path that resembles the rows of several dialects equally, or none at all: the
             dialect with the greatest.
         descriptions: descriptions of its operations, for the gateway's OpenAPI document.
-        restarts: the name by which any gateway finds this dialect for answers that wait (`Waiting.dialect`); ""
-            = none of its answers wait.
     """
 
-    restarts: ClassVar[str] = ""
     precedence: ClassVar[int] = 0
     descriptions: ClassVar[Mapping[str, Description]] = {}
 
@@ -109,14 +106,6 @@ class Dialect(ABC):
         Raises:
             TgError: the request is wrong; the message says how. `refuse` turns it into this protocol's answer.
         """
-
-    def restart(self, call: Call) -> Ask:
-        """Make the request of an answer that has waited again; `call.body` is the body of its `Waiting`.
-
-        Raises:
-            TgError: it can no longer be asked.
-        """
-        raise NotImplementedError
 
     def abridge(self, body: bytes) -> bytes:
         """The part of a large body that `refuse` needs, since the body is not kept; empty if it needs none.

@@ -15,7 +15,7 @@ from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
 from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import CORS_HEADERS, DOOR, ENTRY, make_response
-from tg_gateway.jobs import FlexQueue, JobRuns
+from tg_gateway.jobs import JobQueue, JobRuns
 from tg_gateway.parsing import CallParser
 from tg_gateway.relay import Exchange, HeldEnd, Relay
 from tg_gateway.telemetry import AccessLogEntry
@@ -34,13 +34,13 @@ class HttpHandlers:
         *,
         parser: CallParser,
         loads: LoadHeaders,
-        flex_queue: FlexQueue | None,
         live: LiveFigures,
+        jobs: JobQueue,
     ) -> None:
         self._relay = relay
         self._store = background.store
         self._background = background
-        self._flex_queue = flex_queue
+        self._jobs = jobs
         self._parser = parser
         self._live = live
         self._loads = loads
@@ -82,8 +82,10 @@ class HttpHandlers:
 
     async def _begin(self, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
         """Queue the answer until there is capacity, or begin it now."""
-        if self._flex_queue is not None and background.waiting is not None and self._flex_queue.takes(asked):
-            await self._flex_queue.put(asked, background, background.waiting, entry)
+        if background.waiting is not None and self._jobs.takes(asked):
+            await self._jobs.put(asked, background, background.waiting, entry)
+        elif self._jobs.made_apart:
+            await self._jobs.hand_over(asked, background, entry)
         else:
             await self._background.start(asked, background, entry)
 

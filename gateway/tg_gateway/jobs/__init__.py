@@ -3,15 +3,15 @@
 from tg_gateway.jobs.live_parts import LiveParts
 from tg_gateway.jobs.logs import JobLogs
 from tg_gateway.jobs.pauses import AttemptPauses
-from tg_gateway.jobs.queue import FlexQueue
+from tg_gateway.jobs.queue import JobQueue
 from tg_gateway.jobs.queue_limits import QueueBounds
 from tg_gateway.jobs.runs import JobRuns
 from tg_gateway.jobs.store import JobStore
 
 __all__ = [
     "AttemptPauses",
-    "FlexQueue",
     "JobLogs",
+    "JobQueue",
     "JobRuns",
     "JobStore",
     "LiveParts",

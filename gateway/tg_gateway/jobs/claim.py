@@ -48,8 +48,11 @@ class Claim:
         """Whether the response exists, and had no end when its log was last read."""
         return self.log.owner is not None and self.log.outcome == "running"
 
-    async def take(self) -> None:
+    async def take(self, *, asks: bool = False) -> None:
         """Claim the response. `mine` is true if this gateway was the first, or the one before had not asked a model.
+
+        Args:
+            asks: whether it asks a model as soon as it has the response, with no permit.
 
         Raises:
             BusError: the bus did not answer, so the owner of the claim is unknown.
@@ -58,11 +61,11 @@ class Claim:
         if not is_name(self._name):
             return
         try:
-            await self._append(label_taken(self.own))
+            await self._append(label_taken(self.own, asks=asks))
             await self._load()
             if self.log.taker != self.own and self.log.waiting:
                 # The broker sent the message to us, so the gateway that took it is dead or has lost it.
-                await self._append(label_taken(self.own, self.log.taker))
+                await self._append(label_taken(self.own, self.log.taker, asks=asks))
                 await self._load()
             await self._heed_cancel()
         except NotFound:

@@ -26,6 +26,7 @@ _KEY: Final = "key"
 _EXPIRES: Final = "expires"
 _CLAIM: Final = "claim"
 _OVER: Final = "over"
+_ASKS: Final = "asks"
 _WAITS: Final = "waits"
 _ATTEMPTS: Final = "attempts"
 _BY: Final = "by"
@@ -83,14 +84,16 @@ def label_end(
     return {_KIND: END, _OUTCOME: told} | own | ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
 
 
-def label_taken(claim: str, over: str = "") -> Mapping[str, str]:
+def label_taken(claim: str, over: str = "", *, asks: bool = False) -> Mapping[str, str]:
     """The properties of a note that a gateway takes the answer, and will log it before it asks a model.
 
     Args:
         claim: of that gateway.
         over: the claim that it replaces, unless a model may have been asked under that one before this note.
+        asks: whether this note says as well that it asks.
     """
-    return {_KIND: TAKEN, _CLAIM: claim, **_CAREFUL} | ({_OVER: over} if over else {})
+    own = {_KIND: TAKEN, _CLAIM: claim, **_CAREFUL}
+    return own | ({_OVER: over} if over else {}) | ({_ASKS: "1"} if asks else {})
 
 
 def label_returned(claim: str, resumes: float | None = None) -> Mapping[str, str]:
@@ -305,7 +308,8 @@ class JobLog:
         """The first of several gateways that take the answer owns it: only that one asks a model or returns it."""
         properties, claim = entry.properties, entry.properties.get(_CLAIM, "")
         if kind == TAKEN and (not self.taker or (not self.asked and properties.get(_OVER) == self.taker)):
-            self.again, self.lost, self.asked = self.lost or bool(self.taker), False, False
+            self.again, self.lost, self.asked = self.lost or bool(self.taker), False, _ASKS in properties
+            self.attempts += self.asked
             self.taker = claim
         elif not claim or claim != self.taker:
             return

@@ -1,34 +1,37 @@
-"""Waiting responses -> topic on the bus -> any gateway, when their model has capacity, after all other work.
+"""Responses in the background -> topics on the bus -> the process that makes them: at once, or when there is capacity.
 
-A waiting response is in two places. Its log has its state, as for any response in the background; a message on the
-topic of its flex queue says that a gateway must make it. The message is acknowledged when the log has its end. So a
-waiting response outlives its gateway, and only one gateway asks a model: a gateway that gets the message again finds in
-the log which one has taken it.
+Such a response is in two places. Its log has its state; a message on a topic says that somebody must make it. The
+message is acknowledged when the log has its end. So the response outlives the gateway that was asked, and only one
+process asks a model: one that gets the message again finds in the log which one has taken it.
+
+Processes of the part `jobs` make them. Where none lives, the gateways do: each what it is asked for at once, and any of
+them what waits for capacity, after all other work.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
-import msgspec
 import structlog
 
 from tg_base.bus import Delivery
 from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Subscriptions
 from tg_base.runtime import report, running, translate_defects
-from tg_base.telemetry import POISON, trace
-from tg_gateway.dialects import Ask, Background, Call, Catalogue, Dialect, Waiting
+from tg_base.telemetry import POISON
+from tg_gateway.access import Limits
+from tg_gateway.dialects import Ask, Background, Catalogue, RecordedEnd, Waiting
 from tg_gateway.jobs.claim import Claim
+from tg_gateway.jobs.job import QueuedJob
+from tg_gateway.jobs.log import ALIVE, kind_of
 from tg_gateway.jobs.queue_limits import ModelQueue, QueueBounds
-from tg_gateway.jobs.record_writer import RecordWriter
 from tg_gateway.jobs.runs import AttemptLost, JobRuns
 from tg_gateway.relay import DEFECT_MESSAGE, DRAIN_ERROR_SECONDS
 from tg_gateway.telemetry import BAND_MADE, AccessLogEntry
 from tg_schema import TEXT_COMPLETION, TgError, decode, encode
-from tg_schema.errors import BadRequest, Internal, NotFound, RateLimited
+from tg_schema.errors import BadRequest, Internal, NotFound, RateLimited, Unavailable
 
 log = structlog.get_logger()
 
@@ -36,45 +39,27 @@ GROUP: Final = "tg-band"
 ROOM_CHECK_SECONDS: Final = 0.1
 """Seconds between two checks for capacity, unless a response of the queue ends: processors announce themselves each
 second."""
+RETURNED_SECONDS: Final = 1.0
+"""Seconds after which a message is taken again that this process could do nothing for."""
+AT_ONCE: Final = Waiting(20.0)
+"""How long a response may wait for a process of the part `jobs` to take it, and for its service to be asked."""
 KNOWN_SECONDS: Final = 2.0
 """Seconds in which a first processor should announce itself, which provides the shared time. If none lives, our own
 clock counts."""
 
 
-class QueuedJob(msgspec.Struct, frozen=True):
-    """The message of a waiting response: enough for any gateway to send the same request.
-
-    Attributes:
-        name: the name of the answer's log.
-        until: when it expires, by the time of all requestors.
-        dialect: the dialect and body of its `Waiting`.
-        key: the name of the API key that asked.
-        request: the id of the request.
-        door: the name of the door by which it came; None = by none.
-        traceparent: its trace context; None = it has none.
-    """
-
-    name: str
-    until: float
-    dialect: str
-    body: msgspec.Raw
-    key: str | None
-    request: str
-    door: str | None = None
-    traceparent: str | None = None
-
-
-class FlexQueue:
-    """Enter it to take waiting responses. Drain it before the gateway's relay; leave it after.
+class JobQueue:
+    """Enter it to take responses. Drain it before the process's relay; leave it after.
 
     Args:
-        requestor: knows which queues have capacity.
+        requestor: knows which queues have capacity, and the processes of the part `jobs`.
         runs: make the responses.
         catalogue: the models.
-        dialects: by `Dialect.restarts`.
         bounds: limits of waiting responses.
         longest_pause: the longest pause after a refusal, in seconds.
         most_paused: bytes of a model's messages that wait here after lost attempts; beyond that no more are taken.
+        waits: whether responses may wait for capacity.
+        apart: whether this is a process of the part `jobs`.
 
     Attributes:
         catalogue: as given; an edit of the file replaces it.
@@ -85,11 +70,12 @@ class FlexQueue:
         requestor: Requestor,
         runs: JobRuns,
         catalogue: Catalogue,
-        dialects: Mapping[str, Dialect],
         bounds: QueueBounds,
         *,
         longest_pause: float,
         most_paused: int,
+        waits: bool,
+        apart: bool = False,
     ) -> None:
         self._bus, self._topics = requestor.bus, requestor.topics
         self._requestor = requestor
@@ -97,11 +83,11 @@ class FlexQueue:
         self._logs = runs.store.logs
         self._clock = runs.store.logs.clock
         self.catalogue = catalogue
-        self._dialects = dialects
+        self._apart = apart
         self._bounds = bounds
         # A flow that is bound to a route waits in the queue of its first model.
         completions = (each for each in catalogue.routes if each.spec.name == TEXT_COMPLETION.name)
-        routes = [each for each in completions if not (each.plain or each.plan)]
+        routes = [each for each in completions if waits and not (each.plain or each.plan)]
         topics = [(route, self._topics.flex_queue(route.request)) for route in routes]
         queues = [ModelQueue(route, topic, longest_pause, most_paused) for route, topic in topics]
         self._queues = {queue.route.request: queue for queue in queues}
@@ -111,9 +97,26 @@ class FlexQueue:
         # Tasks that hold a message whose response is not being made here.
         self._idle: set[asyncio.Task[Any] | None] = set()
 
+    @classmethod
+    def of(
+        cls,
+        requestor: Requestor,
+        runs: JobRuns,
+        catalogue: Catalogue,
+        limits: Limits,
+        *,
+        waits: bool,
+        apart: bool = False,
+    ) -> Self:
+        """The queue of a process with these limits; other arguments as of the class."""
+        bounds = QueueBounds(runs.store.logs, max_key=limits.waiting, max_all=limits.all_waiting)
+        pause, most = limits.flex_pause, limits.paused_bytes
+        return cls(requestor, runs, catalogue, bounds, longest_pause=pause, most_paused=most, waits=waits, apart=apart)
+
     async def __aenter__(self) -> Self:
-        # Take nothing earlier: by a wrong clock, a message might seem to have expired.
-        await self._requestor.time.until_known(KNOWN_SECONDS)
+        if self._apart or self._queues:
+            # Take nothing earlier: by a wrong clock, a message might seem to have expired.
+            await self._requestor.time.until_known(KNOWN_SECONDS)
         async with AsyncExitStack() as stack:
             subscriptions = Subscriptions(self._bus, give_up=HeartbeatTiming().give_up)
             await stack.enter_async_context(subscriptions)
@@ -123,6 +126,9 @@ class FlexQueue:
                 for queue in self._queues.values()
             ]
             self._pumps = await stack.enter_async_context(AsyncExitStack())
+            if self._apart:
+                messages = await stack.enter_async_context(subscriptions.open(self._topics.jobs, GROUP, prefetch=0))
+                await self._pumps.enter_async_context(running(self._pump_at_once(messages)))
             for queue, messages in opened:
                 await self._pumps.enter_async_context(running(self._pump(queue, messages)))
             self._exit = stack.pop_all()
@@ -162,33 +168,146 @@ class FlexQueue:
         self._logs.check_size(background.head)
         await self._requestor.check(asked.route, asked.request)
         await self._bounds.admit(entry.key, name, waiting.seconds, queue.route.spec.name)
-        async with AsyncExitStack() as undo:
-            # Erase it: the client left before it got the name, so nobody could ever ask for it.
-            undo.push_async_callback(self._logs.sweep, name)
+        async with self._publish(queue.topic, asked, background, entry, waiting) as undo:
             undo.callback(self._bounds.forget, name)
-            until = await self._runs.store.put(entry.key, background, waiting.seconds, waiting.attempts)
-            body = msgspec.Raw(waiting.body)
-            span = trace.current()
-            traceparent = None if span is None else span.traceparent
-            message = QueuedJob(
-                name, until, waiting.dialect, body, entry.key, entry.request, trace.find_door(), traceparent
-            )
-            await self._bus.publish(queue.topic, encode(message), {})
-            undo.pop_all()
         queue.count("put")
+
+    async def hand_over(self, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
+        """Let a process of the part `jobs` make the response; return once it has asked the service.
+
+        Raises:
+            Unavailable: none has taken it.
+            TooLarge, BusError: as `put`.
+            TgError: the process, or the service, has refused it.
+        """
+        self._logs.check_size(background.head)
+        async with self._publish(self._topics.jobs, asked, background, entry, AT_ONCE):
+            refused = await self._find_refusal(self._logs.owner(entry.key), background.name)
+            if refused is not None:
+                raise refused if asked.fields is None else asked.fields.translate(refused)
+        self._logs.written.mark(background.name, waits=False)
+
+    @asynccontextmanager
+    async def _publish(
+        self, topic: str, asked: Ask, background: Background, entry: AccessLogEntry, waiting: Waiting
+    ) -> AsyncIterator[AsyncExitStack]:
+        """Store the response and its message; erase them if the block fails, or what it pushes on the stack does."""
+        async with AsyncExitStack() as undo:
+            # Nobody could ever ask for it: its client left before it got the name, or is refused.
+            undo.push_async_callback(self._logs.sweep, background.name)
+            until = await self._runs.store.put(entry.key, background, waiting.seconds, waiting.attempts)
+            await self._bus.publish(topic, encode(QueuedJob.of(asked, background, entry, until)), {})
+            yield undo
+            undo.pop_all()
+
+    async def _find_refusal(self, owner: str, name: str) -> TgError | None:
+        """Wait until the service was asked; why it was not."""
+        log = await self._logs.load(owner, name)
+        try:
+            async with asyncio.timeout(AT_ONCE.seconds), aclosing(self._logs.watch(name, log.position)) as entries:
+                async for entry in entries:
+                    if entry is not None and kind_of(entry) == ALIVE:
+                        return None
+                    if entry is not None:
+                        log.add(entry)
+                    if log.outcome == "ended":
+                        error = decode(RecordedEnd, log.answer.end).error
+                        return None if error is None else TgError.of(error)
+        except TimeoutError:
+            pass
+        return Unavailable("no process has begun the response; ask again", retry_after=1.0)
 
     def takes(self, asked: Ask) -> bool:
         """Whether an answer of this service can wait."""
         return asked.route.request in self._queues
 
+    @property
+    def made_apart(self) -> bool:
+        """Whether processes of the part `jobs` live, and this is none."""
+        return not self._apart and bool(self._requestor.presence.serving(self._topics.jobs))
+
+    @property
+    def in_flight(self) -> int:
+        """How many responses this process has in hand."""
+        return len(self._tasks)
+
+    async def _pump_at_once(self, messages: AsyncIterator[Delivery]) -> None:
+        """Take one message after the other, as long as this process may make more."""
+        async for delivery in messages:
+            message = self._read(self._topics.jobs, delivery)
+            if message is not None:
+                known = message.name in self._deliveries
+                self._deliveries[message.name] = delivery
+                if not known:
+                    self._start(self._take_at_once(message))
+            await self._runs.until_room()
+
+    def _read(self, topic: str, delivery: Delivery) -> QueuedJob | None:
+        try:
+            return decode(QueuedJob, delivery.body)
+        except BadRequest:
+            POISON.labels(topic).inc()
+            delivery.ack()
+            return None
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="job")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(report)
+
+    async def _take_at_once(self, message: QueuedJob) -> None:
+        ended = False
+        try:
+            with translate_defects(Internal, DEFECT_MESSAGE, "job.defect", log):
+                ended = await self._make_at_once(message)
+        except TgError as error:
+            log.warning("job.failed", error=error.type)
+        finally:
+            delivery = self._deliveries.pop(message.name)
+            if ended:
+                delivery.ack()
+            else:
+                delivery.nack(RETURNED_SECONDS)
+
+    async def _make_at_once(self, message: QueuedJob) -> bool:
+        """Make one response, end it, or wait for the process that makes it. Return whether it has ended.
+
+        Raises:
+            BusError: the bus did not answer.
+        """
+        claim = Claim(self._logs, message.key, message.name)
+        await claim.take(asks=True)
+        if claim.running and not claim.mine:
+            with self._waiting():
+                return not await claim.outlast()
+        if claim.mine:
+            with self._working():
+                await self._ask_at_once(message, claim)
+        return True
+
+    async def _ask_at_once(self, message: QueuedJob, claim: Claim) -> None:
+        try:
+            asked, background = message.restore(self.catalogue)
+            await self._runs.go_on(asked, background, message.make_entry(), claim)
+        except TgError as error:
+            await self._refuse(message, claim, error)
+
+    async def _refuse(self, message: QueuedJob, claim: Claim, error: TgError) -> None:
+        """End a response of which nothing was made, because of an error."""
+        end = encode(RecordedEnd(int(self._clock()), error.record))
+        await self._logs.declare(message.name, "ended", end, by=claim.own)
+
     async def _pump(self, queue: ModelQueue, messages: AsyncIterator[Delivery]) -> None:
         """Take one message after the other, each when there is capacity or when it has expired."""
         async for delivery in messages:
-            try:
-                message = decode(QueuedJob, delivery.body)
-            except BadRequest:
-                POISON.labels(queue.topic).inc()
-                delivery.ack()
+            if self.made_apart:
+                delivery.nack()
+                while self.made_apart:
+                    await self._requestor.presence.wait(RETURNED_SECONDS)
+                continue
+            message = self._read(queue.topic, delivery)
+            if message is None:
                 continue
             known = message.name in self._deliveries
             if not known and self._send_away(queue, message, delivery):
@@ -201,10 +320,7 @@ class FlexQueue:
                 except asyncio.CancelledError:
                     self._deliveries.pop(message.name).nack()
                     raise
-                task = asyncio.create_task(self._take(queue, message), name="band")
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-                task.add_done_callback(report)
+                self._start(self._take(queue, message))
 
     def _send_away(self, queue: ModelQueue, message: QueuedJob, delivery: Delivery) -> bool:
         """Return a message for a while if its key holds its share here, so that other keys get their turn.
@@ -218,7 +334,7 @@ class FlexQueue:
     def _finds_model(self, message: QueuedJob) -> bool:
         try:
             with translate_defects(Internal, DEFECT_MESSAGE, "band.defect", log):
-                self._restart(message)
+                message.restore(self.catalogue)
         except TgError as error:
             return not isinstance(error, NotFound)
         return True
@@ -295,7 +411,7 @@ class FlexQueue:
         """Let others start meanwhile; then wait for capacity again."""
         queue.starting.discard(message.name)
         queue.freed.set()
-        with queue.count_paused(message.key, len(message.body)), self._waiting():
+        with queue.count_paused(message.key, len(message.request)), self._waiting():
             await asyncio.sleep(max(min(seconds, message.until - self._clock()), 0.0))
             with suppress(TimeoutError):
                 # Only one task checks for capacity, and the others queue up after it: thousands may be past their
@@ -321,17 +437,13 @@ class FlexQueue:
     async def _make(self, queue: ModelQueue, message: QueuedJob, claim: Claim) -> bool:
         name = message.name
         try:
-            asked, background = self._restart(message)
+            asked, background = message.restore(self.catalogue)
         except TgError as error:
             return await self._end_unmade(queue, message, claim, error)
-        span = trace.Span.at_door(message.request, message.traceparent, message.door)
-        trace.enter(span)
-        entry = AccessLogEntry("background", message.request, message.traceparent, message.key, span=span)
-        task = asyncio.current_task()
-        self._making.add(task)
+        entry = message.make_entry()
         queue.asked.add(name)
         try:
-            with BAND_MADE.labels(queue.route.spec.name).track_inprogress():
+            with self._working(), BAND_MADE.labels(queue.route.spec.name).track_inprogress():
                 ended = await self._runs.go_on(asked, background, entry, claim, lambda: queue.starting.discard(name))
             if not ended:
                 queue.asked.discard(name)
@@ -339,8 +451,7 @@ class FlexQueue:
         except TgError as error:
             queue.asked.discard(name)
             if not error.retryable:
-                end = RecordWriter(asked.route.spec.response, keeps_whole=False).finish(self._clock(), error)
-                await self._logs.declare(name, "ended", end, by=claim.own)
+                await self._refuse(message, claim, error)
                 queue.end()
                 return True
             if isinstance(error, AttemptLost):
@@ -357,9 +468,18 @@ class FlexQueue:
             return False
         finally:
             queue.asked.discard(name)
-            self._making.discard(task)
         queue.end()
         return True
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Inside the block this task makes a response."""
+        task = asyncio.current_task()
+        self._making.add(task)
+        try:
+            yield
+        finally:
+            self._making.discard(task)
 
     async def _end_unmade(self, queue: ModelQueue, message: QueuedJob, claim: Claim, error: TgError) -> bool:
         """Return whether it has ended."""
@@ -371,17 +491,3 @@ class FlexQueue:
         log.warning("band.unreadable", topic=queue.topic, error=error.type)
         await self._logs.declare(message.name, "died", by=claim.own)
         return True
-
-    def _restart(self, message: QueuedJob) -> tuple[Ask, Background]:
-        """The ask again.
-
-        Raises:
-            TgError: this gateway cannot make it.
-        """
-        dialect = self._dialects.get(message.dialect)
-        if dialect is None:
-            raise BadRequest("no dialect of this gateway has this name")
-        asked = dialect.restart(Call("", self.catalogue, {}, {}, {}, message.request, bytes(message.body)))
-        if asked.background is None or asked.background.name != message.name:
-            raise BadRequest("this is another answer")
-        return asked, asked.background

@@ -29,8 +29,9 @@ class JobRun:
     Attributes:
         begun: set when its head is stored, or to the error that refused it.
         opening: opens its log for writing.
-        claim: this gateway's claim, if its head was stored earlier, while it waited for capacity; it may wait again.
-        permit: the permit of a response with a claim.
+        claim: this process's claim, if its head was stored earlier.
+        waits: whether it waited for capacity, and may wait again.
+        permit: the permit of a response that waits.
         records: writes what comes as it is kept.
         writer: the writer of its log, while that is open.
         live: gets the parts as they are made.
@@ -49,6 +50,7 @@ class JobRun:
     opening: Callable[[], AbstractAsyncContextManager[tuple[JobWriter, str]]]
     live: LiveParts | None = None
     claim: Claim | None = None
+    waits: bool = False
     permit: BeginPermit | None = None
     writer: JobWriter | None = None
     cancelled: bool = False
@@ -61,7 +63,7 @@ class JobRun:
 
     def __post_init__(self) -> None:
         self.records = RecordWriter(self.asked.route.spec.response, keeps_whole=self.background.keeps_whole)
-        if self.claim is not None:
+        if self.waits and self.claim is not None:
             self.permit = BeginPermit(partial(self._say_asked, self.claim))
 
     async def _say_asked(self, claim: Claim) -> bool:
@@ -100,6 +102,6 @@ class JobRun:
         lost = isinstance(error, (Unavailable, IncompleteStream, BusError, Timeout))
         # A response that took too long, by our clock or the model's, would take too long again.
         too_long = self.overran or (isinstance(error, Timeout) and error.clock == "total")
-        if self.claim is None or self.cancelled or self.over or too_long or not lost:
+        if self.claim is None or not self.waits or self.cancelled or self.over or too_long or not lost:
             return False
         return self.claim.mine and self.claim.log.repeatable

@@ -3,26 +3,30 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 import structlog
 
 from tg_base.bus import Entry
+from tg_base.client import Requestor
 from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import REFUSALS, trace
+from tg_gateway.access import Limits
 from tg_gateway.dialects import Ask, Background
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.live_parts import LiveParts
-from tg_gateway.jobs.log import CANCEL, END, NameTaken, is_late, kind_of
+from tg_gateway.jobs.log import ALIVE, CANCEL, END, NameTaken, is_late, kind_of, label
+from tg_gateway.jobs.logs import JobLogs
+from tg_gateway.jobs.pauses import AttemptPauses
 from tg_gateway.jobs.run import JobRun
 from tg_gateway.jobs.store import JobStore
 from tg_gateway.jobs.writer import JobWriter
 from tg_gateway.relay import DEFECT_MESSAGE, Exchange, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
-from tg_schema.errors import BusError, Cancelled, Internal, RateLimited, Timeout, Unavailable
+from tg_schema.errors import BusError, Cancelled, Internal, NotFound, RateLimited, Timeout, Unavailable
 
 log = structlog.get_logger()
 
@@ -57,8 +61,24 @@ class JobRuns:
         self._max_all = max_all
         self._longest_run = longest_run
         self._keys: Counter[str | None] = Counter()
+        self._freed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._chosen: dict[str, tuple[JobRun, asyncio.Task[None]]] = {}
+
+    @classmethod
+    def of(cls, requestor: Requestor, relay: Relay, limits: Limits, scope: str = "") -> Self:
+        """Those of a process with these limits; `scope` is that of its `JobLogs`."""
+        logs = JobLogs(
+            requestor.bus,
+            requestor.topics,
+            requestor.time,
+            scope=scope,
+            silence=limits.silence,
+            pauses=AttemptPauses(requestor.time, first=limits.attempt_pause),
+            part_bytes=limits.part_bytes,
+        )
+        store = JobStore(logs, max_followers=limits.followers, max_all_followers=limits.all_followers)
+        return cls(relay, store, max_running=limits.background, max_all=limits.all_background, longest_run=limits.run)
 
     async def start(
         self, asked: Ask, background: Background, entry: AccessLogEntry, live: LiveParts | None = None
@@ -81,18 +101,15 @@ class JobRuns:
         while (other := self._chosen.get(background.name)) is not None:
             await _check_begun(*other)
         self.store.logs.check_size(background.head)
-        if self._keys[entry.key] >= self._max_running or self._keys.total() >= self._max_all:
+        if self._is_full(entry.key) and background.chosen:
             # The same request may have begun it elsewhere. Reading that response takes none of our capacity.
-            if background.chosen:
-                await self.store.check_free(entry.key, background.name)
-            REFUSALS.labels(asked.route.spec.name, "background").inc()
-            raise RateLimited("too many responses run in the background; wait for one to end", retry_after=1.0)
+            await self.store.check_free(entry.key, background.name)
+        self._count_in(asked, entry.key)
         own = AccessLogEntry("background", entry.request, entry.traceparent, entry.key, span=trace.below())
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         opening = partial(self.store.open, entry.key, background, live)
         run = JobRun(asked, background, own, begun, opening, live)
         task = asyncio.create_task(self._run(run))
-        self._keys[own.key] += 1
         self._tasks.add(task)
         if background.chosen:
             self._chosen[background.name] = run, task
@@ -137,9 +154,9 @@ class JobRuns:
         background: Background,
         entry: AccessLogEntry,
         claim: Claim,
-        on_asked: Callable[[], None],
+        on_asked: Callable[[], None] | None = None,
     ) -> bool:
-        """Make a response that has waited for capacity, in this task; return when its end is stored.
+        """Make a response whose head was stored before, in this task; return when its end is stored.
 
         False: the log has given it to another gateway, so our end does not count.
 
@@ -147,20 +164,27 @@ class JobRuns:
             asked: what is asked.
             background: how the answer is kept.
             entry: its line in the log.
-            claim: this gateway's.
-            on_asked: called once the service is asked.
+            claim: this process's.
+            on_asked: called once the service is asked; None = it does not wait for capacity, and counts like those that
+                `start` begins.
 
         Raises:
+            RateLimited: too many run.
             TgError: no model worked on it, and it has no end yet. If the error is retryable, it may wait again.
             AttemptLost: as above, but a model may have been asked; it waits again, with one attempt used.
         """
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         opening = partial(claim.write, background)
-        begun.add_done_callback(lambda _: on_asked())
-        run = JobRun(asked, background, entry, begun, opening, claim=claim, counted=False)
+        waits = on_asked is not None
+        if on_asked is None:
+            self._count_in(asked, entry.key)
+        else:
+            begun.add_done_callback(lambda _: on_asked())
+        run = JobRun(asked, background, entry, begun, opening, claim=claim, waits=waits, counted=not waits)
         try:
             await self._make(run)
         finally:
+            self._count_out(run)
             if begun.done():
                 entry.write()
             if run.erased:
@@ -168,9 +192,25 @@ class JobRuns:
         # Nobody waits for the end of an erased response.
         return run.erased or not claim.running
 
+    async def until_room(self) -> None:
+        """Return when one more may be begun, of any key."""
+        while self._keys.total() >= self._max_all:
+            self._freed.clear()
+            await self._freed.wait()
+
+    def _is_full(self, key: str | None) -> bool:
+        return self._keys[key] >= self._max_running or self._keys.total() >= self._max_all
+
+    def _count_in(self, asked: Ask, key: str | None) -> None:
+        if self._is_full(key):
+            REFUSALS.labels(asked.route.spec.name, "background").inc()
+            raise RateLimited("too many responses run in the background; wait for one to end", retry_after=1.0)
+        self._keys[key] += 1
+
     def _count_out(self, run: JobRun) -> None:
         if run.counted:
             run.counted = False
+            self._freed.set()
             self._keys -= Counter([run.entry.key])
 
     async def close(self, seconds: float) -> None:
@@ -213,7 +253,7 @@ class JobRuns:
                         run.writer = writer
                         begun.set_result(None)
                         # A response that waits again must not have said that work has begun.
-                        if run.claim is None:
+                        if not run.waits:
                             begin = partial(_begin, asked, writer)
                             exchange.responses.listen_accepted(begin, asked.on_opening)
                         heed = self._heed(run, position, exchange)
@@ -261,8 +301,20 @@ class JobRuns:
         run.overran = True
         exchange.responses.fail(Timeout(f"the response took longer than {self._longest_run:.0f} s"))
 
+    async def _say_asked(self, run: JobRun, exchange: Exchange) -> None:
+        """Say to the gateway that waits for it that the response was not refused."""
+        with suppress(BusError):
+            await self.store.logs.bus.append(self.store.logs.topic(run.background.name), b"", label(ALIVE))
+            try:
+                await self.store.logs.load(self.store.logs.owner(run.entry.key), run.background.name)
+            except NotFound:
+                # Its client has left.
+                _note_erased(run, exchange)
+
     async def _heed(self, run: JobRun, position: str, exchange: Exchange) -> None:
         """Stop the model when a client cancels the answer, or when somebody else has ended or erased it."""
+        if run.claim is not None and not run.waits:
+            await self._say_asked(run, exchange)
         while True:
             try:
                 async with aclosing(self.store.logs.watch(run.background.name, position)) as entries:
@@ -272,12 +324,16 @@ class JobRuns:
                         position = entry.position
                         if _note_entry(run, entry, exchange):
                             return
-                run.over = run.erased = True
-                exchange.responses.fail(Cancelled("the response was deleted"))
+                _note_erased(run, exchange)
             except BusError:
                 await asyncio.sleep(WATCH_AGAIN_SECONDS)
             else:
                 return
+
+
+def _note_erased(run: JobRun, exchange: Exchange) -> None:
+    run.over = run.erased = True
+    exchange.responses.fail(Cancelled("the response was deleted"))
 
 
 def _note_entry(run: JobRun, entry: Entry, exchange: Exchange) -> bool:

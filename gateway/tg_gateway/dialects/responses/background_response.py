@@ -29,9 +29,9 @@ from tg_gateway.dialects import (
 from tg_gateway.dialects.responses.event_cutter import EventCutter
 from tg_gateway.dialects.responses.events import describe_stream_error
 from tg_gateway.dialects.responses.output_draft import OutputForm
-from tg_gateway.dialects.responses.request import DIALECT
+from tg_gateway.dialects.responses.request import RESPONSES_FIELDS
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
-from tg_gateway.dialects.responses.response_draft import Birth, ResponseDraft
+from tg_gateway.dialects.responses.response_draft import ResponseDraft
 from tg_gateway.dialects.responses.response_object import ResponseError, ResponseStatus
 from tg_gateway.dialects.responses.writers import BackgroundWriter
 from tg_schema import TextCompletionResponse, TgError, decode, encode
@@ -68,24 +68,6 @@ class BackgroundHead(msgspec.Struct, frozen=True):
         return ResponseDraft.restore(bytes(self.response), self.form)
 
 
-class WaitingRequest(msgspec.Struct, frozen=True):
-    """The request of a response that waits for capacity, in the form on the bus.
-
-    Attributes:
-        body: the body of its request, with every item.
-        earlier: how many items come from an earlier response.
-        born: gives the restarted response the same ids.
-        model: what the name of its model meant when it came (`FoundModel.name`).
-        flow: the flow that had this model.
-    """
-
-    body: RequestBody
-    earlier: int
-    born: Birth
-    model: str | None = None
-    flow: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class WaitTerms:
     """The gateway's limits for responses that wait.
@@ -97,6 +79,10 @@ class WaitTerms:
 
     max_wait: float
     attempts: int
+
+    def make_waiting(self, body: RequestBody) -> Waiting:
+        """The terms of one response."""
+        return Waiting(min(body.max_wait or self.max_wait, self.max_wait), body.max_attempts or self.attempts)
 
 
 class _Stated(msgspec.Struct, frozen=True):
@@ -126,16 +112,6 @@ def make_background(
     return Background(draft.response.id, encode(head), streamed, answer, waiting=waiting)
 
 
-def make_waiting(request: WaitingRequest, items: tuple[InputItem, ...], terms: WaitTerms) -> Waiting:
-    """The terms of a response that waits: the request to restart it, how long it waits, and its attempts."""
-    # An earlier response may be gone by then, so its items are included; a text stays a text.
-    body = request.body
-    given = body.input if isinstance(body.input, str) else items
-    request = msgspec.structs.replace(request, body=msgspec.structs.replace(body, input=given))
-    seconds = min(body.max_wait or terms.max_wait, terms.max_wait)
-    return Waiting(DIALECT, encode(request), seconds, body.max_attempts or terms.attempts)
-
-
 def _answer_first(
     kept: KeptAnswers, *, response_id: str, head: BackgroundHead, headers: Mapping[str, str]
 ) -> Answer | StreamedAnswer:
@@ -163,7 +139,7 @@ def _show_ended(end: RecordedEnd, draft: ResponseDraft) -> bytes:
     if end.error is None:
         events += draft.end()
     else:
-        draft.close(TgError.of(end.error), cancelled=end.cancelled)
+        draft.close(RESPONSES_FIELDS.translate(TgError.of(end.error)), cancelled=end.cancelled)
     return join_output(draft.encode())
 
 

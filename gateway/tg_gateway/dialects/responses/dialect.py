@@ -28,7 +28,7 @@ from tg_gateway.dialects import (
     show_ignored,
 )
 from tg_gateway.dialects.chat import Failure, refuse
-from tg_gateway.dialects.responses.background_response import WaitingRequest, WaitTerms, make_background, make_waiting
+from tg_gateway.dialects.responses.background_response import WaitTerms, make_background
 from tg_gateway.dialects.responses.compaction import (
     Compaction,
     make_compaction,
@@ -60,14 +60,14 @@ from tg_gateway.dialects.responses.request import (
     read_body,
 )
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
-from tg_gateway.dialects.responses.response_draft import Birth, ResponseDraft, make_draft
+from tg_gateway.dialects.responses.response_draft import ResponseDraft, make_draft
 from tg_gateway.dialects.responses.response_object import ResponseObject
 from tg_gateway.dialects.responses.writers import (
     EventWriter,
     KeptEventWriter,
     encode_whole,
 )
-from tg_schema import TextCompletionResponse, TgError, decode, encode
+from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.errors import BadRequest, BusError, NotFound, Timeout, Unavailable
 
 _describe = partial(Description, group="OpenAI Responses", failure=Failure)
@@ -84,7 +84,6 @@ _EVENTS: Final = tuple(list_events())
 class Responses(Dialect):
     """`POST /v1/responses`, whole and streamed; token counts, compaction, and kept responses."""
 
-    restarts = DIALECT
     descriptions: ClassVar[Mapping[str, Description]] = {
         "create": _ask(
             summary="Continue a conversation",
@@ -151,15 +150,6 @@ class Responses(Dialect):
         return _go_on(call, body, self._waits)
 
     @override
-    def restart(self, call: Call) -> Ask:
-        waited = decode(WaitingRequest, call.body)
-        body = waited.body
-        found = call.catalogue.find_again(waited.model, waited.flow, body.model)
-        request = make_request(encode(body), body, found, waited.earlier)
-        draft = make_draft(request, found.model or body.model or "", waited.born)
-        return _ask_in_background(found, draft, request, list_items(body), None)
-
-    @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
         about_field = call.operation in {"create", "input-tokens", "compact"} or isinstance(error, InvalidParameter)
         return refuse(error, status, known_path=about_field)
@@ -196,12 +186,10 @@ def _make_ask(
         return Ask(
             found.route, make_count(request), CompletionWriter(encode_count), streaming=False, fields=RESPONSES_FIELDS
         )
-    born = Birth()
-    draft = make_draft(request, found.model or body.model or "", born)
+    draft = make_draft(request, found.model or body.model or "")
     headers = show_ignored(DIALECT, request.ignored)
     if body.background:
-        again = WaitingRequest(body, earlier, born, found.name, found.route.flow)
-        waiting = make_waiting(again, items, waits) if waits and body.flexible else None
+        waiting = waits.make_waiting(body) if waits and body.flexible else None
         return _ask_in_background(found, draft, request, items, waiting)
     events: list[bytes] = []
     writer: Writer[TextCompletionResponse]

@@ -49,18 +49,6 @@ _PREFIX: Final = "resp_"
 _LONG: Final = ("instructions", "metadata", "tool_choice", "tools")
 
 
-class Birth(msgspec.Struct, frozen=True):
-    """What the gateway chooses when it creates a response.
-
-    Attributes:
-        number: in the ids of the response and of its items.
-        at: Unix time, in seconds.
-    """
-
-    number: str = msgspec.field(default_factory=lambda: uuid.uuid4().hex)
-    at: int = msgspec.field(default_factory=lambda: int(time.time()))
-
-
 class ResponseDraft:
     """One response while the model writes it.
 
@@ -145,13 +133,12 @@ class ResponseDraft:
             self.response = msgspec.structs.replace(self.response, completed_at=ended_at)
 
 
-def make_draft(request: ReadRequest, model: str, born: Birth | None = None) -> ResponseDraft:
-    """The draft of a response.
+def make_draft(request: ReadRequest, model: str) -> ResponseDraft:
+    """The draft of a new response.
 
     Args:
         request: what was asked.
         model: the name that it has until a record names the answering model.
-        born: its ids, and when it was created; None = they are new.
     """
     body, long_fields = request.body, LongFields()
     form = OutputForm(
@@ -159,14 +146,14 @@ def make_draft(request: ReadRequest, model: str, born: Birth | None = None) -> R
         encrypted=body.includes(ENCRYPTED_REASONING),
         logprobs=body.includes(TEXT_LOGPROBS) or bool(body.top_logprobs),
     )
-    return ResponseDraft(_make_response(born or Birth(), request, model, long_fields), form, long_fields)
+    return ResponseDraft(_make_response(request, model, long_fields), form, long_fields)
 
 
-def _make_response(born: Birth, request: ReadRequest, model: str, long_fields: LongFields) -> ResponseObject:
+def _make_response(request: ReadRequest, model: str, long_fields: LongFields) -> ResponseObject:
     body = request.body
     return ResponseObject(
-        id=f"{_PREFIX}{born.number}",
-        created_at=born.at,
+        id=f"{_PREFIX}{uuid.uuid4().hex}",
+        created_at=int(time.time()),
         status="queued" if body.background else "in_progress",
         background=bool(body.background),
         instructions=long_fields.encode(body.instructions),

@@ -1,0 +1,46 @@
+"""Responses in the background that processes of the part `jobs` make, over a real broker: gateways and they die."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.connected.pipeline import Pipeline
+from tests.connected.test_background_responses import ask, generating
+from tests.connected.test_kept_responses import sdk
+from tests.fakes.live_openai import LiveOpenAi, told
+from tests.flow.background_asking import begin, gather, poll, until_told
+from tests.flow.responses_stream import check_stream
+
+pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
+
+STREAMS = 20
+
+
+async def test_no_generation_stops_with_its_gateway(live_model: LiveOpenAi, line: Pipeline) -> None:
+    """One is killed, and the other told to end."""
+    await asyncio.gather(line.start("jobs"), line.start("text-completion"))
+    gateways = await asyncio.gather(*(line.start("gateway") for _ in range(3)))
+    last = gateways.pop()
+    prompts = [f"p{number}" for number in range(STREAMS)]
+    names = list[str]()
+    for number, prompt in enumerate(prompts):
+        async with sdk(gateways[number % 2]) as client:
+            stream = await ask(client, prompt, stream=True)
+            names.append(await begin(stream))
+            await until_told(stream)
+            await stream.close()
+    gateways[0].process.kill()
+    gateways[1].process.terminate()
+    assert [await each.stopped(15) for each in gateways] == [-9, 0]
+    said = [(await generating(live_model, prompt)).sent for prompt in prompts]
+    await live_model.until(
+        lambda: all(live_model.of(prompt)[0].sent > sent + 2 for prompt, sent in zip(prompts, said, strict=True)), 30
+    )
+    live_model.finish.set()
+    async with sdk(last) as client:
+        for name in names:
+            final: Any = check_stream(await gather(await client.responses.retrieve(name, stream=True)))
+            told(final["output"][0]["content"][0]["text"], whole=True)
+            assert (await poll(client, name)).to_dict() == final
+    assert [len(live_model.of(prompt)) for prompt in prompts] == [1] * STREAMS

@@ -1,0 +1,187 @@
+"""Responses in the background that a process of the part `jobs` makes: its gateways only read them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+from typing_extensions import override
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.failing_llm import FailingLlm
+from tests.fakes.passing_bus import PassingBus
+from tests.flow.background_asking import DEADLINE, MANY, begin, client_of, gather, poll, until_told
+from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, PROMPTS, QUEUES, TEXTS
+from tests.flow.open_responses import MODEL
+from tests.flow.responses_stream import check_stream
+from tests.until import until
+from tg_base.bus import Bus, Entry
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import Requestor
+from tg_base.config import Config, GatewayConfig
+from tg_base.server import Host, Processor, ServeContext
+from tg_gateway.access import Limits
+from tg_gateway.app import Gateway
+from tg_gateway.jobs.log import ALIVE, kind_of
+from tg_gateway.jobs_kind import JobsKind
+
+WAITING = GatewayConfig(port=0, drain=0.05, max_wait=3600)
+
+
+@dataclass
+class Apart:
+    """A model that says a word for each step, and what is open beside it."""
+
+    bus: Bus
+    llm: CountingLlm
+    exit: AsyncExitStack
+
+    async def open_gateway(self, config: GatewayConfig = ON_ANY_PORT) -> tuple[AsyncOpenAI, AsyncExitStack]:
+        """One more, which knows the processes of the part `jobs`; a client of it, and what ends it."""
+        stack = await self.exit.enter_async_context(AsyncExitStack())
+        requestor = await stack.enter_async_context(Requestor(self.bus, CONFIG.topics, queues=QUEUES))
+        gateway = await stack.enter_async_context(Gateway(config, requestor, TEXTS + PROMPTS))
+        await until(lambda: bool(requestor.presence.serving(CONFIG.topics.jobs)))
+        return await stack.enter_async_context(client_of(gateway)), stack
+
+    async def open_jobs(self, limits: Limits | None = None, bus: Bus | None = None) -> AsyncExitStack:
+        """One more process of the part `jobs`; what ends it."""
+        stack, bus = await self.exit.enter_async_context(AsyncExitStack()), bus or self.bus
+        host = await stack.enter_async_context(Host(bus, CONFIG.topics))
+        context = ServeContext(Config(gateway=WAITING, flows=CONFIG.flows), bus, lambda _: nullcontext(), host=host)
+        await stack.enter_async_context(JobsKind(limits).serve(context))
+        return stack
+
+    def step(self, words: int) -> None:
+        """Let the model say more words."""
+        assert self.llm.step is not None
+        for _ in range(words):
+            self.llm.step.release()
+
+
+@asynccontextmanager
+async def open_apart(llm: CountingLlm | None = None) -> AsyncIterator[Apart]:
+    """Neither a gateway nor a process of the part `jobs` is open yet."""
+    bus, llm = MemoryBus(), llm or CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with Processor(bus, CONFIG.topics, llm, TEXTS, models=(llm.model,), grace=0.05), AsyncExitStack() as stack:
+        yield Apart(bus, llm, stack)
+    await bus.aclose()
+
+
+async def test_what_runs_outlives_its_gateway() -> None:
+    async with open_apart() as it:
+        await it.open_jobs()
+        (one, gateway), (other, _) = await it.open_gateway(), await it.open_gateway()
+        stream = await one.responses.create(model=MODEL, input="5", background=True, stream=True)
+        name, quiet = await begin(stream), await one.responses.create(model=MODEL, input="5", background=True)
+        it.step(3)
+        await until_told(stream)
+        await gateway.aclose()
+        it.step(7)
+        final = check_stream(await gather(await other.responses.retrieve(name, stream=True)))
+        assert final["output"][0]["content"][0]["text"] == "0 1 2 3 4 "
+        assert (await poll(other, quiet.id)).output_text == "0 1 2 3 4 "
+        assert (await other.responses.retrieve(name)).to_dict() == final
+        # Each was asked for once, and its message is gone.
+        assert len(it.llm.requests) == 2
+        await it.open_jobs()
+        await poll(other, (await other.responses.create(model=MODEL, input="0", background=True)).id)
+        assert len(it.llm.requests) == 3
+
+
+@pytest.mark.parametrize("erases", [True, False])
+async def test_any_gateway_stops_it(erases: bool) -> None:
+    async with open_apart() as it:
+        await it.open_jobs()
+        (one, _), (other, _) = await it.open_gateway(), await it.open_gateway()
+        stream = await one.responses.create(model=MODEL, input=MANY, background=True, stream=True)
+        name = await begin(stream)
+        it.step(1)
+        await until_told(stream)
+        ended: Any = await (other.responses.delete if erases else other.responses.cancel)(name)
+        await asyncio.wait_for(it.llm.stopped.wait(), DEADLINE)
+        it.step(10)
+        assert it.llm.generated == 1
+        if not erases:
+            assert (ended.status, ended.output_text) == ("cancelled", "0 ")
+            assert (await gather(stream))[-1]["response"] == ended.to_dict()
+
+
+async def test_what_it_refuses_is_a_refusal_and_leaves_no_log() -> None:
+    async with open_apart() as it:
+        await it.open_jobs(limits=Limits(background=1))
+        client, _ = await it.open_gateway()
+        running = await client.responses.create(model=MODEL, input=MANY, background=True)
+        with pytest.raises(openai.RateLimitError, match="in the background") as raised:
+            await client.responses.create(model=MODEL, input="refused", background=True)
+        assert raised.value.response.headers["Retry-After"] == "1"
+        with pytest.raises(openai.BadRequestError, match="temperature") as wrong:
+            await client.responses.create(model=MODEL, input="1", temperature=-1, background=True)
+        assert wrong.value.param == "temperature"
+        await client.responses.cancel(running.id)
+        it.step(1)
+        assert (await poll(client, (await client.responses.create(model=MODEL, input="1", background=True)).id)).output
+        assert {request.prompt for request in it.llm.requests} == {MANY, "1"}
+
+
+async def test_what_fails_has_failed_for_who_follows() -> None:
+    async with open_apart(FailingLlm()) as it:
+        await it.open_jobs()
+        client, _ = await it.open_gateway()
+        stream = await client.responses.create(model=MODEL, input="2", background=True, stream=True)
+        it.step(2)
+        final = check_stream(await gather(stream))
+        assert (final["status"], final["error"]["code"]) == ("failed", "server_error")
+
+
+async def test_what_waits_is_made_apart_too_and_by_a_gateway_once_nobody_else_lives() -> None:
+    async with open_apart() as it:
+        jobs = await it.open_jobs()
+        client, _ = await it.open_gateway(WAITING)
+        flex: Any = {"background": True, "service_tier": "flex"}
+        first = await client.responses.create(model=MODEL, input="1", **flex)
+        await asyncio.wait_for(it.llm.started.wait(), DEADLINE)
+        it.step(1)
+        assert (await poll(client, first.id)).output_text == "0 "
+        running = await client.responses.create(model=MODEL, input=MANY, background=True)
+        await until(lambda: len(it.llm.requests) == 2)
+        await jobs.aclose()
+        # It had its time to end.
+        assert (await poll(client, running.id)).status == "failed"
+        second = await client.responses.create(model=MODEL, input="1", **flex)
+        it.step(1)
+        assert (await poll(client, second.id)).output_text == "0 "
+
+
+class _Held(PassingBus):
+    """Takes no signs of life until it is told to."""
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.free = asyncio.Event()
+
+    @override
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        if kind_of(Entry(body, properties, "")) == ALIVE:
+            await self.free.wait()
+        return await super().append(topic, body, properties)
+
+
+async def test_a_client_that_leaves_before_it_has_the_id_stops_it() -> None:
+    async with open_apart() as it:
+        held = _Held(it.bus)
+        await it.open_jobs(bus=held)
+        client, _ = await it.open_gateway()
+        asking = asyncio.create_task(client.responses.create(model=MODEL, input=MANY, background=True))
+        await asyncio.wait_for(it.llm.started.wait(), DEADLINE)
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+        held.free.set()
+        await asyncio.wait_for(it.llm.stopped.wait(), DEADLINE)
+        assert it.llm.generated == 0
