@@ -57,6 +57,20 @@ ANSWERING: Final = (
         found_by="tests/flow/test_asked_calls.py::test_a_process_that_is_killed_before_its_record_has_left",
     ),
     Fault(
+        "a key sees and stops the streams of another one",
+        "gateway/tg_gateway/relay/live.py",
+        "each.entry.stream and (sees is None or sees == each.entry.key)",
+        "each.entry.stream",
+        found_by="tests/flow/test_live.py::test_a_key_sees_and_stops_its_own_streams_alone",
+    ),
+    Fault(
+        "a late reader of the live view gets a change of what it has not seen",
+        "gateway/tg_gateway/relay/live.py",
+        "view.change if seen and view.follows == seen else",
+        "view.change if seen else",
+        found_by="tests/flow/test_live.py::test_a_late_reader_gets_the_whole_document_anew",
+    ),
+    Fault(
         "a key's spending is not ended when its client leaves",
         "gateway/tg_gateway/relay/relay.py",
         "        try:\n"
