@@ -64,8 +64,8 @@ SOCKETS = {"websocket", "lmtp"}
 PARTS = ("gateway", "gateway", "text-completion", "text-completion", "prompt", "agent", "usage")
 FILLER = "They walked over the old bridge and talked about the weather of the last few days. "
 ID = re.compile(r"[a-z]+\d+x")
-LAST_SECONDS = 0.5
-"""Around the death of a processor: what it began then, and what of it was heard, nobody can tell afterwards."""
+LAST_SECONDS = 1.0
+"""Around the death of a processor. If nobody has heard yet of a call that it began then, nobody will."""
 MOST_OFF = 0.1
 """Of the estimated tokens, in all."""
 
@@ -91,7 +91,7 @@ class Verdict:
         missing: calls that the provider has and we have not, by request.
         double: the other way round.
         unheard: calls that a processor had begun in its last moment, of which nobody had heard yet when it was killed.
-        unseen: the other way round: calls that it had taken, and that no provider has seen.
+        unseen: calls that were left, or whose processor was killed, before their provider had looked at them.
         wrong: requests that are counted, and not as the provider counts them.
         exact, estimated: of requests without and with estimates: ours, and the provider's.
     """
@@ -128,8 +128,8 @@ def judge(ours: Iterable[UsageRecord], books: dict[str, list[Billed]], kills: It
     for name in records.keys() | books.keys():
         mine, theirs = records[name], books.get(name, [])
         if surplus := len(mine) - len(theirs):
-            blind = sum(not record.provider and not record.usage.out_token for record in mine)
-            died = sum(any(abs(call.over_at - kill) < LAST_SECONDS for kill in kills) for call in theirs)
+            blind = sum(record.estimated and not record.usage.out_token for record in mine)
+            died = sum(any(abs(call.began_at - kill) < LAST_SECONDS for kill in kills) for call in theirs)
             if -died <= surplus <= blind:
                 verdict.unheard += surplus < 0
                 verdict.unseen += surplus > 0

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 from aiohttp import web
@@ -29,14 +29,15 @@ MESSAGE_TOKENS = 3
 class Billed:
     """One call: the tokens of its prompt, and those of its answer so far. `told`: whether the client got its counts.
 
-    `over_at` is when it ended, in seconds since the epoch; 0 = it goes on.
+    `began_at` is in seconds since the epoch.
     """
 
     prompt: int = 0
     sent: int = 0
     told: bool = False
     refused: bool = False
-    over_at: float = 0.0
+    over: bool = False
+    began_at: float = field(default_factory=time.time)
 
 
 class BillingOpenAi:
@@ -60,7 +61,7 @@ class BillingOpenAi:
     @property
     def running(self) -> int:
         """Calls that go on."""
-        return sum(not call.over_at for calls in self.calls.values() for call in calls)
+        return sum(not call.over for calls in self.calls.values() for call in calls)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = msgspec.json.decode(await request.read())
@@ -84,7 +85,7 @@ class BillingOpenAi:
         except ConnectionError:
             return web.Response()
         finally:
-            call.over_at = time.time()
+            call.over = True
 
     async def _stream(
         self, request: web.Request, call: Billed, tokens: int, gap: float, fault: str

@@ -58,7 +58,7 @@ def record(request: str, usage: Usage = COUNTED, **more: Any) -> UsageRecord:
     return UsageRecord(request, 1, request=request, **fields)
 
 
-BOOKS = {name: [Billed(10, 4, told=True, over_at=100.0)] for name in ("a1x", "a2x")}
+BOOKS = {name: [Billed(10, 4, told=True, began_at=100.0)] for name in ("a1x", "a2x")}
 
 
 def test_what_the_account_sees() -> None:
