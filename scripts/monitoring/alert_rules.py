@@ -108,7 +108,8 @@ ALERTS: Final = (
     ),
     Alert(
         "TokengridBrokerAway",
-        f"{total(_REQUESTS, where=equal('outcome', 'bus'))} > 0 or {grown('tg_reader_ends_total', over='5m')} > 0",
+        # Only the first requests of an outage end so: then no processor is known, and they are not sent.
+        f"{grown(_REQUESTS, where=equal('outcome', 'bus'))} > 0 or {grown('tg_reader_ends_total')} > 0",
         "1m",
         "page",
         "The broker refuses or loses messages, or subscriptions end",

@@ -38,11 +38,11 @@ def total(name: str, *by: str, where: str = "", over: str = "5m", function: str 
     return f"sum{_by(by)}({function}({name}{where and f'{{{where}}}'}[{over}]))"
 
 
-def grown(name: str, *by: str, over: str = "10m") -> str:
+def grown(name: str, *by: str, where: str = "", over: str = "10m") -> str:
     """The increase of a counter whose series begin with the first event, which `increase` alone does not see."""
-    return (
-        f"({total(name, *by, over=over, function='increase')} > 0 or sum{_by(by)}({name} unless {name} offset {over}))"
-    )
+    known = f"{name}{where and f'{{{where}}}'}"
+    increase = total(name, *by, where=where, over=over, function="increase")
+    return f"({increase} > 0 or sum{_by(by)}({known} unless {known} offset {over}))"
 
 
 def quantile(share: float, name: str, *by: str, where: str = "", over: str = "5m") -> str:

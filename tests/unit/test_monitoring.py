@@ -98,7 +98,7 @@ FIRING: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "TokengridProcessorsDying": ({'tg_attempts_total{service="s"}': "_x85 4+0x95"}, {"service": "s"}),
     "TokengridDeadLetters": ({'tg_poison_messages_total{topic="t"}': "_x85 1+0x95"}, {"topic": "t"}),
     "TokengridUsageLost": ({"tg_usage_lost_total": "0x85 3x95"}, {}),
-    "TokengridBrokerAway": ({f'{REQUESTS},outcome="bus"}}': "0+1x90 90+0x90"}, {}),
+    "TokengridBrokerAway": ({f'{REQUESTS},outcome="bus"}}': "_x85 8+0x95"}, {}),
     "TokengridTargetDown": ({'up{job="tokengrid-gateway",instance="i"}': "1x80 0x10 1x90"},
                             {"job": "tokengrid-gateway", "instance": "i"}),
     "TokengridProviderRefuses": ({'tg_provider_calls_total{model="m",outcome="unavailable",status="5xx"}':
