@@ -11,7 +11,6 @@ from tests.installed_package import install_distribution, install_package
 from tg_gateway.dialects import Call, Catalogue, Mount
 from tg_gateway.dialects.native import NATIVE
 from tg_gateway.dialects.openai.tokens import TOKENS
-from tg_gateway.dialects.responses import MOUNTS as RESPONSES
 from tg_gateway.http.page import PAGES, find_pages
 from tg_gateway.mounts import DOORS, join_doors
 from tg_schema.errors import Unavailable
@@ -22,7 +21,6 @@ HEADED = (Mount("POST", "/talk", TOKENS, "detokenize", header="X-Ids"),)
 OPEN_SAY = (replace(SAY[0], keyless=True),)
 OPEN = (Mount("POST", "/talk", TOKENS, "tokenize", keyless=True),)
 HEAD = (Mount("POST", "/talk", NATIVE, "unknown"),)
-RESTARTED = (Mount("POST", "/talk", RESPONSES[0].dialect, "create", key="input"),)
 SOCKET = (Mount("POST", "/talk", TOKENS, "socket", socket=True),)
 TWICE = SAY + SAY
 A_LIST = [*SAY]
@@ -76,7 +74,6 @@ def test_a_key_alone_on_its_path_needs_no_choice(tmp_path: Path) -> None:
         ),
         ([f"{HERE}:TOKENIZE", f"{HERE}:TOKENIZE"], 'the door "a" of of-a and the door "b" of of-b both answer'),
         ([f"{HERE}:SAY", f"{HERE}:HEAD"], 'the door "b" of of-b shares POST /talk with another door.'),
-        ([f"{HERE}:RESTARTED", f"{HERE}:TOKENIZE"], 'the door "a" of of-a shares POST /talk with another door.'),
         ([f"{HERE}:SAY", f"{HERE}:SOCKET"], 'the door "b" of of-b shares POST /talk with another door.'),
         (["tests.nowhere:MOUNTS"], 'the door "a" of of-a cannot be loaded: mend or uninstall it'),
         ([f"{HERE}:NAMELESS"], 'the door "a" of of-a cannot be loaded'),
