@@ -1,5 +1,7 @@
 """Dispatch now, wait, or refuse: decisions by hand, on a clock of their own, with the real scheduler."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -291,7 +293,7 @@ def test_what_would_begin_late_is_not_put_before_those_to_come() -> None:
     [{}, {"objective": FIRST, "streamed": False}, {"objective": Objective(first_token=0.01)}],
     ids=["no promise", "an answer that comes whole", "no idle server would keep it"],
 )
-def test_whose_promise_says_nothing_goes_at_once(asked: dict[str, object]) -> None:
+def test_whose_promise_says_nothing_goes_at_once(asked: dict[str, Any]) -> None:
     world = World(QueueLimits(), pool=POOL[:1])
     world.ask("large", prompt_tokens=50_000)
     world.tell(1)
