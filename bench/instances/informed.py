@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 
 from bench.instances.job import Job
+from bench.instances.paged_server import PagedServer
 from bench.instances.simulated_server import SimulatedServer
 from tg_picker.core import Choice, SchedulingContext
 
@@ -14,7 +15,7 @@ CROWD_WEIGHT = 0.02
 class Informed:
     """The server with the least predicted time to the first token, computed from what only the server knows."""
 
-    def __init__(self, servers: Mapping[str, SimulatedServer], clock: Callable[[], float]) -> None:
+    def __init__(self, servers: Mapping[str, SimulatedServer | PagedServer], clock: Callable[[], float]) -> None:
         self._servers = servers
         self._clock = clock
 
@@ -29,7 +30,7 @@ class Informed:
         best = min(costs)
         return Choice(context.servers[best[2]], (f"cost {best[0]:.3f}",))
 
-    def _cost(self, server: SimulatedServer, job: Job) -> float:
+    def _cost(self, server: SimulatedServer | PagedServer, job: Job) -> float:
         model = server.model
         now = self._clock()
         wait = max((server.busy_until or now) - now, 0.0)
@@ -46,7 +47,7 @@ class Informed:
         # What this request costs the others, and a lean towards the emptier server.
         return wait + prefill + load + room + CROWD_WEIGHT * crowd * (taken + step)
 
-    def _load_seconds(self, server: SimulatedServer, adapter: str | None, step: float) -> float:
+    def _load_seconds(self, server: SimulatedServer | PagedServer, adapter: str | None, step: float) -> float:
         wanted = {job.adapter for job in server.waiting if job.adapter and job.adapter not in server.resident}
         loads = len(wanted | {adapter} - {None}) if adapter and adapter not in server.resident else len(wanted)
         seconds = loads * server.model.load_seconds / server.model.speed
@@ -62,7 +63,7 @@ class Informed:
             ends[job.adapter or ""] = max(ends.get(job.adapter or "", 0), left)
         return seconds + step * min(ends.values(), default=0) + 1.0
 
-    def _room_seconds(self, server: SimulatedServer, job: Job, step: float) -> float:
+    def _room_seconds(self, server: SimulatedServer | PagedServer, job: Job, step: float) -> float:
         """Until the cache has room for all that waits and for this."""
         cache = server.cache
         needed = cache.active + sum(map(cache.room_for, [*server.waiting, job])) - cache.capacity

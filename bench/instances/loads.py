@@ -78,11 +78,14 @@ def short_job(random: Random, arrival: float, adapter: str | None, priority: int
     return Job(arrival, tokens, output, OBJECTIVE_SECONDS, adapter, priority=priority)
 
 
-def _adapters(n: int, exponent: float, slots: int) -> Callable[[Random, float, float], Load]:
+def chats(n: int, exponent: float, slots: int) -> Callable[[Random, float, float], Load]:
+    """Chats at a steady rate with one of n adapters each, or with the base model alone."""
+
     def make(random: Random, rate: float, seconds: float) -> Load:
-        pick = Zipf(n, exponent)
+        pick = Zipf(max(n, 1), exponent)
         times = poisson(random, lambda _: rate, rate, seconds)
-        return Load(llama(slots), seconds, [short_job(random, at, f"a{pick(random)}") for at in times])
+        jobs = [short_job(random, at, f"a{pick(random)}" if n else None) for at in times]
+        return Load(llama(slots), seconds, jobs)
 
     return make
 
@@ -113,7 +116,7 @@ def _overload(random: Random, rate: float, seconds: float) -> Load:
 
 def _hetero(random: Random, rate: float, seconds: float) -> Load:
     """Twelve adapters; half of the servers at half the speed."""
-    load = _adapters(12, 0.8, SLOTS)(random, rate, seconds)
+    load = chats(12, 0.8, SLOTS)(random, rate, seconds)
     load.servers = [replace(model, speed=0.5 if index % 2 else 1.0) for index, model in enumerate(load.servers)]
     return load
 
@@ -153,9 +156,9 @@ def _saas(random: Random, rate: float, seconds: float) -> Load:
 
 
 LOADS: dict[str, LoadKind] = {
-    "few-adapters": LoadKind(_adapters(12, 0.8, 3), 60, 95),
-    "many-adapters": LoadKind(_adapters(60, 0.6, SLOTS), 12, 22),
-    "heavy-tail": LoadKind(_adapters(200, 1.1, SLOTS), 12, 20),
+    "few-adapters": LoadKind(chats(12, 0.8, 3), 60, 95),
+    "many-adapters": LoadKind(chats(60, 0.6, SLOTS), 12, 22),
+    "heavy-tail": LoadKind(chats(200, 1.1, SLOTS), 12, 20),
     "burst": LoadKind(_burst, 30, 48),
     "overload": LoadKind(_overload, 80, 105),
     "unequal-servers": LoadKind(_hetero, 60, 90),

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from bench.instances.baselines.policies import make_policy
 from bench.instances.informed import Informed
 from bench.instances.job import Job
+from bench.instances.paged_server import PagedServer
 from bench.instances.pickers import Pickers
 from bench.instances.server_model import ServerModel
 from bench.instances.simulated_server import SimulatedServer
@@ -101,6 +102,7 @@ class Simulation:
         waits: whether requests wait, in bands, before servers without room; not with several pickers.
         pickers: schedulers among which the requests are spread.
         shared: whether these tell each other what they place.
+        make_server: from its constants.
     """
 
     def __init__(
@@ -114,10 +116,11 @@ class Simulation:
         waits: bool = False,
         pickers: int = 1,
         shared: bool = True,
+        make_server: Callable[[ServerModel], SimulatedServer | PagedServer] = SimulatedServer,
     ) -> None:
         self._load = load
         self._warm_up = warm_up
-        self.servers = [SimulatedServer(model) for model in load.servers]
+        self.servers = [make_server(model) for model in load.servers]
         self._endpoints = tuple(Endpoint(f"10.0.0.{index}:8000", f"s{index}") for index in range(len(self.servers)))
         self._by_address = dict(zip((each.address for each in self._endpoints), self.servers, strict=True))
         self.now = 0.0
@@ -201,13 +204,13 @@ class Simulation:
         if server.busy_until is None:
             self._step(server)
 
-    def _step(self, server: SimulatedServer) -> None:
+    def _step(self, server: SimulatedServer | PagedServer) -> None:
         ends_at = server.begin(self.now)
         if ends_at is not None:
             epoch = server.epoch
             self.at(ends_at, lambda: self._end_step(server, epoch))
 
-    def _end_step(self, server: SimulatedServer, epoch: int) -> None:
+    def _end_step(self, server: SimulatedServer | PagedServer, epoch: int) -> None:
         if server.epoch != epoch:
             return
         started, ended = server.end(self.now)
