@@ -89,10 +89,13 @@ class JobsKind(ServiceKind):
                 return Presence(name, topics, self._limits.all_background, queue.in_flight)
 
             host.add(name, describe)
+            await host.announce()
             try:
                 yield ()
             finally:
                 host.remove(name)
                 await host.announce()
+                if any(each.processor != name for each in requestor.presence.serving(config.topics.jobs)):
+                    runs.leave()
                 await queue.drain()
                 await relay.drain(host.rest_of(gateway.drain))

@@ -15,6 +15,8 @@ from tests.flow.responses_stream import check_stream
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 
 STREAMS = 20
+GAP_SECONDS = 15.0
+"""Seconds in which all go on after a death; the promise is 5, of a machine that is not loaded."""
 
 
 async def test_no_generation_stops_with_its_gateway(live_model: LiveOpenAi, line: Pipeline) -> None:
@@ -44,3 +46,36 @@ async def test_no_generation_stops_with_its_gateway(live_model: LiveOpenAi, line
             told(final["output"][0]["content"][0]["text"], whole=True)
             assert (await poll(client, name)).to_dict() == final
     assert [len(live_model.of(prompt)) for prompt in prompts] == [1] * STREAMS
+
+
+async def test_what_runs_goes_on_when_the_process_that_makes_it_dies(live_model: LiveOpenAi, line: Pipeline) -> None:
+    """Killed, then told to end: another one goes on with the same generation, without a gap in the text."""
+    jobs = await line.start("jobs")
+    gateway, _ = await asyncio.gather(line.start("gateway"), line.start("text-completion"))
+    async with sdk(gateway) as client:
+        streams = [await ask(client, f"p{number}", stream=True) for number in range(STREAMS)]
+        names = [await begin(stream) for stream in streams]
+        for ends in (True, False):
+            for stream in streams:
+                await until_told(stream)
+            other = await line.start("jobs")
+            if ends:
+                jobs.process.kill()
+            else:
+                jobs.process.terminate()
+            died = asyncio.get_running_loop().time()
+            for stream in streams:
+                await until_told(stream)
+            gap = asyncio.get_running_loop().time() - died
+            assert await jobs.stopped(15) == (-9 if ends else 0)
+            jobs = other
+            assert gap < GAP_SECONDS
+        live_model.finish.set()
+        for stream, name in zip(streams, names, strict=True):
+            rest = await gather(stream)
+            events = await gather(await client.responses.retrieve(name, stream=True))
+            assert rest == events[-len(rest) :]
+            final: Any = check_stream(events)
+            assert final["error"] is None
+            told(final["output"][0]["content"][0]["text"], whole=True)
+    assert [len(live_model.of(f"p{number}")) for number in range(STREAMS)] == [1] * STREAMS

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import openai
@@ -55,6 +56,10 @@ class Apart:
         context = ServeContext(Config(gateway=WAITING, flows=CONFIG.flows), bus, lambda _: nullcontext(), host=host)
         await stack.enter_async_context(JobsKind(limits).serve(context))
         return stack
+
+    def has_said(self, words: int) -> bool:
+        """Whether the model has said so many words."""
+        return self.llm.generated == words
 
     def step(self, words: int) -> None:
         """Let the model say more words."""
@@ -156,6 +161,31 @@ async def test_what_waits_is_made_apart_too_and_by_a_gateway_once_nobody_else_li
         second = await client.responses.create(model=MODEL, input="1", **flex)
         it.step(1)
         assert (await poll(client, second.id)).output_text == "0 "
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_what_runs_outlives_the_process_that_makes_it(streamed: bool) -> None:
+    async with open_apart() as it:
+        first = await it.open_jobs()
+        client, _ = await it.open_gateway()
+        made: Any = await client.responses.create(model=MODEL, input="9", background=True, stream=streamed)
+        name = await begin(made) if streamed else made.id
+        for said in (2, 5):
+            it.step(said - it.llm.generated)
+            await until(partial(it.has_said, said))
+            # From now on its log says where the model works.
+            await poll(client, name, {"queued"})
+            second = await it.open_jobs()
+            await first.aclose()
+            first = second
+        it.step(4)
+        final = await poll(client, name)
+        assert (final.status, final.output_text) == ("completed", "0 1 2 3 4 5 6 7 8 ")
+        assert (len(it.llm.requests), it.llm.generated) == (1, 9)
+        if streamed:
+            events = await gather(await client.responses.retrieve(name, stream=True))
+            assert check_stream(events) == final.to_dict()
+            assert (await gather(made))[-1] == events[-1]
 
 
 class _Held(PassingBus):

@@ -5,7 +5,7 @@ from tg_base.client.announced_routes import AnnouncedRoutes
 from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.client import Client, LlmClient, PromptClient, prompt_request
 from tg_base.client.requestor import Requestor
-from tg_base.client.response_stream import ResponseStream
+from tg_base.client.response_stream import ResponseStream, StreamOrigin
 
 __all__ = [
     "AnnouncedRoutes",
@@ -15,6 +15,7 @@ __all__ = [
     "PromptClient",
     "Requestor",
     "ResponseStream",
+    "StreamOrigin",
     "prompt_request",
     "round_up_to_milliseconds",
 ]

@@ -23,7 +23,7 @@ from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.liveness import Liveness
-from tg_base.client.response_stream import AskedStream, ResponseStream, Terms
+from tg_base.client.response_stream import AskedStream, ResponseStream, StreamOrigin, Terms
 from tg_base.client.route_plans import RoutePlans
 from tg_base.client.route_run import RouteRun
 from tg_base.client.shadows import Shadows
@@ -32,6 +32,8 @@ from tg_base.client.start_confirmations import StartConfirmations
 from tg_base.client.warm_processes import WarmProcesses
 from tg_base.protocol import (
     IDLE_LINK_SECONDS,
+    MAX_NUMBER,
+    Adopt,
     AwakeClock,
     EncodedRequest,
     Frame,
@@ -66,6 +68,9 @@ KEPT_CALL_CHECKS = 24
 """Checks for silence, four in a heartbeat interval, for which a call that is over is known: so long after a process has
 died its death is noticed, and the records of its last moment are missing."""
 USAGE_FLUSH_SECONDS = 1.0
+ADOPTION_SECONDS = 5.0
+"""Seconds that a processor has to say that it has an answer which we adopt; one of an older version says nothing."""
+_NOT_ADOPTED = Unavailable("the processor does not have the answer any more; ask again")
 PUBLISH_TIMEOUT_SECONDS = 4.5
 """Seconds that the bus has to accept a request."""
 
@@ -109,6 +114,8 @@ class Requestor:
         self.routes = RoutePlans(plans or {}, lambda queue: self.admission.find(queue))
         self._shadows = Shadows(self.stream)
         self._streams: dict[str, AskedStream] = {}
+        # Those that another requestor adopts: their late frames stop nothing.
+        self._left: set[str] = set()
         self._asking: set[asyncio.Task[object]] = set()
         # The calls that are over, by the check for silence before which they ended. In one process nobody dies alone.
         self._over: deque[list[AskedCall]] = deque([[]], maxlen=1 if bus.in_process else KEPT_CALL_CHECKS)
@@ -185,6 +192,7 @@ class Requestor:
         total: float | None = None,
         bounded: bool = False,
         permit: BeginPermit | None = None,
+        kept: bool = False,
     ) -> AbstractAsyncContextManager[ResponseStream[Resp]]:
         """Ask, and read the answer inside `async with`; leaving early stops the work, down to the provider.
 
@@ -196,6 +204,7 @@ class Requestor:
             total: seconds for the whole answer; None = the limits of the model or the agent.
             bounded: apply admission control (`tg_base.client.admission`); otherwise the request is always queued.
             permit: asked before a processor may begin; at most one begins. None = they begin at once.
+            kept: whether the answer goes on for a while if this process dies, so that another one may `adopt` it.
 
         Raises (on entering):
             BadRequest: the request needs features that not every processor of its queue announces.
@@ -206,9 +215,40 @@ class Requestor:
             BusError: the bus did not take the request.
             TooLarge: the request is over the limit of the bus, or of what every processor fetches in parts.
         """
-        terms = Terms(timeout, total, permit)
+        terms = Terms(timeout, total, permit, kept=kept)
         opening = self._open if route.plan is None else self._open_planned
         return _EnteredStream(partial(opening, route, request, terms, bounded=bounded), self._close)
+
+    def adopt(
+        self, route: Route[Req, Resp], origin: StreamOrigin, after: int, *, timeout: float
+    ) -> AbstractAsyncContextManager[ResponseStream[Resp]]:
+        """Read on in a kept answer that another requestor has asked for, and has died or left.
+
+        Args:
+            route: the service.
+            origin: where it is made.
+            after: the frames that are known, as `ResponseStream.taken` counts them.
+            timeout: as of `stream`.
+
+        The stream fails with Unavailable if the processor has died, or does not have the answer.
+        """
+        return _EnteredStream(partial(self._adopt, route, origin, after, timeout), self._close)
+
+    async def _adopt(self, route: Route[Any, Any], origin: StreamOrigin, after: int, timeout: float) -> AskedStream:
+        request = EncodedRequest(b"", frozenset())
+        stream = AskedStream(
+            origin.stream, trace.child(origin.stream), route, request, Terms(timeout, None, None), time=self._clock
+        )
+        stream.attempt, stream.processor, stream.taken = origin.attempt + 1, origin.processor, after
+        # Nobody else may be asked. No link of it is known yet that could be over.
+        stream.relayed = stream.adopted = True
+        stream.link = MAX_NUMBER
+        self._streams[stream.id] = stream
+        self.admission.unanswered[route.request] += 1
+        # From now on it can be found dead.
+        self.presence.notice(origin.processor)
+        self._controls.send(origin.processor, Adopt(stream.key, self._inbox.topic, after))
+        return stream
 
     async def _open_planned(
         self, route: Route[Any, Any], request: object, terms: Terms, *, bounded: bool
@@ -261,7 +301,9 @@ class Requestor:
         if stream.fetched:
             self._starts.stop(stream.id)
         self.admission.unanswered[stream.route.request] -= 1
-        if not stream.complete:
+        if stream.left:
+            self._left.add(stream.id)
+        elif not stream.complete:
             self._cancel(stream)
         if stream.place is not None:
             stream.place_at(None)
@@ -322,6 +364,8 @@ class Requestor:
         await self.bus.publish(stream.route.request, b"" if in_parts else stream.body, properties)
 
     def _cancel(self, stream: AskedStream) -> None:
+        if stream.left:
+            return
         if stream.processor is not None:
             self._controls.cancel(stream.processor, stream.key)
         else:
@@ -370,13 +414,13 @@ class Requestor:
         # The first processor whose frame of the current attempt arrives owns the stream. Cancel any other processor, so
         # that no answer is ever stitched from two; after a last frame there is nothing to stop.
         if stream is None or stream.attempt != frame.attempt or stream.processor not in (None, processor):
-            if not frame.last:
+            if not (frame.last or frame.stream in self._left):
                 self._controls.cancel(processor, StreamKey(frame.stream, frame.attempt))
             return
         # Only the first time: a processor repeats this, and by then a later request of the key may be elsewhere.
         if stream.processor is None and stream.cache_key is not None and frame.kind != "returned":
             self._warm.note_taken(stream, processor)
-        stream.processor, stream.link = processor, link
+        stream.processor, stream.link, stream.adopted = processor, link, False
         match frame.kind:
             case "record" | "end":
                 if not stream.put(bytes(frame.record), last=frame.last) and not frame.last:
@@ -394,6 +438,8 @@ class Requestor:
         """The processor has not begun, because its slots were taken meanwhile."""
         stream.note_returned()
         if stream.failed or stream.relayed:
+            # Of what has begun, only an answer that we adopt is returned.
+            stream.fail(_NOT_ADOPTED)
             return
         if stream.direct is not None:
             self._warm.note_returned(stream)
@@ -451,7 +497,9 @@ class Requestor:
         The same holds for a stream on a link that its processor has closed, because it believed us dead.
         """
         processor = stream.processor
-        if processor in lost:
+        if stream.adopted and self._clock() > stream.asked_at + ADOPTION_SECONDS:
+            stream.fail(_NOT_ADOPTED)
+        elif processor in lost:
             self._lose(stream, BusError("a part of the answer was lost on the bus; ask again"))
         elif processor in dead:
             if not self._refuse_silenced(stream):

@@ -27,6 +27,14 @@ MAX_BUFFERED_BYTES = 1024 * 1024
 """Bytes of records buffered for a slow reader. A stream that exceeds it ends with SlowConsumer; no other does."""
 
 
+class StreamOrigin(NamedTuple):
+    """Where a kept answer is made: the stream, the attempt under which its requestor has it, and the process."""
+
+    stream: str
+    attempt: int
+    processor: str
+
+
 class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     """One reader polls, and listens for when to poll again; iterating does that for a task.
 
@@ -50,6 +58,8 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         complete: whether the last record has come.
         request_bytes: size of the request on the bus, in bytes.
         came: arrival time (loop time) of the oldest record in the last batch read.
+        taken: frames that the reader has, or has begun to read.
+        left: whether its work goes on when its reader leaves: another requestor adopts it.
         model: the model that was asked last, by its name in the configuration; None = not known.
         call: what its record of usage may need; None = it is no call of a model.
 
@@ -60,7 +70,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     __slots__ = (
         "__weakref__", "_accepted", "_began", "_cut_size", "_end", "_error", "_frames", "_loop", "_on_accepted",
         "_on_opening", "_opening", "_progress_at", "_record", "_records", "_size", "_timeout", "_timer", "_total",
-        "_wake", "_whole", "call", "came", "complete", "id", "model", "relayed", "request_bytes",
+        "_wake", "_whole", "call", "came", "complete", "id", "left", "model", "relayed", "request_bytes", "taken",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +81,8 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self.complete = False
         self.request_bytes = 0
         self.came = 0.0
+        self.taken = 0
+        self.left = False
         self.model: str | None = None
         self.call: AskedCall | None = None
         self._record = record
@@ -116,6 +128,16 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     def waiting(self) -> int:
         """Bytes that are buffered for the reader."""
         return self._size + (self._cut_size if self._records else 0)
+
+    @property
+    def origin(self) -> StreamOrigin | None:
+        """Where the answer is made; None = not known yet."""
+        return None
+
+    @property
+    def settled(self) -> bool:
+        """Whether its reader has all of the `taken` frames."""
+        return not self._records
 
     @property
     def failed(self) -> bool:
@@ -245,6 +267,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
             # A reader that keeps up nearly always has one record waiting.
             if len(self._frames) == 1 and len(body) <= MAX_EVENT_BYTES:
                 self._frames.clear()
+                self.taken += 1
                 self._size = self._cut_size = 0
                 self._records.append(decode(self._record, body))
             else:
@@ -264,6 +287,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
             size += len(body)
         del self._frames[: len(bodies)]
         self._size -= size
+        self.taken += len(bodies)
         # A record that is cut stays in memory until its last piece is read, so it stays counted.
         self._cut_size = size if size > MAX_EVENT_BYTES else 0
         records = self._record.join([decode(self._record, body) for body in bodies])
@@ -277,7 +301,7 @@ class Terms(NamedTuple):
     """How long a caller waits, as `Requestor.stream` explains, and what it is asked before a processor may begin.
 
     `run` is the request's way through a route; None = one model is asked. `fall_back` asks the run's next model for a
-    stream in place of an error; False = there is none.
+    stream in place of an error; False = there is none. `kept`: the answer goes on for a while if we die.
     """
 
     timeout: float
@@ -285,6 +309,7 @@ class Terms(NamedTuple):
     permit: BeginPermit | None
     run: RouteRun | None = None
     fall_back: Callable[["AskedStream", TgError], bool] | None = None
+    kept: bool = False
 
 
 class AskedStream(ResponseStream[Any]):
@@ -314,11 +339,13 @@ class AskedStream(ResponseStream[Any]):
         place: the processor whose free slots it is counted against, if it has a cache key.
         permit: asked before a processor may begin; None = processors begin at once.
         run: as in its terms.
+        kept: as in its terms.
+        adopted: whether another requestor asked for it, and its processor has not said yet that it has it.
     """
 
     __slots__ = (
-        "_fall_back", "_time", "asked_at", "attempt", "body", "cache_key", "deaths", "direct", "fetched", "link",
-        "permit", "place", "processor", "route", "run", "silenced", "span",
+        "_fall_back", "_time", "adopted", "asked_at", "attempt", "body", "cache_key", "deaths", "direct", "fetched",
+        "kept", "link", "permit", "place", "processor", "route", "run", "silenced", "span",
     )  # fmt: skip
 
     def __init__(
@@ -352,6 +379,7 @@ class AskedStream(ResponseStream[Any]):
         self.place: Service | None = None
         self.permit = terms.permit
         self.run, self._fall_back = terms.run, terms.fall_back
+        self.kept, self.adopted = terms.kept, False
         if is_call:
             prompt, now = prompt or self.request_bytes, self._loop.time()
             self.call = AskedCall(span, operation or "completion", prompt, now, now)
@@ -366,10 +394,16 @@ class AskedStream(ResponseStream[Any]):
         """The current attempt."""
         return StreamKey(self.id, self.attempt)
 
+    @property
+    @override
+    def origin(self) -> StreamOrigin | None:
+        return None if self.processor is None else StreamOrigin(self.id, self.attempt, self.processor)
+
     def headers(self, inbox: str, *, in_parts: bool) -> RequestHeaders:
         """The headers of its request, to be answered to `inbox`."""
         key, size = self.key, len(self.body) if in_parts else 0
-        return RequestHeaders(key, inbox, max(self.remaining, 0.0), span=self.span, size=size)
+        remaining = max(self.remaining, 0.0)
+        return RequestHeaders(key, inbox, remaining, span=self.span, size=size, kept=self.kept)
 
     def put_plain(self, body: bytes) -> None:
         """Take the next record of a plain peer."""

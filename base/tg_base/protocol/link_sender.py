@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
+from typing_extensions import override
 
 from tg_base.bus import Bus
 from tg_base.protocol.message_spacing import MessageSpacing
@@ -125,6 +126,14 @@ class LinkSender:
         if not self._waiting:
             self._ready.set()
         self._waiting.append(stream)
+
+    def withdraw(self, stream: "LinkStream") -> None:
+        """Make no more messages of what this stream has buffered."""
+        if stream in self._waiting:
+            self._waiting.remove(stream)
+        if self._taken is not None:
+            self._taken.set()
+            self._taken = None
 
     async def until_taken(self) -> None:
         """Return when the next message has been made from what waits."""
@@ -346,13 +355,16 @@ class LinkStream:
         signals, self._signals = self._signals, None
         self._waits = False
         if not signals:
-            return _join(self._key, records, largest)
+            return self._frame(records, largest)
         frames, done = list[_KindFrame](), 0
         for position, signal in signals:
-            frames += _join(self._key, records[done:position], largest)
+            frames += self._frame(records[done:position], largest)
             frames.append((signal, None))
             done = position
-        return frames + _join(self._key, records[done:], largest)
+        return frames + self._frame(records[done:], largest)
+
+    def _frame(self, records: Sequence[Response], largest: int) -> list[_KindFrame]:
+        return _join(self._key, records, largest)
 
     def _repeat_accepted(self) -> None:
         loop, opening = asyncio.get_running_loop(), self._opening()
@@ -361,6 +373,45 @@ class LinkStream:
             self._repeat_at = loop.time() + self._repeat_after
         # The timer runs more often than it sends, so that the end of the opening is reported at once.
         self._timer = loop.call_later(ACCEPTED_AFTER_SECONDS if opening else self._repeat_after, self._repeat_accepted)
+
+
+class KeptStream(LinkStream):
+    """One stream that another requestor may adopt: it holds all its records, and each is a frame of its own."""
+
+    __slots__ = ("_all", "first")
+
+    def __init__(self, link: LinkSender, key: StreamKey, repeat_after: float) -> None:
+        super().__init__(link, key, repeat_after)
+        self.first = key
+        self._all: list[Response] = []
+
+    @property
+    def key(self) -> StreamKey:
+        """The attempt under which it is answered; `first` is the one under which it was begun."""
+        return self._key
+
+    def move(self, link: LinkSender, key: StreamKey, after: int) -> None:
+        """Go on by another link, under this key, behind the first `after` records."""
+        self._link.withdraw(self)
+        if self._key in self._link.streams:
+            self._link.streams.discard(self._key)
+            link.streams.add(key)
+        self._link, self._key, self._signals = link, key, None
+        self._records = self._all[after:]
+        self._waits = bool(self._records)
+        if self._waits:
+            link.enqueue(self)
+        else:
+            self.signal("accepted")
+
+    @override
+    def put(self, record: Response) -> bool:
+        self._all.append(record)
+        return super().put(record)
+
+    @override
+    def _frame(self, records: Sequence[Response], largest: int) -> list[_KindFrame]:
+        return [frame for record in records for frame in _join(self._key, (record,), largest)]
 
 
 def _join(key: StreamKey, records: Sequence[Response], largest: int) -> list[_KindFrame]:

@@ -127,7 +127,23 @@ class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):
     question: Count
 
 
-Control = Cancel | Heartbeat | Nack | Confirmed | Announce
+class Adopt(msgspec.Struct, frozen=True, tag="adopt"):
+    """Requestor -> processor: a stream that is kept is ours now: another requestor had it, which has died or left.
+
+    The processor sends the records behind the first `after`. If it does not have the stream, it says "returned".
+
+    Attributes:
+        key: the stream, and the attempt under which it is answered from now on: one more than before.
+        inbox: the requestor.
+        after: how many records it has.
+    """
+
+    key: StreamKey
+    inbox: str
+    after: Count
+
+
+Control = Cancel | Heartbeat | Nack | Confirmed | Announce | Adopt
 CONTROL = cast("type[Control]", Control)
 """The union as `decode` takes it."""
 

@@ -42,6 +42,7 @@ class RequestHeaders(msgspec.Struct, frozen=True):
         size: bytes of a body that is fetched in parts (`part.py`); 0 = the message holds it.
         queue: the work queue that it is for, of a request that was sent to one process; None = it came by that queue.
         span: the trace of the request through all hops; None = not known.
+        kept: whether the answer goes on for a while without its requestor, for another one to adopt it.
     """
 
     key: StreamKey
@@ -53,6 +54,7 @@ class RequestHeaders(msgspec.Struct, frozen=True):
     size: int = 0
     least_delay: float = 0.0
     queue: str | None = None
+    kept: bool = False
 
     @property
     def properties(self) -> dict[str, str]:
@@ -64,6 +66,8 @@ class RequestHeaders(msgspec.Struct, frozen=True):
             written["deadline"] = str(int(min(self.remaining * 1000, MAX_DEADLINE_MILLISECONDS)))
         if self.size:
             written["size"] = str(self.size)
+        if self.kept:
+            written["kept"] = "1"
         if self.queue is not None:
             written[QUEUE_PROPERTY] = self.queue
         if self.span is not None:
@@ -104,7 +108,8 @@ class RequestHeaders(msgspec.Struct, frozen=True):
         asked, parent, traceparent = properties.get("request"), properties.get("parent"), properties.get("traceparent")
         payer, door = properties.get("payer"), properties.get("door")
         span = Span.from_peer(stream, asked, parent, traceparent, properties.get("caller"), payer=payer, door=door)
-        return cls(StreamKey(stream, attempt), reply, remaining, delay, span, fresh, size, least_delay)
+        kept = reply is not None and "kept" in properties
+        return cls(StreamKey(stream, attempt), reply, remaining, delay, span, fresh, size, least_delay, kept=kept)
 
     @classmethod
     def of_direct(cls, delivery: Delivery, clocks: PublisherClocks) -> Self:

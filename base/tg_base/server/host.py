@@ -20,6 +20,7 @@ from tg_base.protocol import (
     CONTROL,
     KIND_PROPERTY,
     QUEUE_PROPERTY,
+    Adopt,
     Announce,
     AwakeClock,
     Cancel,
@@ -27,6 +28,7 @@ from tg_base.protocol import (
     Echo,
     Heartbeat,
     HeartbeatTiming,
+    KeptStream,
     LinkReport,
     LinkStream,
     Nack,
@@ -52,6 +54,9 @@ log = structlog.get_logger()
 
 FLUSH_SECONDS = 1.0
 """Seconds that leaving waits for the links, for the last announcement, and for the records of usage."""
+ADOPTABLE_SECONDS = 30.0
+"""Seconds for which a kept answer goes on without its requestor, and can be adopted after its end."""
+_LOST = Unavailable("the processor has lost its requestor; ask again")
 MAX_BIRTHS = 10_000
 """How many inboxes keep a record of their first process."""
 _REPORT = {KIND_PROPERTY: "report"}
@@ -72,6 +77,7 @@ class Host:
         name: the id of the process, new at every start.
         topics: as given.
         timing: as given, or the default.
+        kept: the answers that another requestor may adopt, by stream.
         running: the requests of all its processors, so that no attempt runs twice, whichever processor takes a second
             copy.
         changed: set it to announce presence before the next heartbeat.
@@ -91,6 +97,7 @@ class Host:
         self.topics = topics
         self.timing = timing or HeartbeatTiming()
         self.running: dict[StreamKey, RequestTask] = {}
+        self.kept: dict[str, KeptStream] = {}
         self.changed = asyncio.Event()
         self._bus = bus
         self._services: dict[str, Callable[[], Presence]] = {}
@@ -235,7 +242,8 @@ class Host:
     def _report(self, inbox: str) -> None:
         link, below = self.links.find(inbox), self.links.over_below(inbox)
         # What runs for the requestor, by processor.
-        counts = Counter(self.running[key].processor for key in (() if link is None else link.streams))
+        keys = map(self._find_first, () if link is None else link.streams)
+        counts = Counter(self.running[key].processor for key in keys)
         state = None if link is None else link.state
         self._outbox.put(inbox, LinkReport(self.name, self._number, below, state, dict(counts)), _REPORT)
 
@@ -254,11 +262,34 @@ class Host:
             case Nack():
                 self.links.on_nack(control)
             case Confirmed():
-                if control.key in self.running:
-                    self.links.note_alive(self.running[control.key].inbox)
-                    self.running[control.key].confirm(control.question)
+                self._on_confirmed(control)
             case Announce():
                 self._on_announce(control)
+            case Adopt():
+                self._on_adopt(control)
+
+    def _find_first(self, key: StreamKey) -> StreamKey:
+        """The attempt under which a stream was begun: another one may answer what was adopted."""
+        kept = self.kept.get(key.stream)
+        return key if kept is None else kept.first
+
+    def _on_confirmed(self, confirmed: Confirmed) -> None:
+        if confirmed.key in self.running:
+            self.links.note_alive(self.running[confirmed.key].inbox)
+            self.running[confirmed.key].confirm(confirmed.question)
+
+    def _on_adopt(self, adopt: Adopt) -> None:
+        link, found = self.links.to(adopt.inbox), self.kept.get(adopt.key.stream)
+        if found is None or adopt.key.attempt <= found.key.attempt:
+            missing = LinkStream(link, adopt.key, 0.0)
+            missing.signal("returned")
+            missing.close()
+        else:
+            found.move(link, adopt.key, adopt.after)
+
+    def forget_kept(self, stream: str) -> None:
+        """A kept answer has ended; a little longer it can be adopted, by a requestor that has not all of it."""
+        asyncio.get_running_loop().call_later(ADOPTABLE_SECONDS, self.kept.pop, stream, None)
 
     def _on_request(self, delivery: Delivery) -> None:
         """Begin a request that was sent here because its prefix is warm here, or hand it back."""
@@ -294,7 +325,10 @@ class Host:
             self._outbox.put(announce.inbox, msgspec.structs.replace(record, birth=birth), _PRESENCE)
 
     def _cancel(self, key: StreamKey, ttl: float) -> None:
-        work = self.running.get(key)
+        if (kept := self.kept.get(key.stream)) is not None and kept.key != key:
+            # By a requestor that has lost it to another one.
+            return
+        work = self.running.get(self._find_first(key))
         if work is not None:
             work.stop()
         # Not running here: remembered for as long as one of our processors could still take it from its queue.
@@ -306,7 +340,8 @@ class Host:
             await self._clock.sleep(self.timing.tick)
             silence = self._death_silence_seconds()
             for key in self.links.silent(silence):
-                self.running[key].stop(Unavailable("the processor has lost its requestor; ask again"))
+                if key.stream not in self.kept or key in self.links.silent(silence + ADOPTABLE_SECONDS):
+                    self.running[self._find_first(key)].stop(_LOST)
             await self.links.sweep(silence)
             self.cancelled.sweep()
             self.ended.sweep()

@@ -17,6 +17,7 @@ from tg_base.bus import Bus, Delivery
 from tg_base.protocol import (
     MAX_REQUEST_BYTES,
     HeartbeatTiming,
+    KeptStream,
     LinkStream,
     ModelHealth,
     Presence,
@@ -359,6 +360,8 @@ class Processor:
                 self._observe(work.failure, begun)
             self._active.dec()
             del self._running[call.key], self.host.running[call.key]
+            if call.kept:
+                self.host.forget_kept(call.key.stream)
             # A second copy of the same publish may be too young to need confirmation: it must not be answered too.
             self.host.ended.add(call.key, ENDED_SECONDS)
 
@@ -426,7 +429,11 @@ class Processor:
         if call.reply is None:
             return PlainResponder(self._bus, route.response, call.key.stream)
         link = self.host.links.to(call.reply, call.delay, call.least_delay)
-        return LinkStream(link, call.key, ACCEPTED_EVERY_HEARTBEATS * self._timing.interval)
+        repeat_after = ACCEPTED_EVERY_HEARTBEATS * self._timing.interval
+        if not call.kept:
+            return LinkStream(link, call.key, repeat_after)
+        kept = self.host.kept[call.key.stream] = KeptStream(link, call.key, repeat_after)
+        return kept
 
     def _describe(self) -> Presence:
         """What it serves, and what it has done since the last call."""

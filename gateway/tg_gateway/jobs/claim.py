@@ -28,6 +28,7 @@ class Claim:
     Attributes:
         own: the id that distinguishes it from others' claims.
         log: the state of its log, as far as it was read, without bodies.
+        adopted: the lines of an answer that goes on; None = a model is to be asked.
     """
 
     def __init__(self, logs: JobLogs, key: str | None, name: str) -> None:
@@ -36,6 +37,7 @@ class Claim:
         self._name = name
         self.own = new_id()
         self.log = JobLog()
+        self.adopted: bytes | None = None
         self._decided = asyncio.Event()
 
     @property
@@ -67,6 +69,11 @@ class Claim:
                 # The broker sent the message to us, so the gateway that took it is dead or has lost it.
                 await self._append(label_taken(self.own, self.log.taker, asks=asks))
                 await self._load()
+            elif self.log.taker != self.own and asks and self.running and self.log.origin is not None:
+                # What makes it goes on for a while, and what that process still says of it counts no more.
+                await self._append(label_taken(self.own, self.log.taker, asks=True, adopts=True))
+                await self._load()
+                self.adopted = b"".join(self.log.take_parts())
             await self._heed_cancel()
         except NotFound:
             self.log = JobLog(await self._logs.bus.read(self._logs.topic(self._name)))

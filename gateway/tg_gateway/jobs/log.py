@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final, cast, get_args
 
 from tg_base.bus import Bus, Entry
+from tg_base.client import StreamOrigin
 from tg_gateway.dialects import BEGUN_LINES, KeptAnswer, Outcome
 from tg_schema.errors import BadRequest
 
@@ -27,6 +28,9 @@ _EXPIRES: Final = "expires"
 _CLAIM: Final = "claim"
 _OVER: Final = "over"
 _ASKS: Final = "asks"
+_ADOPTS: Final = "adopts"
+_TAKEN: Final = "taken"
+_ORIGIN: Final = ("stream", "attempt", "processor")
 _WAITS: Final = "waits"
 _ATTEMPTS: Final = "attempts"
 _BY: Final = "by"
@@ -61,9 +65,25 @@ def label_first(
     return {_KIND: kind, _KEY: owner, _EXPIRES: str(expires)} | ({_CLAIM: claim} if claim else {}) | waiting | repeats
 
 
-def label_part(number: int, by: str = "", claim: str = "") -> Mapping[str, str]:
-    """The properties of a part; they are numbered from 0. `by` and `claim`: as of an end."""
-    return {_KIND: PART, _NUMBER: str(number)} | _sign(by, claim)
+def label_part(number: int, by: str = "", claim: str = "", taken: int = 0) -> Mapping[str, str]:
+    """The properties of a part.
+
+    Args:
+        number: they are numbered from 0.
+        by: as of an end.
+        claim: as of an end.
+        taken: frames of the answer that the parts up to this one have, as `ResponseStream.taken`.
+    """
+    return {_KIND: PART, _NUMBER: str(number), **_sign(by, claim)} | ({_TAKEN: str(taken)} if taken else {})
+
+
+def label_begun(by: str = "", claim: str = "", origin: StreamOrigin | None = None) -> Mapping[str, str]:
+    """The properties of a note that a processor works on the answer. `by` and `claim`: as of an end.
+
+    `origin`: where another process may adopt it; None = nowhere.
+    """
+    place = {} if origin is None else dict(zip(_ORIGIN, map(str, origin), strict=True))
+    return {_KIND: BEGUN, **_sign(by, claim), **place}
 
 
 def label_end(
@@ -84,16 +104,17 @@ def label_end(
     return {_KIND: END, _OUTCOME: told} | own | ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
 
 
-def label_taken(claim: str, over: str = "", *, asks: bool = False) -> Mapping[str, str]:
+def label_taken(claim: str, over: str = "", *, asks: bool = False, adopts: bool = False) -> Mapping[str, str]:
     """The properties of a note that a gateway takes the answer, and will log it before it asks a model.
 
     Args:
         claim: of that gateway.
         over: the claim that it replaces, unless a model may have been asked under that one before this note.
         asks: whether this note says as well that it asks.
+        adopts: whether it reads on in the answer of the replaced one, whose model goes on.
     """
     own = {_KIND: TAKEN, _CLAIM: claim, **_CAREFUL}
-    return own | ({_OVER: over} if over else {}) | ({_ASKS: "1"} if asks else {})
+    return own | ({_OVER: over} if over else {}) | ({_ASKS: "1"} if asks else {}) | ({_ADOPTS: "1"} if adopts else {})
 
 
 def label_returned(claim: str, resumes: float | None = None) -> Mapping[str, str]:
@@ -178,6 +199,8 @@ class JobLog:
         position: the position of the last entry.
         free: whether the next head restarts the log.
         part_count: how many parts it has had.
+        taken: frames of the answer that the parts have; 0 = not stated.
+        origin: where another process may adopt the answer; None = nowhere.
         size: bytes of all bodies.
     """
 
@@ -207,7 +230,8 @@ class JobLog:
         self._begun = False
         # Whether anything of the answer was written.
         self._told = False
-        self.part_count = 0
+        self.part_count = self.taken = 0
+        self.origin: StreamOrigin | None = None
         self._parts: list[bytes] = []
 
     def add(self, entry: Entry) -> None:
@@ -238,6 +262,7 @@ class JobLog:
         elif kind == BEGUN:
             self._begun = True
             self._parts.append(BEGUN_LINES)
+            self.origin = _read_origin(entry)
         elif kind == CANCEL:
             self.cancelled = True
         elif kind == END:
@@ -307,9 +332,11 @@ class JobLog:
     def _pass_on(self, kind: str, entry: Entry, behind: str) -> None:
         """The first of several gateways that take the answer owns it: only that one asks a model or returns it."""
         properties, claim = entry.properties, entry.properties.get(_CLAIM, "")
-        if kind == TAKEN and (not self.taker or (not self.asked and properties.get(_OVER) == self.taker)):
+        adopts = _ADOPTS in properties and self.origin is not None
+        replaces = properties.get(_OVER) == self.taker and (adopts or not self.asked)
+        if kind == TAKEN and (not self.taker or replaces):
             self.again, self.lost, self.asked = self.lost or bool(self.taker), False, _ASKS in properties
-            self.attempts += self.asked
+            self.attempts += self.asked and not adopts
             self.taker = claim
         elif not claim or claim != self.taker:
             return
@@ -334,6 +361,7 @@ class JobLog:
         if number == self.part_count and not self._cut:
             self._parts.append(entry.body)
             self.part_count += 1
+            self.taken = int(_read_number(entry, _TAKEN, 0.0))
         # `not <` and not `>=`: "nan" reads as a number too.
         elif not number < self.part_count:
             self._cut = True
@@ -346,6 +374,11 @@ class JobLog:
         self._end = entry.body
         self._cut = self._cut or _CUT in entry.properties
         self.free = _FREE in entry.properties
+
+
+def _read_origin(entry: Entry) -> StreamOrigin | None:
+    stream, attempt, processor = (entry.properties.get(name, "") for name in _ORIGIN)
+    return StreamOrigin(stream, int(attempt), processor) if attempt.isdecimal() and stream and processor else None
 
 
 def _read_number(entry: Entry, name: str, otherwise: float) -> float:

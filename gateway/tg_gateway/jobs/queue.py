@@ -281,17 +281,15 @@ class JobQueue:
         if claim.running and not claim.mine:
             with self._waiting():
                 return not await claim.outlast()
-        if claim.mine:
-            with self._working():
-                await self._ask_at_once(message, claim)
+        if not claim.mine:
+            return True
+        with self._working():
+            try:
+                asked, background = message.restore(self.catalogue)
+                return await self._runs.go_on(asked, background, message.make_entry(), claim)
+            except TgError as error:
+                await self._refuse(message, claim, error)
         return True
-
-    async def _ask_at_once(self, message: QueuedJob, claim: Claim) -> None:
-        try:
-            asked, background = message.restore(self.catalogue)
-            await self._runs.go_on(asked, background, message.make_entry(), claim)
-        except TgError as error:
-            await self._refuse(message, claim, error)
 
     async def _refuse(self, message: QueuedJob, claim: Claim, error: TgError) -> None:
         """End a response of which nothing was made, because of an error."""

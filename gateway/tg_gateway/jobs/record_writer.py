@@ -6,7 +6,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import RecordedEnd, Writer
-from tg_schema import TgError, encode
+from tg_schema import TgError, decode, encode
 from tg_schema.answer_collector import AnswerCollector
 
 
@@ -16,10 +16,20 @@ class RecordWriter(Writer[Any]):
     Args:
         record: the type of the records.
         keeps_whole: whether the end has them all.
+
+    Attributes:
+        complete: whether the last record was written.
     """
 
     def __init__(self, record: type[Any], *, keeps_whole: bool) -> None:
+        self._record = record
         self._answer = AnswerCollector[Any](record.join) if keeps_whole else None
+        self.complete = False
+
+    def restore(self, lines: bytes) -> None:
+        """Go on behind lines that another process has written."""
+        for line in filter(None, lines.split(b"\n")):
+            self.write(decode(self._record, line))
 
     @override
     def write(self, record: Any) -> bytes:
@@ -28,6 +38,7 @@ class RecordWriter(Writer[Any]):
         Raises:
             TooLarge: the answer is larger than any record may be.
         """
+        self.complete = record.last
         if self._answer is not None:
             self._answer.add(record)
         return encode(record) + b"\n"

@@ -22,7 +22,7 @@ PERMIT_SECONDS: Final = 5.0
 unanswered."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class JobRun:
     """One response, and what the outside has requested of it.
 
@@ -40,6 +40,7 @@ class JobRun:
         erased: it was erased.
         abandoned: its client left before it got the name.
         counted: whether it counts among the running ones.
+        left: another process goes on with it.
         overran: it took longer than any response may, so the next attempt would too.
     """
 
@@ -58,6 +59,7 @@ class JobRun:
     erased: bool = False
     abandoned: bool = False
     counted: bool = True
+    left: bool = False
     overran: bool = False
     records: RecordWriter = field(init=False)
 

@@ -2,15 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AsyncExitStack, aclosing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from functools import partial
 from typing import Final, Self
 
 import structlog
 
 from tg_base.bus import Entry
-from tg_base.client import Requestor
+from tg_base.client import Requestor, ResponseStream
 from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.access import Limits
@@ -62,6 +62,7 @@ class JobRuns:
         self._longest_run = longest_run
         self._keys: Counter[str | None] = Counter()
         self._freed = asyncio.Event()
+        self._adoptable: dict[JobRun, Exchange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._chosen: dict[str, tuple[JobRun, asyncio.Task[None]]] = {}
 
@@ -248,9 +249,10 @@ class JobRuns:
         async with AsyncExitStack() as stack:
             try:
                 with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
-                    async with self._relay.ask(asked, entry, run.permit) as exchange:
+                    async with self._ask(run) as exchange:
                         writer, position = await stack.enter_async_context(run.opening())
                         run.writer = writer
+                        stack.enter_context(self._let_adopt(run, exchange, writer))
                         begun.set_result(None)
                         # A response that waits again must not have said that work has begun.
                         if not run.waits:
@@ -271,7 +273,7 @@ class JobRuns:
             # Write the end only now that the model has stopped: readers may rely on that.
             if failure is None:
                 entry.end(200, "ok")
-            settled = not run.over and not run.lost
+            settled = not (run.over or run.lost or run.left)
             if settled:
                 # Its client has got nothing, and is asked to send the request again.
                 retry = failure is not None and failure.retryable and not run.cancelled
@@ -290,10 +292,36 @@ class JobRuns:
         if not run.erased and not settled:
             await self.store.logs.sweep_remnant(background.name)
 
+    def _ask(self, run: JobRun) -> Exchange:
+        claim = run.claim
+        if claim is None or claim.adopted is None or claim.log.origin is None:
+            return self._relay.ask(run.asked, run.entry, run.permit, kept=claim is not None and not run.waits)
+        run.records.restore(claim.adopted)
+        return self._relay.adopt(run.asked, run.entry, claim.log.origin, claim.log.taken)
+
+    @contextmanager
+    def _let_adopt(self, run: JobRun, exchange: Exchange, writer: JobWriter) -> Iterator[None]:
+        """Other processes may go on with what has a message, as the log says."""
+        if run.claim is not None and not run.waits and isinstance(exchange.responses, ResponseStream):
+            writer.source = exchange.responses
+            self._adoptable[run] = exchange
+        try:
+            yield
+        finally:
+            self._adoptable.pop(run, None)
+
+    def leave(self) -> None:
+        """Let other processes go on with what can be adopted: their models go on."""
+        for run, exchange in self._adoptable.items():
+            if run.writer is not None and run.writer.told_begun and isinstance(exchange.responses, ResponseStream):
+                run.left = exchange.responses.left = True
+                exchange.responses.fail(Unavailable("another process goes on with the response"))
+
     async def _relay_in_time(self, run: JobRun, exchange: Exchange, writer: JobWriter) -> None:
         timer = asyncio.get_running_loop().call_later(self._longest_run, self._end_late, run, exchange)
         try:
-            await exchange.relay(run.records, writer)
+            if not run.records.complete:
+                await exchange.relay(run.records, writer)
         finally:
             timer.cancel()
 
@@ -342,6 +370,9 @@ def _note_entry(run: JobRun, entry: Entry, exchange: Exchange) -> bool:
     if run.claim is not None:
         run.claim.note(entry)
     if run.lost:
+        if run.writer is not None and run.writer.source is not None:
+            # Who has it now goes on with our model.
+            run.left = run.writer.source.left = True
         exchange.responses.fail(Cancelled("another gateway makes the response"))
         return True
     if kind == END and run.claim is not None and run.claim.running:

@@ -1,16 +1,18 @@
 """Pump -> log: the parts of one answer while it is made, in batches; without parts, signs of life."""
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from typing_extensions import override
 
 from tg_base.bus import LogWriter
+from tg_base.client import ResponseStream
 from tg_gateway.dialects import Outcome, Output, join_output, measure_output
 from tg_gateway.jobs.live_parts import LiveParts
-from tg_gateway.jobs.log import ALIVE, BEGUN, label, label_end, label_part
+from tg_gateway.jobs.log import ALIVE, label, label_begun, label_end, label_part
 from tg_gateway.relay import Sink
 from tg_schema.errors import BusError, TooLarge
 
@@ -42,7 +44,9 @@ class JobWriter(Sink):
     Attributes:
         size: bytes that were appended.
         begun: whether anything of the answer was sent.
+        told_begun: whether the log says so, or soon does.
         claim: the claim of the log's head.
+        source: the answer, for another process to go on with it; None = none does.
         freed: whether its end lets the next head restart the log.
     """
 
@@ -69,11 +73,15 @@ class JobWriter(Sink):
         self._alive = alive
         self._limit = limit
         self._part_bytes = part_bytes
+        self.source: ResponseStream[Any] | None = None
         self._waiting = bytearray()
+        # Where a part may end: bytes that were sent until then, and the frames that they have.
+        self._marks: deque[tuple[int, int]] = deque()
+        self._appended = 0
         self._sent_bytes = 0
         self._number = parts
         self._cut = False
-        self.begun = self._told_begun = False
+        self.begun = self.told_begun = False
         self._wake = asyncio.Event()
         self._taken = asyncio.Event()
         self._leaving = False
@@ -103,7 +111,9 @@ class JobWriter(Sink):
             self._cut = True
             return
         self._waiting += join_output(data)
-        self._wake.set()
+        if self.source is None or self.source.settled:
+            self._marks.append((self._appended + len(self._waiting), 0 if self.source is None else self.source.taken))
+            self._wake.set()
 
     @property
     @override
@@ -137,12 +147,13 @@ class JobWriter(Sink):
             await self._until_sent()
             if self._leaving:
                 return
-            if self.begun and not self._told_begun:
+            if self.begun and not self.told_begun:
                 # If this note is lost, the answer appears as queued until its end.
-                self._told_begun = True
-                await self._append(b"", label(BEGUN, self._by, self.claim))
-            elif self._waiting:
-                await self._append_part(bytes(self._waiting[:MAX_BATCH_BYTES]))
+                self.told_begun = True
+                origin = None if self.source is None else self.source.origin
+                await self._append(b"", label_begun(self._by, self.claim, origin))
+            elif self._marks:
+                await self._append_part()
                 await asyncio.sleep(BATCH_SECONDS)
             else:
                 await self._append(b"", label(ALIVE))
@@ -150,21 +161,28 @@ class JobWriter(Sink):
     async def _until_sent(self) -> None:
         try:
             async with asyncio.timeout(self._alive):
-                while not (self._leaving or self._waiting or self.begun != self._told_begun):
+                while not (self._leaving or self._marks or self.begun != self.told_begun):
                     self._wake.clear()
                     await self._wake.wait()
         except TimeoutError:
             return
 
-    async def _append_part(self, part: bytes) -> None:
-        if await self._append(part, label_part(self._number, self._by, self.claim)):
+    async def _append_part(self) -> None:
+        """Append whole lines, as many as a part may have."""
+        end, taken = self._marks.popleft()
+        while self._marks and self._marks[0][0] <= self._appended + MAX_BATCH_BYTES:
+            end, taken = self._marks.popleft()
+        part = bytes(self._waiting[: end - self._appended])
+        if await self._append(part, label_part(self._number, self._by, self.claim, taken)):
             self._number += 1
+            self._appended = end
             del self._waiting[: len(part)]
         else:
             # The batch may or may not be in the log. The answer goes on: its end is enough for clients that retrieve
             # it.
             self._cut = True
             self._waiting.clear()
+            self._marks.clear()
         self._taken.set()
 
     async def note(self, properties: Mapping[str, str]) -> bool:
@@ -184,6 +202,10 @@ class JobWriter(Sink):
 
         False: it may be there twice, or not at all.
         """
+        if self._waiting:
+            # Also a record of which not all pieces have come.
+            self._marks.append((self._appended + len(self._waiting), 0))
+            self._wake.set()
         await self._until_taken(0)
         # Append the end anyway: without it, readers would wait until the writer counts as dead.
         if len(body) > self._limit:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import structlog
 from typing_extensions import override
 
-from tg_base.client import BeginPermit, Requestor, ResponseStream
+from tg_base.client import BeginPermit, Requestor, ResponseStream, StreamOrigin
 from tg_base.protocol import Route
 from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.access import Payers, RateLimits, Spending
@@ -315,13 +315,16 @@ class Relay:
         except Unavailable:
             return False
 
-    def ask(self, asked: Ask, entry: AccessLogEntry, permit: BeginPermit | None = None) -> Exchange:
+    def ask(
+        self, asked: Ask, entry: AccessLogEntry, permit: BeginPermit | None = None, *, kept: bool = False
+    ) -> Exchange:
         """Enter what is returned at once, and relay inside `async with`.
 
         Args:
             asked: the request, its service and its limits.
             entry: the line in the log.
             permit: asked before a processor may begin; not for several requests at once.
+            kept: as of `Requestor.stream`; not for several requests at once.
 
         Raises:
             TgError: as `Requestor.stream`, Unavailable where the gateway is about to leave, and RateLimited over a
@@ -347,7 +350,7 @@ class Relay:
             opening = partial(several, timeout=self._timeout, places=spending.places)
         else:
             (request,), total = batch.requests, asked.deadline
-            single = partial(self._requestor.stream, route, request, bounded=True, permit=permit)
+            single = partial(self._requestor.stream, route, request, bounded=True, permit=permit, kept=kept)
             opening = partial(single, timeout=self._timeout, total=total)
         return Exchange(self, opening, spending, metrics, entry, fields=asked.fields)
 
@@ -355,6 +358,14 @@ class Relay:
         if len(self.places) >= MAX_PLACES:
             del self.places[next(iter(self.places))]
         return self.places.setdefault(place, AnswerMetrics(*place))
+
+    def adopt(self, asked: Ask, entry: AccessLogEntry, origin: StreamOrigin, after: int) -> Exchange:
+        """Enter what is returned at once, to read on as `Requestor.adopt`. It was admitted by whoever asked for it."""
+        route = asked.route
+        opening = partial(self._requestor.adopt, route, origin, after, timeout=self._timeout)
+        place = route.spec.name, route.model or "", route.flow
+        metrics = self.places.get(place) or self._add_place(place)
+        return Exchange(self, opening, Spending(), metrics, entry, fields=asked.fields)
 
     def end(self, exchange: Exchange) -> None:
         """An exchange is over."""
