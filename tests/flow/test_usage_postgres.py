@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -31,11 +32,16 @@ from tg_schema.usage_record import Payer, UsageRecord
 from tg_schema.usage_report import USAGE_FIELDS
 
 PATIENCE_SECONDS = 1.0
+BACKLOG = 25_000
+"""Records of a hundred messages of 64 KiB."""
+BACKLOG_SECONDS = 10.0
 READERS = 2
 ADVICE = (
     "the URL of a database is such as postgresql://user@host:5432/name; its password is not in it, but in PGPASSWORD"
 )
 WHOLE: Any = ((), 0, 2**40, None, 1)
+NOW = time.time()
+DAY_SECONDS = 86_400
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +90,7 @@ def drawn(draw: random.Random, number: int) -> tuple[UsageRecord, int | None]:
         outcome=draw.choice(("complete", "failed", "left")),
         operation=draw.choice(("completion", "embedding")),
         estimated=draw.random() < 0.3,
-        ended_at=draw.choice((0, draw.randrange(1_760_000_000_000, 1_800_000_000_000))),
+        ended_at=draw.choice((0, 1000 * int(NOW + DAY_SECONDS * draw.uniform(-399, 9)))),
     )
     return made, draw.choice((None, draw.randrange(10**12)))
 
@@ -92,7 +98,7 @@ def drawn(draw: random.Random, number: int) -> tuple[UsageRecord, int | None]:
 @pytest.mark.parametrize("seed", range(8))
 async def test_it_answers_as_sqlite_does(server: PostgresServer, seed: int) -> None:
     draw = random.Random(seed)
-    postgres, sqlite = PostgresDatabase(server.url, clock=lambda: 1.78e9), UsageDatabase(None, clock=lambda: 1.78e9)
+    postgres, sqlite = PostgresDatabase(server.url, clock=lambda: NOW), UsageDatabase(None, clock=lambda: NOW)
     sqlite.open()
     records = [drawn(draw, number) for number in range(60)]
     for _ in range(5):
@@ -102,7 +108,7 @@ async def test_it_answers_as_sqlite_does(server: PostgresServer, seed: int) -> N
             await asyncio.to_thread(store.add, batch)
     for _ in range(12):
         by = tuple(draw.sample(USAGE_FIELDS, draw.randrange(4)))
-        since = draw.choice((0, draw.randrange(1_750_000_000, 1_790_000_000)))
+        since = draw.choice((0, int(NOW) - DAY_SECONDS * draw.randrange(400)))
         asked: Any = (by, since, since + draw.choice((3600, 10**9)), draw.choice((None, "a", "bß")), 1000)
         there, here = await asyncio.to_thread(postgres.find, *asked), sqlite.find(*asked)
         # The order of texts is the database's own.
@@ -171,14 +177,38 @@ async def test_names_of_any_length_and_content(database: PostgresDatabase) -> No
     assert [(row.calls, row.model and len(row.model)) for row in rows] == [(1, 1), (1, 256)]
 
 
-async def test_sums_are_kept_for_400_days(server: PostgresServer) -> None:
-    now = 1e9
-    database = PostgresDatabase(server.url, clock=lambda: now)
-    for days, kept in ((0, 1), (399, 2), (402, 2)):
-        now = 1e9 + days * 86_400
-        await asyncio.to_thread(database.add, [(record(f"{days}", ended_at=0), 3)])
-        (row,) = await asyncio.to_thread(database.find, *WHOLE)
-        assert row.calls == kept
+async def test_sums_are_kept_for_400_days_by_the_servers_clock(
+    server: PostgresServer, database: PostgresDatabase
+) -> None:
+    ended = [1000 * int(NOW - days * DAY_SECONDS) for days in (0, 399, 402)]
+    await asyncio.to_thread(database.add, [(record(f"{end}", ended_at=end), 3) for end in ended])
+    # A reader whose own clock is wrong forgets nothing more, neither sums nor which records came.
+    for years in (-30, 30):
+        astray = PostgresDatabase(server.url, clock=lambda years=years: NOW + years * 366 * DAY_SECONDS)  # type: ignore[misc]
+        await asyncio.to_thread(astray.add, [(record(f"{ended[0]}", ended_at=ended[0]), 3)])
+    (row,) = await asyncio.to_thread(database.find, *WHOLE)
+    assert row.calls == 2
+
+
+async def test_a_backlog_of_one_row_is_written_in_time(server: PostgresServer) -> None:
+    database = PostgresDatabase(server.url, patience=BACKLOG_SECONDS)
+    await asyncio.to_thread(database.add, [(record(f"s{number}"), 1) for number in range(BACKLOG)])
+    (row,) = await asyncio.to_thread(database.find, *WHOLE)
+    assert (row.calls, row.cost) == (BACKLOG, BACKLOG)
+
+
+async def test_readers_of_the_same_records_do_not_wait_for_each_other(server: PostgresServer) -> None:
+    stores = [PostgresDatabase(server.url, patience=BACKLOG_SECONDS) for _ in range(READERS)]
+    for store in stores:
+        await asyncio.to_thread(store.add, [])
+    draw = random.Random()
+    for turn in range(3):
+        # Each gets them in an order of its own.
+        records = [(record(f"s{turn}-{number}", model=f"m{number % 499}"), 1) for number in range(3000)]
+        orders = [draw.sample(records, len(records)) for _ in stores]
+        await asyncio.gather(*(asyncio.to_thread(store.add, each) for store, each in zip(stores, orders, strict=True)))
+    (row,) = await asyncio.to_thread(store.find, *WHOLE)
+    assert row.calls == 3 * len(records)
 
 
 async def test_a_newer_version_is_left_alone(server: PostgresServer, database: PostgresDatabase) -> None:

@@ -30,14 +30,18 @@ from tg_schema.usage_report import UsageRow
 PATIENCE_SECONDS: Final = 10.0
 
 Done = TypeVar("Done")
-_TYPES: Final = ("text", *4 * ["bigint"], "bytea", "bigint", *len(NAMES) * ["text"], *len(SUMS) * ["bigint"])
-_VALUES: Final = [f"${place}::{kind}" for place, kind in enumerate(_TYPES, 1)]
+_KNOWN: Final = "stream, attempt, call, began"
+_COLUMNS: Final = ", ".join((_KNOWN, "digest, hour", *NAMES, *SUMS))
+_TYPES: Final = ("text", *3 * ["bigint"], "bytea", "bigint", *len(NAMES) * ["text"], *len(SUMS) * ["bigint"])
+_VALUES: Final = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(_TYPES, 1))
+_NOW: Final = "CAST(extract(epoch FROM now()) AS BIGINT)"
+"""By the server's clock: a reader's own, if it is wrong, would erase what others have counted."""
 # Names alone may be longer than an index can hold, so the sums are found by a digest of them.
 _TABLES: Final = f"""
 CREATE SCHEMA IF NOT EXISTS tg_usage;
 CREATE TABLE IF NOT EXISTS tg_usage.version (number bigint PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS tg_usage.known (
-    stream text, attempt bigint, call bigint, began bigint, since bigint, PRIMARY KEY (stream, attempt, call, began)
+    stream text, attempt bigint, call bigint, began bigint, since bigint, PRIMARY KEY ({_KNOWN})
 );
 CREATE INDEX IF NOT EXISTS known_since ON tg_usage.known (since);
 CREATE TABLE IF NOT EXISTS tg_usage.hourly (
@@ -46,10 +50,25 @@ CREATE TABLE IF NOT EXISTS tg_usage.hourly (
 );
 INSERT INTO tg_usage.version VALUES ({VERSION}) ON CONFLICT DO NOTHING;
 """  # noqa: S608
-_ADD: Final = (
-    f"WITH new AS (INSERT INTO tg_usage.known VALUES ({', '.join(_VALUES[:5])}) ON CONFLICT DO NOTHING RETURNING 1) "  # noqa: S608
-    + add_sums("tg_usage.hourly", f"SELECT {', '.join(_VALUES[5:])} FROM new", "hour, digest")  # noqa: S608
+_GROUPS: Final = ", ".join(("digest, hour", *NAMES))
+# One row for all calls of an hour and names: each change of a row in a transaction makes the next one slower. Both
+# inserts are in order, or two readers would wait for each other.
+_ADD: Final = f"""
+WITH come AS (SELECT * FROM unnest({_VALUES}) AS come ({_COLUMNS})),
+new AS (
+    INSERT INTO tg_usage.known SELECT {_KNOWN}, {_NOW} FROM come ORDER BY {_KNOWN}
+    ON CONFLICT DO NOTHING RETURNING {_KNOWN}
 )
+""" + add_sums(  # noqa: S608
+    "tg_usage.hourly",
+    f"SELECT {_GROUPS}, {', '.join(f'CAST(sum({name}) AS BIGINT)' for name in SUMS)} "  # noqa: S608
+    f"FROM come JOIN new USING ({_KNOWN}) GROUP BY {_GROUPS} ORDER BY hour, digest",
+    "hour, digest",
+)
+_PRUNE: Final = f"""
+DELETE FROM tg_usage.known WHERE since < {_NOW} - {KNOWN_SECONDS};
+DELETE FROM tg_usage.hourly WHERE hour < {_NOW} - {KEPT_SECONDS}
+"""  # noqa: S608
 _HOUR: Final = """to_char(to_timestamp(hour) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:00"Z"')"""
 
 
@@ -60,7 +79,7 @@ class PostgresDatabase(UsageStore):
 
     Args:
         url: the server and its database, without a password.
-        clock: the time in seconds since the epoch.
+        clock: the time in seconds since the epoch, for calls whose end has none.
         patience: seconds for a call.
     """
 
@@ -74,14 +93,16 @@ class PostgresDatabase(UsageStore):
     @override
     def add(self, records: Sequence[tuple[UsageRecord, int | None]]) -> None:
         now = int(self._clock())
-        rows = [(*identify(record, now), *_with_digest(make_row(record, cost, now))) for record, cost in records]
+        # The first of two with one identity counts.
+        # Of two with one identity, the first counts.
+        rows = {identify(record, now)[:-1]: make_row(record, cost, now) for record, cost in reversed(records)}
 
         async def write(connection: asyncpg.Connection) -> None:
-            # All rows or none.
-            await connection.executemany(_ADD, rows)
+            if rows:
+                columns = zip(*((*identity, *_with_digest(row)) for identity, row in rows.items()), strict=True)
+                await connection.execute(_ADD, *columns)
             if now - self._pruned_at > HOUR_SECONDS:
-                await connection.execute("DELETE FROM tg_usage.known WHERE since < $1", now - KNOWN_SECONDS)
-                await connection.execute("DELETE FROM tg_usage.hourly WHERE hour < $1", now - KEPT_SECONDS)
+                await connection.execute(_PRUNE)
                 self._pruned_at = now
 
         self._run(write, "written")
