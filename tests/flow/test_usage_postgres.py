@@ -245,6 +245,22 @@ async def test_a_wrong_password_is_told_and_no_password_is(
     assert "wr0ng-secret" not in "".join(capfd.readouterr()) + refused.value.message
 
 
+async def test_a_user_who_may_not_create_a_schema_is_told_so_or_uses_its_own(server: PostgresServer) -> None:
+    await execute(server, f"CREATE ROLE lesser LOGIN PASSWORD '{PASSWORD}'")
+    lesser = PostgresDatabase(server.url.replace("tg@", "lesser@"))
+    with pytest.raises(Unavailable, match="its user needs the right CREATE on the database, or the schema tg_usage"):
+        await asyncio.to_thread(lesser.add, [(record("1"), 1)])
+    await execute(server, "CREATE SCHEMA tg_usage AUTHORIZATION lesser")
+    await asyncio.to_thread(lesser.add, [(record("1"), 1)])
+    # And one who may only use what is there.
+    await execute(server, f"CREATE ROLE least LOGIN PASSWORD '{PASSWORD}'; GRANT USAGE ON SCHEMA tg_usage TO least")
+    await execute(server, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tg_usage TO least")
+    least = PostgresDatabase(server.url.replace("tg@", "least@"))
+    await asyncio.to_thread(least.add, [(record("1"), 1), (record("2"), 1)])
+    (row,) = await asyncio.to_thread(least.find, *WHOLE)
+    assert row.calls == 2
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -36,19 +36,26 @@ _TYPES: Final = ("text", *3 * ["bigint"], "bytea", "bigint", *len(NAMES) * ["tex
 _VALUES: Final = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(_TYPES, 1))
 _NOW: Final = "CAST(extract(epoch FROM now()) AS BIGINT)"
 """By the server's clock: a reader's own, if it is wrong, would erase what others have counted."""
-# Names alone may be longer than an index can hold, so the sums are found by a digest of them.
+# Names alone may be longer than an index can hold, so the sums are found by a digest of them. Even where all of these
+# are there already, "IF NOT EXISTS" asks for the right to create them.
 _TABLES: Final = f"""
-CREATE SCHEMA IF NOT EXISTS tg_usage;
-CREATE TABLE IF NOT EXISTS tg_usage.version (number bigint PRIMARY KEY);
-CREATE TABLE IF NOT EXISTS tg_usage.known (
-    stream text, attempt bigint, call bigint, began bigint, since bigint, PRIMARY KEY ({_KNOWN})
-);
-CREATE INDEX IF NOT EXISTS known_since ON tg_usage.known (since);
-CREATE TABLE IF NOT EXISTS tg_usage.hourly (
-    digest bytea, hour bigint, {", ".join(f"{name} text" for name in NAMES)},
-    {", ".join(f"{name} bigint" for name in SUMS)}, PRIMARY KEY (hour, digest)
-);
-INSERT INTO tg_usage.version VALUES ({VERSION}) ON CONFLICT DO NOTHING;
+DO $$ BEGIN
+IF to_regnamespace('tg_usage') IS NULL THEN
+    CREATE SCHEMA tg_usage;
+END IF;
+IF to_regclass('tg_usage.hourly') IS NULL THEN
+    CREATE TABLE tg_usage.version (number bigint PRIMARY KEY);
+    CREATE TABLE tg_usage.known (
+        stream text, attempt bigint, call bigint, began bigint, since bigint, PRIMARY KEY ({_KNOWN})
+    );
+    CREATE INDEX known_since ON tg_usage.known (since);
+    CREATE TABLE tg_usage.hourly (
+        digest bytea, hour bigint, {", ".join(f"{name} text" for name in NAMES)},
+        {", ".join(f"{name} bigint" for name in SUMS)}, PRIMARY KEY (hour, digest)
+    );
+    INSERT INTO tg_usage.version VALUES ({VERSION});
+END IF;
+END $$
 """  # noqa: S608
 _GROUPS: Final = ", ".join(("digest, hour", *NAMES))
 # One row for all calls of an hour and names: each change of a row in a transaction makes the next one slower. Both
@@ -69,6 +76,7 @@ _PRUNE: Final = f"""
 DELETE FROM tg_usage.known WHERE since < {_NOW} - {KNOWN_SECONDS};
 DELETE FROM tg_usage.hourly WHERE hour < {_NOW} - {KEPT_SECONDS}
 """  # noqa: S608
+_GRANT: Final = "; its user needs the right CREATE on the database, or the schema tg_usage as its own"
 _HOUR: Final = """to_char(to_timestamp(hour) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:00"Z"')"""
 
 
@@ -118,7 +126,10 @@ class PostgresDatabase(UsageStore):
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             self._prepared = False
             # Their messages may quote what was to be written.
-            raise Unavailable(f"the usage database {self._url} cannot be {done}: {type(error).__name__}") from None
+            advice = _GRANT if isinstance(error, asyncpg.InsufficientPrivilegeError) else ""
+            raise Unavailable(
+                f"the usage database {self._url} cannot be {done}: {type(error).__name__}{advice}"
+            ) from None
 
     async def _connected(self, work: Callable[[asyncpg.Connection], Awaitable[Done]]) -> Done:
         async with asyncio.timeout(self._patience):
