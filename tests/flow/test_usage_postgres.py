@@ -167,6 +167,22 @@ async def test_a_server_that_hangs_and_dies_under_load_misses_and_doubles_nothin
     assert "cannot be written: TimeoutError" in said or "cannot be written: ConnectionRefusedError" in said
 
 
+async def test_a_statement_ends_with_the_patience_of_who_asked(
+    server: PostgresServer, database: PostgresDatabase
+) -> None:
+    await asyncio.to_thread(database.add, [(record("1"), 1)])
+    other = await asyncpg.connect(server.url)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    async with other.transaction():
+        await other.execute("LOCK TABLE tg_usage.hourly")
+        with pytest.raises(Unavailable, match="cannot be written"):
+            await asyncio.to_thread(database.add, [(record("2"), 1)])
+        async with asyncio.timeout(30):
+            while await other.fetchval(waiting):
+                await other.execute("SELECT pg_sleep(0.01)")
+    await other.close()
+
+
 async def test_names_of_any_length_and_content(database: PostgresDatabase) -> None:
     name = "\U0001f600\0" * 1_000_000
     fields: dict[str, Any] = dict.fromkeys(("flow", "model", "provider", "upstream_model", "door"), name)

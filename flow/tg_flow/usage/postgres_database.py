@@ -133,7 +133,9 @@ class PostgresDatabase(UsageStore):
 
     async def _connected(self, work: Callable[[asyncpg.Connection], Awaitable[Done]]) -> Done:
         async with asyncio.timeout(self._patience):
-            connection = await asyncpg.connect(self._url)
+            # The server gives up by itself: it would not notice that nobody waits any more.
+            limit = {"statement_timeout": str(int(1000 * self._patience))}
+            connection = await asyncpg.connect(self._url, server_settings=limit)
             try:
                 if not self._prepared:
                     await connection.execute(_TABLES)
