@@ -192,6 +192,7 @@ async def test_an_unreadable_record_holds_up_no_other(bus: MemoryBus, tmp_path: 
         encode(record("2", Usage(10**13))),
         encode(record("3", cost=-1)),
         encode(record("4", ended_at=-5)),
+        b'{"stream":"7","attempt":1,"began_at":9223372036854775808}',
         b'{"stream":"\\ud800","attempt":1}',
     ]
     letters = TOPICS.dead_letter(TOPICS.usage)

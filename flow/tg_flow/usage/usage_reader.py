@@ -116,5 +116,6 @@ def _check(record: UsageRecord) -> None:
         raise BadRequest(f"a count of tokens is not between 0 and {MOST_TOKENS}")
     if not 0 <= (record.cost or 0) <= MOST_COST:
         raise BadRequest(f"the cost is not between 0 and {MOST_COST} nano-dollars")
-    if not all(0 <= number <= MAX_COUNT for number in (record.attempt, record.call, record.ended_at)):
-        raise BadRequest(f"attempt, call or ended_at is not between 0 and {MAX_COUNT}")
+    numbers = (record.attempt, record.call, record.began_at, record.ended_at)
+    if not all(0 <= number <= MAX_COUNT for number in numbers):
+        raise BadRequest(f"attempt, call, began_at or ended_at is not between 0 and {MAX_COUNT}")
