@@ -9,6 +9,7 @@ import pytest
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.passing_bus import RemoteBus
+from tests.fakes.refusing_bus import RefusingBus
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
@@ -25,7 +26,7 @@ from tg_schema import (
     decode,
     encode,
 )
-from tg_schema.errors import Unavailable
+from tg_schema.errors import BusError, Unavailable
 from tg_schema.topics import Topics
 from tg_schema.usage_record import Payer, UsageRecord
 
@@ -189,3 +190,11 @@ async def test_a_plain_peers_answer_that_is_left(world: World) -> None:
             await anext(stream)
     (record,) = await world.written(1)
     assert (record.outcome, record.usage, record.estimated) == ("left", Usage(3, 10), True)
+
+
+async def test_what_a_plain_peer_was_not_sent_is_no_call(world: World) -> None:
+    refusing = RefusingBus(world.bus, PLAIN.request)
+    async with Requestor(RemoteBus(refusing), TOPICS, plain=(PLAIN.response,), timing=TIMING) as requestor:
+        with pytest.raises(BusError):
+            await LlmClient(requestor, PLAIN).call(TextCompletionRequest(prompt="word " * 2))
+    await world.written(0)

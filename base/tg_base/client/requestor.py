@@ -292,6 +292,8 @@ class Requestor:
             published = True
         finally:
             if not published:
+                # What was not sent is no call.
+                stream.call = None
                 self._close(stream)
         return stream
 
