@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,3 +56,11 @@ def nest(depth: int) -> list[Any]:
 def make_function() -> Callable[[], None]:
     """What cannot be pickled."""
     return lambda: None
+
+
+def outlive(file: Path) -> None:
+    """Make a file, and return once the process that has started this one is gone."""
+    parent = os.getppid()
+    file.touch()
+    while os.getppid() == parent:
+        time.sleep(0.01)

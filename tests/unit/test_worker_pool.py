@@ -3,7 +3,10 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,6 +153,30 @@ async def test_a_process_ends_with_the_one_that_started_it() -> None:
         await worker.call(identify, (), lambda question: asyncio.sleep(0))
     assert worker.busy
     await worker.aclose()
+
+
+ORPHANED = """
+import asyncio, os, sys
+from pathlib import Path
+from tests.fakes.worker_functions import outlive
+from tests.until import until
+from tg_base.runtime.worker_process import WorkerProcess
+
+async def main():
+    worker, file = await WorkerProcess.start(), Path(sys.argv[1])
+    calling = asyncio.create_task(worker.call(outlive, (file,), None))
+    await until(file.exists)
+    os._exit(0)
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_says_nothing_if_its_result_comes_after_the_end_of_who_asked(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ORPHANED, str(tmp_path / "begun")]
+    # Both write to it: it ends when both have ended.
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=True)
+    assert not done.stderr
 
 
 NAME_ENDS = (b'"', b'" ', b'"\n', b'"\t', b'"\r', b'\\\\"')

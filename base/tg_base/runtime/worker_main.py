@@ -78,11 +78,15 @@ class _Channel:
         return data
 
     def send(self, reply: Reply, result: bytes | None = None) -> None:
-        for data in (write_pickle(reply), result):
-            if data is not None:
-                self._output.write(len(data).to_bytes(SIZE_BYTES, "big"))
-                self._output.write(data)
-        self._output.flush()
+        """Send a reply; if nobody reads any more, the process exits."""
+        try:
+            for data in (write_pickle(reply), result):
+                if data is not None:
+                    self._output.write(len(data).to_bytes(SIZE_BYTES, "big"))
+                    self._output.write(data)
+            self._output.flush()
+        except BrokenPipeError:
+            os._exit(0)
 
 
 _channels: list[_Channel] = []
