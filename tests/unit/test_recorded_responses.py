@@ -1,7 +1,8 @@
 """Records of a log -> the events of a response in the background: the same for every reader, however the log is cut."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,7 +19,7 @@ from tg_gateway.dialects.responses.long_fields import MAX_COPIED_BYTES
 from tg_gateway.dialects.responses.response_draft import make_draft
 from tg_gateway.jobs.record_writer import RecordWriter
 from tg_schema import TextCompletionResponse, ToolCallDelta, decode, encode
-from tg_schema.errors import TgError, Unavailable
+from tg_schema.errors import ProtocolError, TgError, Unavailable
 
 Record = TextCompletionResponse
 LONG = "é" * MAX_COPIED_BYTES
@@ -47,10 +48,10 @@ class Log(KeptAnswers):
         yield self.end
 
 
-def write(count: int, failure: TgError | None) -> tuple[bytes, bytes]:
-    """The lines of the first records, and the end of a log that has them."""
+def write(records: Iterable[Record], failure: TgError | None = None) -> tuple[bytes, bytes]:
+    """The lines of these records, and the end of a log that has them."""
     writer = RecordWriter(Record, keeps_whole=True)
-    lines = b"".join(join_output(writer.write(record)) for record in RECORDS[:count])
+    lines = b"".join(join_output(writer.write(record)) for record in records)
     return lines, writer.finish(7.0, failure)
 
 
@@ -68,7 +69,7 @@ def test_any_cut_and_any_beginning(places: list[int], after: int, count: int, be
     draft = make_draft(read(background=True, instructions=LONG, metadata={"a": "b"}), "m")
     head = BackgroundHead(Raw(join_output(draft.encode())), (), streamed=True, form=draft.form)
     head = decode(BackgroundHead, encode(head))
-    lines, body = write(count, None if count == len(RECORDS) else Unavailable("away"))
+    lines, body = write(RECORDS[:count], None if count == len(RECORDS) else Unavailable("away"))
     end = KeptAnswer(encode(head), body, "ended", cut=False)
     whole = tell(head, [BEGUN_LINES, lines], end)
     final = check_stream(read_events(whole))
@@ -82,11 +83,53 @@ def test_any_cut_and_any_beginning(places: list[int], after: int, count: int, be
         assert told == read_events(whole)[after + 1 :]
 
 
+PIECES = st.builds(
+    ToolCallDelta,
+    st.integers(0, 2),
+    st.sampled_from([None, "c"]),
+    st.sampled_from([None, "f"]),
+    st.sampled_from(["", "{", "}", "{}"]),
+    st.sampled_from([None, None, "sealed"]),
+)
+MIXED = st.builds(
+    Record,
+    reasoning=st.sampled_from([None, None, "h"]),
+    signature=st.sampled_from([None, None, "s"]),
+    response=st.sampled_from([None, "t"]),
+    tool_calls=st.lists(PIECES, max_size=2).map(tuple),
+)
+
+
+@given(st.lists(MIXED, max_size=8), st.booleans())
+def test_a_response_is_that_of_its_events_in_every_order(records: list[Record], encrypted: bool) -> None:
+    """Also where the records contradict each other, so that it has failed."""
+    include = ["reasoning.encrypted_content"] * encrypted
+    draft = make_draft(read(background=True, include=include), "m")
+    head = BackgroundHead(Raw(join_output(draft.encode())), (), streamed=True, form=draft.form)
+    lines, body = write([*records, RECORDS[-1]])
+    end = KeptAnswer(encode(head), body, "ended", cut=False)
+    events = read_events(tell(head, [BEGUN_LINES, lines], end))
+    draft.ended_at = 7
+    try:
+        for record in [*records, RECORDS[-1]]:
+            deque(draft.add(record), 0)
+        deque(draft.end(), 0)
+    except ProtocolError as error:
+        draft.close(error)
+    final = events[-1]["response"]
+    assert final == decode(dict, join_output(draft.encode())) == decode(dict, show_response(end, head))
+    assert events[-1]["type"] == f"response.{final['status']}"
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert done == final["output"][: len(done)]
+    assert len(done) == len(final["output"]) or final["status"] == "failed"
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+
+
 def test_a_record_that_is_not_whole_is_not_told() -> None:
     """Its gateway has died within it."""
     draft = make_draft(read(background=True), "m")
     head = BackgroundHead(Raw(join_output(draft.encode())), (), streamed=True, form=draft.form)
-    lines, _ = write(4, None)
+    lines, _ = write(RECORDS[:4])
     events = read_events(tell(head, [lines[:-9]], KeptAnswer(encode(head), b"", "died", cut=False)))
     assert [event["delta"] for event in events if event["type"].endswith("delta")] == ["Hm", ", so.", "Hé"]
     assert events[-1]["response"]["status"] == "failed"
@@ -100,7 +143,7 @@ def test_a_response_that_the_version_before_has_kept_is_shown_as_it_is() -> None
 
 
 def test_a_response_has_its_whole_in_its_end_and_a_stream_only_where_it_is_asked_for() -> None:
-    _, body = write(len(RECORDS), None)
+    _, body = write(RECORDS)
     assert len(decode(RecordedEnd, body).records) < len(RECORDS)
     writer = RecordWriter(Record, keeps_whole=False)
     writer.write(RECORDS[0])

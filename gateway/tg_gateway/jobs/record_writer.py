@@ -1,12 +1,15 @@
 """Records of an answer -> lines of its log, and its end: what every reader makes the same answer of."""
 
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import RecordedEnd, Writer
-from tg_schema import TgError, decode, encode
+from tg_schema import TgError, ToolCallDelta, decode, encode
 from tg_schema.answer_collector import AnswerCollector
 
 
@@ -23,7 +26,7 @@ class RecordWriter(Writer[Any]):
 
     def __init__(self, record: type[Any], *, keeps_whole: bool) -> None:
         self._record = record
-        self._answer = AnswerCollector[Any](record.join) if keeps_whole else None
+        self._answer = AnswerCollector[Any](partial(_join, record)) if keeps_whole else None
         self.complete = False
 
     def restore(self, lines: bytes) -> None:
@@ -60,3 +63,17 @@ class RecordWriter(Writer[Any]):
         error = None if failure is None else failure.record
         listed = tuple(msgspec.Raw(encode(each)) for each in records)
         return encode(RecordedEnd(int(at), error, cancelled, listed))
+
+
+def _join(kind: type[Any], records: Sequence[Any]) -> Sequence[Any]:
+    """Fewer records, of which a reader makes the same answer, with its texts and calls in the same order."""
+    return [joined for _, group in groupby(records, _find_kind) for joined in kind.join(list(group))]
+
+
+def _find_kind(record: Any) -> object:
+    """Equal for neighbours that may be joined: those without calls, and further arguments of one call."""
+    calls = getattr(record, "tool_calls", ())
+    if not calls:
+        return None
+    further = calls == (ToolCallDelta(calls[0].index, arguments=calls[0].arguments),)
+    return calls[0].index if further and not (record.response or record.reasoning or record.signature) else object()

@@ -6,6 +6,7 @@ writer died before writing one.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from tg_gateway.dialects import (
 )
 from tg_gateway.dialects.responses.event_cutter import EventCutter
 from tg_gateway.dialects.responses.events import describe_stream_error
-from tg_gateway.dialects.responses.output_draft import OutputForm
+from tg_gateway.dialects.responses.output_draft import REFUSALS, OutputForm
 from tg_gateway.dialects.responses.request import RESPONSES_FIELDS
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
@@ -134,12 +135,17 @@ def show_response(answer: KeptAnswer, head: BackgroundHead) -> bytes:
 
 def _show_ended(end: RecordedEnd, draft: ResponseDraft) -> bytes:
     draft.ended_at = end.at
+    error = None if end.error is None else RESPONSES_FIELDS.translate(TgError.of(end.error))
     # Making events updates the draft.
-    events = [event for record in end.records for event in draft.add(decode(TextCompletionResponse, record))]
-    if end.error is None:
-        events += draft.end()
+    try:
+        for record in end.records:
+            deque(draft.add(decode(TextCompletionResponse, record)), 0)
+    except REFUSALS as refusal:
+        error = refusal
+    if error is None:
+        deque(draft.end(), 0)
     else:
-        draft.close(RESPONSES_FIELDS.translate(TgError.of(end.error)), cancelled=end.cancelled)
+        draft.close(error, cancelled=end.cancelled)
     return join_output(draft.encode())
 
 

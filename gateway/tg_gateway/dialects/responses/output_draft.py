@@ -32,6 +32,8 @@ from tg_schema.errors import ProtocolError, TooLarge
 
 ITEM_BYTES: Final = 200
 """Counted for each item besides its content: about what its ids and names take in the last event."""
+REFUSALS: Final = (TooLarge, ProtocolError)
+"""What `OutputDraft.add` raises."""
 _MIXED: Final = "the model went on with a tool call after it was complete"
 
 

@@ -22,6 +22,7 @@ from tg_gateway.dialects import (
 from tg_gateway.dialects.chat import ErrorObject, describe_error
 from tg_gateway.dialects.responses.events import Event, TextDelta
 from tg_gateway.dialects.responses.item_drafts import MessageDraft
+from tg_gateway.dialects.responses.output_draft import REFUSALS
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
 from tg_gateway.dialects.responses.response_object import ResponseObject
 from tg_schema import TextCompletionResponse, TgError, decode, encode
@@ -123,18 +124,26 @@ class KeptEventWriter(EventWriter):
 class BackgroundWriter(EventWriter):
     """The same events without the last one, which each reader makes of what is stored at the end."""
 
+    _refused = False
+
     def begin(self) -> bytes:
         """The events before a model works on it; call it first."""
         return join_output(self._begin())
 
     def write_line(self, line: bytes) -> bytes:
-        """The events of one line of `KeptAnswers.follow`. The first one says that a model works on it."""
+        """The events of one line of `KeptAnswers.follow`. The first one says that a model works on it.
+
+        Behind a record that the draft refuses there are none: its response has failed, for every reader.
+        """
         events = self._encode(self._draft.start())
-        if line:
+        if line and not self._refused:
             record = decode(TextCompletionResponse, line)
-            events = append_output(events, self.write(record))
-            if record.last:
-                events = append_output(events, self._encode([*self._draft.end()][:-1]))
+            try:
+                events = append_output(events, self.write(record))
+                if record.last:
+                    events = append_output(events, self._encode([*self._draft.end()][:-1]))
+            except REFUSALS:
+                self._refused = True
         return join_output(events)
 
 
