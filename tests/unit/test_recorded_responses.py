@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -19,7 +20,8 @@ from tg_gateway.dialects.responses.long_fields import MAX_COPIED_BYTES
 from tg_gateway.dialects.responses.response_draft import make_draft
 from tg_gateway.jobs.record_writer import RecordWriter
 from tg_schema import TextCompletionResponse, ToolCallDelta, decode, encode
-from tg_schema.errors import ProtocolError, TgError, Unavailable
+from tg_schema.answer_collector import MAX_ANSWER_BYTES
+from tg_schema.errors import ProtocolError, TgError, TooLarge, Unavailable
 
 Record = TextCompletionResponse
 LONG = "é" * MAX_COPIED_BYTES
@@ -123,6 +125,20 @@ def test_a_response_is_that_of_its_events_in_every_order(records: list[Record], 
     assert done == final["output"][: len(done)]
     assert len(done) == len(final["output"]) or final["status"] == "failed"
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
+
+
+def test_an_answer_that_is_too_large_fails_at_its_end() -> None:
+    # The last records are fewer than what is joined at a time, so that only the end has the sum.
+    end = decode(RecordedEnd, write([Record(response="x" * 15_000)] * (MAX_ANSWER_BYTES // 15_000 + 1))[1])
+    assert end.error is not None
+    assert (end.error.type, end.records) == ("too-large", ())
+
+
+def test_the_end_has_the_error_of_an_answer_that_was_too_large_before() -> None:
+    writer = RecordWriter(Record, keeps_whole=True)
+    with pytest.raises(TooLarge) as refused:
+        writer.write(Record(response="x" * MAX_ANSWER_BYTES))
+    assert decode(RecordedEnd, writer.finish(1.0, refused.value)) == RecordedEnd(1, refused.value.record)
 
 
 def test_a_record_that_is_not_whole_is_not_told() -> None:

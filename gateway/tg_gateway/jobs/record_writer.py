@@ -11,6 +11,7 @@ from typing_extensions import override
 from tg_gateway.dialects import RecordedEnd, Writer
 from tg_schema import TgError, ToolCallDelta, decode, encode
 from tg_schema.answer_collector import AnswerCollector
+from tg_schema.errors import TooLarge
 
 
 class RecordWriter(Writer[Any]):
@@ -52,14 +53,18 @@ class RecordWriter(Writer[Any]):
         return b""
 
     def finish(self, at: float, failure: TgError | None, *, cancelled: bool = False) -> bytes:
-        """The body of the end.
+        """The body of the end; if the answer is larger than any record may be, that is its error.
 
         Args:
             at: when it ended, in Unix seconds.
             failure: what ended the answer early; None = it is whole.
             cancelled: the failure is that a client cancelled it.
         """
-        records = () if self._answer is None else self._answer.records()
+        records: Sequence[Any] = ()
+        try:
+            records = () if self._answer is None else self._answer.records()
+        except TooLarge as error:
+            failure = failure or error
         error = None if failure is None else failure.record
         listed = tuple(msgspec.Raw(encode(each)) for each in records)
         return encode(RecordedEnd(int(at), error, cancelled, listed))
