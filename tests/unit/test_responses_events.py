@@ -19,7 +19,7 @@ from tg_gateway.dialects.responses.response_draft import make_draft
 from tg_gateway.dialects.responses.writers import EventWriter, encode_whole
 from tg_schema import FinishReason, TextCompletionResponse, Token, ToolCallDelta
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
-from tg_schema.errors import ContentFilter, IncompleteStream, ProtocolError, RateLimited, TgError, TooLarge
+from tg_schema.errors import Cancelled, ContentFilter, IncompleteStream, ProtocolError, RateLimited, TgError, TooLarge
 
 Record = TextCompletionResponse
 OPEN_RESPONSES_REQUIRES = {
@@ -212,6 +212,7 @@ def test_an_answer_that_was_cut_is_incomplete(reason: FinishReason, told: str) -
         (IncompleteStream("the provider's stream was cut"), "server_error"),
         (RateLimited("slow down"), "rate_limit_exceeded"),
         (ContentFilter("the provider refused"), "invalid_prompt"),
+        (Cancelled("an operator has stopped this stream"), "server_error"),
     ],
 )
 @pytest.mark.parametrize("records", [[], [Record(response="Hel"), call(0, '{"a', "f"), call(1, "{", "g")]])

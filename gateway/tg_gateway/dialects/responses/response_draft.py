@@ -40,7 +40,7 @@ from tg_gateway.dialects.responses.response_object import (
     make_usage,
 )
 from tg_schema import FinishReason, TextCompletionResponse, TgError, Usage, decode, encode
-from tg_schema.errors import ContextLengthExceeded, RateLimited
+from tg_schema.errors import Cancelled, ContextLengthExceeded, RateLimited
 
 # OpenAI's defaults: a response has these fields even if its request did not.
 _DEFAULT_TEMPERATURE: Final = 1.0
@@ -196,7 +196,8 @@ def find_code(error: TgError) -> str:
         return "rate_limit_exceeded"
     if isinstance(error, ContextLengthExceeded):
         return "context_length_exceeded"
-    return "invalid_prompt" if error.status < 500 else "server_error"
+    # An operator who stops a stream says nothing against its prompt.
+    return "invalid_prompt" if error.status < 500 and not isinstance(error, Cancelled) else "server_error"
 
 
 def _find_cause(reason: FinishReason | None) -> IncompleteDetails | None:
