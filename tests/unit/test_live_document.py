@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tg_base.telemetry import Cells, labels
 from tg_gateway.relay.answer_metrics import AnswerMetrics
-from tg_gateway.relay.live_rates import LiveRates, find_quantile
+from tg_gateway.relay.live_rates import MAX_MARKS, LiveRates, find_quantile
 from tg_schema.live import LIVE_TABLES, LiveDocument, LivePool, LiveProcessor, LiveQueue, LiveStream
 
 NAMES = st.sampled_from(["a", "b", "c", "\u2028"])
@@ -97,3 +97,16 @@ def test_rates_are_of_the_window_alone(happened: list[_Place]) -> None:
     assert errors == 2 * sum(each.errors for each in happened)
     assert p50 is not None
     assert tokens > 0 or not any(each.letters for each in happened)
+
+
+def test_rates_of_a_place_that_was_forgotten_begin_anew() -> None:
+    """As the relay does beyond so many places."""
+    place = ("s", "m", "flow-of-forgotten-rates")
+    metrics = {place: AnswerMetrics(*place)}
+    rates = LiveRates(metrics)
+    metrics[place].letters, metrics[place].errors = 4_000_000, 7
+    for _ in range(MAX_MARKS):
+        rates.mark()
+    metrics[place] = AnswerMetrics(*place)
+    metrics[place].errors += 1
+    assert rates.measure()[place[2], place[0]] == (0.0, None, None, 1)

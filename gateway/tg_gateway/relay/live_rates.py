@@ -32,11 +32,11 @@ class LiveRates:
     def __init__(self, places: Mapping[tuple[str, str, str], AnswerMetrics]) -> None:
         self._places = places
         self.began = time.monotonic()
-        self._marks = deque([(self.began, dict[tuple[str, str, str], tuple[int, ...]]())], MAX_MARKS)
+        self._marks = deque([(self.began, dict[AnswerMetrics, tuple[int, ...]]())], MAX_MARKS)
 
     def mark(self) -> None:
         """Remember the counts of this moment."""
-        self._marks.append((time.monotonic(), {place: metrics.counts for place, metrics in self._places.items()}))
+        self._marks.append((time.monotonic(), {each: each.counts for each in self._places.values()}))
 
     @property
     def window(self) -> float:
@@ -46,8 +46,8 @@ class LiveRates:
     def measure(self) -> dict[tuple[str, str], Rates]:
         """What happened since the oldest mark, by flow and service; nothing for those without a change."""
         sums: dict[tuple[str, str], Sequence[int]] = {}
-        for place, metrics in self._places.items():
-            counts, old = metrics.counts, self._marks[0][1].get(place, metrics.before)
+        for metrics in self._places.values():
+            counts, old = metrics.counts, self._marks[0][1].get(metrics, metrics.before)
             if counts != old:
                 total = sums.get(metrics.name) or [0] * len(counts)
                 sums[metrics.name] = [each + new - was for each, new, was in zip(total, counts, old, strict=True)]
