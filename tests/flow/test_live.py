@@ -21,7 +21,7 @@ from tg_base.llm import LlmChunk
 from tg_base.server import Processor
 from tg_client import TgClient
 from tg_gateway.access import Limits
-from tg_gateway.relay.live import MAX_FOLLOWERS, MAX_NAME_CHARACTERS
+from tg_gateway.relay.live import MAX_FOLLOWERS, MAX_FOLLOWERS_OF_KEY, MAX_NAME_CHARACTERS
 from tg_schema import TextCompletionRequest, decode
 from tg_schema.errors import IncompleteStream, NotFound, RateLimited, Unauthorized
 from tg_schema.live import LiveDocument, LiveQueue
@@ -276,6 +276,20 @@ async def test_only_so_many_follow_at_a_time() -> None:
         assert (await client.live()).whole
 
 
+async def test_a_key_takes_no_place_of_an_operator_or_another_key() -> None:
+    async with open_gateway(KEYED) as it, AsyncExitStack() as stack:
+        alice, bob, root = [
+            await stack.enter_async_context(TgClient(it.gateway.url, token=token, retries=0))
+            for token in ("alice", "bob", "root")
+        ]
+        for _ in range(MAX_FOLLOWERS_OF_KEY):
+            await anext(await stack.enter_async_context(alice.follow_live()))
+        with pytest.raises(RateLimited, match="too many look"):
+            await see(alice)
+        for other in (bob, root):
+            await see(other, lambda document: document.whole)
+
+
 async def test_events_end_in_order_when_the_gateway_leaves() -> None:
     async with AsyncExitStack() as leaving:
         it = await leaving.enter_async_context(open_gateway())
@@ -299,7 +313,7 @@ async def test_the_head_alone() -> None:
         for headers in ({}, EVENTS):
             async with it.http.head(LIVE, headers=headers) as response:
                 assert (response.status, await response.read()) == (200, b"")
-        await until(lambda: it.gateway._live._followers == 0)
+        await until(lambda: not it.gateway._live._followers)
 
 
 async def test_events_that_break_off_are_an_error_of_the_client() -> None:

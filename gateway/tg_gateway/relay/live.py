@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from itertools import count, islice
@@ -29,7 +30,9 @@ MAX_ROWS: Final = 200
 MAX_NAME_CHARACTERS: Final = 64
 """Characters of a name that are shown."""
 MAX_FOLLOWERS: Final = 64
-"""Event streams at a time."""
+"""Event streams at a time for all who see everything."""
+MAX_FOLLOWERS_OF_KEY: Final = 8
+"""Event streams at a time for a key that sees its own streams alone; it takes none of the operators' places."""
 MAX_FOLLOW_SECONDS: Final = 600.0
 """After these an event stream ends; its reader asks again, and its key is checked again."""
 
@@ -79,7 +82,7 @@ class Live(LiveFigures):
         self._rates = LiveRates(relay.places)
         self._name, self._version = f"{socket.gethostname()}:{os.getpid()}", version("tokengrid-gateway")
         self._views: dict[str | None, _View] = {}
-        self._numbers, self._followers = count(1), 0
+        self._numbers, self._followers = count(1), Counter[str | None]()
 
     async def mark(self) -> None:
         """Remember the counts of each moment, from which rates are made; until it is cancelled."""
@@ -93,9 +96,9 @@ class Live(LiveFigures):
 
     @override
     async def follow(self, sees: str | None) -> AsyncGenerator[bytes, None]:
-        if self._followers >= MAX_FOLLOWERS:
+        if self._followers[sees] >= (MAX_FOLLOWERS if sees is None else MAX_FOLLOWERS_OF_KEY):
             raise RateLimited("too many look at this gateway; ask again later", retry_after=VIEW_SECONDS)
-        self._followers += 1
+        self._followers[sees] += 1
         try:
             seen, end = 0, time.monotonic() + MAX_FOLLOW_SECONDS
             while not self._relay.draining and time.monotonic() < end:
@@ -105,7 +108,7 @@ class Live(LiveFigures):
                 seen = view.number
                 await asyncio.sleep(max(view.due - time.monotonic(), 0.0))
         finally:
-            self._followers -= 1
+            self._followers -= Counter([sees])
 
     @override
     def stop(self, stream: str, sees: str | None) -> None:
