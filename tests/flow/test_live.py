@@ -16,11 +16,13 @@ from tests.flow.open_gateway import CONFIG, MOUNTS, QUICK, TEXTS, Opened, open_g
 from tests.flow.raw_http import raw_connection
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
-from tg_base.config import ApiKey, GatewayConfig
+from tg_base.client import Requestor
+from tg_base.config import ApiKey, Config, GatewayConfig, PromptConfig, TextCompletionConfig
 from tg_base.llm import LlmChunk
 from tg_base.server import Processor
 from tg_client import TgClient
 from tg_gateway.access import Limits
+from tg_gateway.app import Gateway
 from tg_gateway.relay.live import MAX_FOLLOWERS, MAX_FOLLOWERS_OF_KEY, MAX_NAME_CHARACTERS
 from tg_schema import TextCompletionRequest, decode
 from tg_schema.errors import IncompleteStream, NotFound, RateLimited, Unauthorized
@@ -264,6 +266,21 @@ async def test_names_of_a_megabyte_are_cut() -> None:
         assert cut.isprintable()
         async with it.http.get(LIVE) as response:
             assert len(await response.read()) < 10_000
+
+
+async def test_long_names_with_the_same_beginning_have_rows_of_their_own() -> None:
+    services = {"text-completion": TextCompletionConfig(), "prompt": PromptConfig()}
+    config, bus = Config(flows={f"{'x' * MAX_NAME_CHARACTERS}-{end}": services for end in "ab"}), MemoryBus()
+    routes = config.routes("text-completion") + config.routes("prompt")
+    async with (
+        Requestor(bus, config.topics, queues=tuple(route.request for route in routes)) as requestor,
+        Gateway(GatewayConfig(port=0), requestor, routes, mounts=MOUNTS) as gateway,
+        TgClient(gateway.url) as client,
+    ):
+        names = (await client.live()).queues
+        assert len(names) == len(routes) == 4
+        assert {len(name) for name in names} == {MAX_NAME_CHARACTERS}
+    await bus.aclose()
 
 
 async def test_only_so_many_follow_at_a_time() -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from importlib.metadata import version
 from itertools import count, islice
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 from typing_extensions import override
 
@@ -145,9 +146,9 @@ class Live(LiveFigures):
         return LiveDocument(
             *facts,
             dict(zip(LIVE_TABLES, map(len, (routes, processors, pools, self._relay.running)), strict=True)),
-            {_cut(names[each.request]): self._describe_queue(each, rates) for each in routes[:MAX_ROWS]},
-            {_cut(each.processor): _describe_processor(each, names) for each in processors[:MAX_ROWS]},
-            {_cut(name): pool for name, pool in pools[:MAX_ROWS]},
+            {_name_row(names[each.request]): self._describe_queue(each, rates) for each in routes[:MAX_ROWS]},
+            {_name_row(each.processor): _describe_processor(each, names) for each in processors[:MAX_ROWS]},
+            {_name_row(name): pool for name, pool in pools[:MAX_ROWS]},
             rows,
         )
 
@@ -195,3 +196,9 @@ def _describe_processor(presence: Presence, names: Mapping[str, str]) -> LivePro
 def _cut(name: str) -> str:
     """A name that others chose, short and printable."""
     return make_printable(name if len(name) <= MAX_NAME_CHARACTERS else f"{name[: MAX_NAME_CHARACTERS - 1]}\u2026")
+
+
+def _name_row(name: str) -> str:
+    """The same, for a row of its own: if it is cut, its end tells it from others."""
+    cut = _cut(name)
+    return cut if cut == name else f"{cut[: MAX_NAME_CHARACTERS - 9]}\u2026{crc32(name.encode(errors='replace')):08x}"
