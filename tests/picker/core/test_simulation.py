@@ -30,7 +30,9 @@ def simulate(model: ServerModel, *jobs: Job) -> tuple[SimulatedServer, list[floa
     outcome = simulation.run()
     assert outcome.unfinished == 0
     ended = [each.ended_at or 0.0 for each in jobs]
-    return simulation.servers[0], [round(each.first_at or 0.0, 4) for each in jobs] + [round(max(ended), 4)]
+    (server,) = simulation.servers
+    assert isinstance(server, SimulatedServer)
+    return server, [round(each.first_at or 0.0, 4) for each in jobs] + [round(max(ended), 4)]
 
 
 def decode(sequences: int, tokens: int) -> float:
