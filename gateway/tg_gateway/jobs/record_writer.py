@@ -63,8 +63,8 @@ class RecordWriter(Writer[Any]):
         records: Sequence[Any] = ()
         try:
             records = () if self._answer is None else self._answer.records()
-        except TooLarge as error:
-            failure = failure or error
+        except TooLarge as too_large:
+            failure = failure or too_large
         error = None if failure is None else failure.record
         listed = tuple(msgspec.Raw(encode(each)) for each in records)
         return encode(RecordedEnd(int(at), error, cancelled, listed))
