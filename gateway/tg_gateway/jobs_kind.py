@@ -83,7 +83,7 @@ class JobsKind(ServiceKind):
 
             stack.enter_context(context.follow(prepare))
             await stack.enter_async_context(queue)
-            name, topics = host.name_processor(), (config.topics.jobs,)
+            name, topics = host.name_processor(), tuple(map(config.topics.jobs, catalogue.flows))
 
             def describe() -> Presence:
                 return Presence(name, topics, self._limits.all_background, queue.in_flight)
@@ -95,7 +95,8 @@ class JobsKind(ServiceKind):
             finally:
                 host.remove(name)
                 await host.announce()
-                if any(each.processor != name for each in requestor.presence.serving(config.topics.jobs)):
+                others = (each for topic in topics for each in requestor.presence.serving(topic))
+                if any(each.processor != name for each in others):
                     runs.leave()
                 await queue.drain()
                 await relay.drain(host.rest_of(gateway.drain))

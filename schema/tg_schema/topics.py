@@ -78,10 +78,9 @@ class Topics:
         """The topic of cancels, nacks and heartbeats to one processor."""
         return f"non-persistent://{self.namespace}/tg-control-{processor}"
 
-    @property
-    def jobs(self) -> str:
+    def jobs(self, flow: str) -> str:
         """The topic of responses in the background that a process of the part `jobs` is to make at once."""
-        return f"persistent://{self.namespace}/tg-jobs"
+        return f"persistent://{self.namespace}/tg-jobs-{flow}"
 
     def flex_queue(self, request_topic: str) -> str:
         """The topic of requests that wait until the processors of a work queue have capacity."""

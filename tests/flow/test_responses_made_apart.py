@@ -46,7 +46,7 @@ class Apart:
         stack = await self.exit.enter_async_context(AsyncExitStack())
         requestor = await stack.enter_async_context(Requestor(self.bus, CONFIG.topics, queues=QUEUES))
         gateway = await stack.enter_async_context(Gateway(config, requestor, TEXTS + PROMPTS))
-        await until(lambda: bool(requestor.presence.serving(CONFIG.topics.jobs)))
+        await until(lambda: bool(requestor.presence.serving(CONFIG.topics.jobs(TEXTS[0].flow))))
         return await stack.enter_async_context(client_of(gateway)), stack
 
     async def open_jobs(self, limits: Limits | None = None, bus: Bus | None = None) -> AsyncExitStack:

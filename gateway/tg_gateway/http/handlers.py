@@ -84,7 +84,7 @@ class HttpHandlers:
         """Queue the answer until there is capacity, or begin it now."""
         if background.waiting is not None and self._jobs.takes(asked):
             await self._jobs.put(asked, background, background.waiting, entry)
-        elif self._jobs.made_apart:
+        elif self._jobs.is_made_apart(asked.route.flow):
             await self._jobs.hand_over(asked, background, entry)
         else:
             await self._background.start(asked, background, entry)

@@ -127,8 +127,9 @@ class JobQueue:
             ]
             self._pumps = await stack.enter_async_context(AsyncExitStack())
             if self._apart:
-                messages = await stack.enter_async_context(subscriptions.open(self._topics.jobs, GROUP, prefetch=0))
-                await self._pumps.enter_async_context(running(self._pump_at_once(messages)))
+                for topic in map(self._topics.jobs, self.catalogue.flows):
+                    messages = await stack.enter_async_context(subscriptions.open(topic, GROUP, prefetch=0))
+                    await self._pumps.enter_async_context(running(self._pump_at_once(topic, messages)))
             for queue, messages in opened:
                 await self._pumps.enter_async_context(running(self._pump(queue, messages)))
             self._exit = stack.pop_all()
@@ -181,7 +182,7 @@ class JobQueue:
             TgError: the process, or the service, has refused it.
         """
         self._logs.check_size(background.head)
-        async with self._publish(self._topics.jobs, asked, background, entry, AT_ONCE):
+        async with self._publish(self._topics.jobs(asked.route.flow), asked, background, entry, AT_ONCE):
             refused = await self._find_refusal(self._logs.owner(entry.key), background.name)
             if refused is not None:
                 raise refused if asked.fields is None else asked.fields.translate(refused)
@@ -221,20 +222,19 @@ class JobQueue:
         """Whether an answer of this service can wait."""
         return asked.route.request in self._queues
 
-    @property
-    def made_apart(self) -> bool:
-        """Whether processes of the part `jobs` live, and this is none."""
-        return not self._apart and bool(self._requestor.presence.serving(self._topics.jobs))
+    def is_made_apart(self, flow: str) -> bool:
+        """Whether processes of the part `jobs` live that have this flow, and this is none."""
+        return not self._apart and bool(self._requestor.presence.serving(self._topics.jobs(flow)))
 
     @property
     def in_flight(self) -> int:
         """How many responses this process has in hand."""
         return len(self._tasks)
 
-    async def _pump_at_once(self, messages: AsyncIterator[Delivery]) -> None:
+    async def _pump_at_once(self, topic: str, messages: AsyncIterator[Delivery]) -> None:
         """Take one message after the other, as long as this process may make more."""
         async for delivery in messages:
-            message = self._read(self._topics.jobs, delivery)
+            message = self._read(topic, delivery)
             if message is not None:
                 known = message.name in self._deliveries
                 self._deliveries[message.name] = delivery
@@ -299,9 +299,9 @@ class JobQueue:
     async def _pump(self, queue: ModelQueue, messages: AsyncIterator[Delivery]) -> None:
         """Take one message after the other, each when there is capacity or when it has expired."""
         async for delivery in messages:
-            if self.made_apart:
+            if self.is_made_apart(queue.route.flow):
                 delivery.nack()
-                while self.made_apart:
+                while self.is_made_apart(queue.route.flow):
                     await self._requestor.presence.wait(RETURNED_SECONDS)
                 continue
             message = self._read(queue.topic, delivery)
