@@ -8,7 +8,7 @@ import pytest
 from tests.connected.pipeline import Pipeline
 from tests.connected.test_background_responses import ask, generating
 from tests.connected.test_kept_responses import sdk
-from tests.fakes.live_openai import LiveOpenAi, told
+from tests.fakes.live_openai import PIECE, LiveOpenAi, told
 from tests.flow.background_asking import begin, gather, poll, until_told
 from tests.flow.responses_stream import check_stream
 
@@ -48,6 +48,14 @@ async def test_no_generation_stops_with_its_gateway(live_model: LiveOpenAi, line
     assert [len(live_model.of(prompt)) for prompt in prompts] == [1] * STREAMS
 
 
+async def until_piece(stream: Any, number: int) -> None:
+    """Until this piece of the text was read, or a later one."""
+    async for event in stream:
+        if event.type == "response.output_text.delta" and int(PIECE.findall(event.delta)[-1][1]) >= number:
+            return
+    raise AssertionError("the stream has ended")
+
+
 async def test_what_runs_goes_on_when_the_process_that_makes_it_dies(live_model: LiveOpenAi, line: Pipeline) -> None:
     """Killed, then told to end: another one goes on with the same generation, without a gap in the text."""
     jobs = await line.start("jobs")
@@ -64,8 +72,9 @@ async def test_what_runs_goes_on_when_the_process_that_makes_it_dies(live_model:
             else:
                 jobs.process.terminate()
             died = asyncio.get_running_loop().time()
-            for stream in streams:
-                await until_told(stream)
+            said = [live_model.of(f"p{number}")[0].sent for number in range(STREAMS)]
+            for stream, sent in zip(streams, said, strict=True):
+                await until_piece(stream, sent + 1)
             gap = asyncio.get_running_loop().time() - died
             assert await jobs.stopped(15) == (-9 if ends else 0)
             jobs = other
