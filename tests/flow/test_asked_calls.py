@@ -1,10 +1,11 @@
 """Calls of models whose processors write no record: the asker does, for plain peers and for processes that died."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.mortal_bus import MortalBus
@@ -13,6 +14,7 @@ from tests.fakes.refusing_bus import RefusingBus
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
+from tg_base.client.asked_call import MAX_KEPT_BYTES
 from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
 from tg_base.telemetry import trace
@@ -42,6 +44,14 @@ class SteppedLlm(CountingLlm):
     step: asyncio.Semaphore
 
 
+class LongLlm(SteppedLlm):
+    """Says many words at once."""
+
+    @override
+    async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
+        yield TextCompletionResponse(response="word " * 50_000, in_token=5, end_of_stream=True)
+
+
 class World:
     """An asker of models, each in a process of its own that a test may kill, and what is written of their calls."""
 
@@ -52,9 +62,9 @@ class World:
         self.client = LlmClient(requestor, ROUTE)
         self.records: list[UsageRecord] = []
 
-    async def serve(self, words: int = 10**6) -> tuple[SteppedLlm, MortalBus]:
+    async def serve(self, words: int = 10**6, llm: SteppedLlm | None = None) -> tuple[SteppedLlm, MortalBus]:
         """Another processor, whose model says so many words for now."""
-        mortal, llm = MortalBus(self.bus), SteppedLlm()
+        mortal, llm = MortalBus(self.bus), llm or SteppedLlm()
         llm.step = asyncio.Semaphore(words)
         await self._stack.enter_async_context(Processor(mortal, TOPICS, llm, (ROUTE,), timing=TIMING, grace=0.01))
         await until(lambda: self.requestor.presence.serving(ROUTE.request))
@@ -124,6 +134,17 @@ async def test_a_process_that_is_killed_before_its_record_has_left(world: World)
     assert (complete.usage, complete.estimated, complete.outcome) == (Usage(7, 4), False, "complete")
     assert whole.usage == complete.usage
     assert (other.outcome, other.error, other.usage.in_token) == ("left", None, 1)
+
+
+async def test_what_is_known_of_a_large_answer_outlives_it(world: World) -> None:
+    _, mortal = await world.serve(llm=LongLlm())
+    size = len((await world.client.call(TextCompletionRequest(prompt="9"))).response)
+    # Each call is kept for a while: of vectors, in no time more than the memory has.
+    (call,) = (call for calls in world.requestor._over for call in calls)
+    assert len(call.last) <= MAX_KEPT_BYTES < size
+    mortal.kill()
+    (record,) = await world.written(1)
+    assert (record.outcome, record.usage, record.estimated) == ("complete", Usage(5, size // 4), True)
 
 
 async def test_an_attempt_that_died_without_output_is_a_call_of_its_own(world: World) -> None:

@@ -13,6 +13,8 @@ from tg_schema.prompt_size import estimate_usage, measure_text
 from tg_schema.usage_record import Outcome, Payer, UsageRecord
 
 _NOTHING: Final = TextCompletionResponse()
+MAX_KEPT_BYTES: Final = 4096
+"""Of a last record that is kept until its call is forgotten: vectors have a megabyte."""
 
 
 class AskedCall(msgspec.Struct):
@@ -36,6 +38,7 @@ class AskedCall(msgspec.Struct):
         last: the JSON of the last one.
         complete: whether it was the last of the answer.
         error: the type of the error that has ended it, unless it is complete; None = its reader left.
+        record: its record, in place of a large last one.
     """
 
     span: Span
@@ -53,9 +56,16 @@ class AskedCall(msgspec.Struct):
     last: bytes = b""
     complete: bool = False
     error: str | None = None
+    record: UsageRecord | None = None
+
+    def drop_answer(self) -> None:
+        """Keep its record alone: it is over."""
+        self.record, self.last = self.make_record(), b""
 
     def make_record(self) -> UsageRecord:
         """Its record."""
+        if self.record is not None:
+            return self.record
         try:
             last = decode(TextCompletionResponse, self.last)
         except BadRequest:

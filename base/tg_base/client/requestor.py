@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from tg_base.bus import Bus, Delivery
 from tg_base.client.admission import AdmissionControl, Announced
-from tg_base.client.asked_call import AskedCall
+from tg_base.client.asked_call import MAX_KEPT_BYTES, AskedCall
 from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
@@ -316,6 +316,8 @@ class Requestor:
             if call.processor is None and stream.route.plain:
                 self._usage.put(call.make_record())
             else:
+                if len(call.last) > MAX_KEPT_BYTES:
+                    call.drop_answer()
                 self._over[-1].append(call)
         stream.close()
 
