@@ -197,6 +197,29 @@ async def test_a_client_that_does_not_read_is_stopped_too() -> None:
             await llm.stopped.wait()
 
 
+async def test_a_silent_model_is_stopped_though_its_client_does_not_read() -> None:
+    llm = WordyLlm()
+    step = llm.step = asyncio.Semaphore(0)
+    async with (
+        open_gateway(llm=llm, timing=QUICK, limits=Limits(write=60.0)) as it,
+        TgClient(it.gateway.url, retries=0) as client,
+        raw_connection(it.address) as raw,
+    ):
+        raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        raw.post("/api/v1/text-completion", b'{"prompt": "10000000", "streaming": true}')
+        (name,) = (await see(client)).streams
+        (exchange,) = it.gateway._live._relay.running
+
+        def fill() -> bool:
+            step.release()
+            return exchange.responses.waiting > 0
+
+        await until(fill)
+        await client.stop_stream(name)
+        async with asyncio.timeout(1):
+            await llm.stopped.wait()
+
+
 async def test_a_request_that_waits_is_seen_and_stopped() -> None:
     llm, bus = CountingLlm(), MemoryBus()
     llm.step = asyncio.Semaphore(0)

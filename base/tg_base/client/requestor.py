@@ -367,6 +367,11 @@ class Requestor:
         properties = stream.headers(self._inbox.topic, in_parts=in_parts).properties
         await self.bus.publish(stream.route.request, b"" if in_parts else stream.body, properties)
 
+    def stop(self, name: str) -> None:
+        """Stop the work on a stream now, not only when its caller leaves; nothing if there is none."""
+        if (stream := self._streams.get(name)) is not None and not stream.complete:
+            self._cancel(stream)
+
     def _cancel(self, stream: AskedStream) -> None:
         if stream.left:
             return

@@ -116,6 +116,8 @@ class Live(LiveFigures):
         for exchange in self._list_exchanges(sees):
             if exchange.entry.stream == stream:
                 exchange.fail(Cancelled("an operator has stopped this stream"))
+                # The exchange leaves only when its client has read what came before.
+                self._requestor.stop(stream)
                 return
         raise NotFound("no such stream runs here: it has ended, or it is another gateway's or another key's")
 
