@@ -110,3 +110,14 @@ def test_rates_of_a_place_that_was_forgotten_begin_anew() -> None:
     metrics[place] = AnswerMetrics(*place)
     metrics[place].errors += 1
     assert rates.measure()[place[2], place[0]] == (0.0, None, None, 1)
+
+
+def test_a_histogram_that_places_share_counts_once() -> None:
+    """As those of all models beyond a thousand do."""
+    flow = "flow-of-shared-rates"
+    several = {("s", model, flow): AnswerMetrics("s", "other", flow) for model in ("m", "n", "o")}
+    metrics = {("s", "p", flow): AnswerMetrics("s", "p", flow), **several}
+    rates = LiveRates(metrics)
+    for seconds, model in ((0.001, "m"), (60, "p"), (60, "p")):
+        metrics["s", model, flow].first_token.observe(seconds)
+    assert rates.measure()[flow, "s"][1] == 37.5

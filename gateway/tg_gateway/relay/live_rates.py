@@ -46,9 +46,14 @@ class LiveRates:
     def measure(self) -> dict[tuple[str, str], Rates]:
         """What happened since the oldest mark, by flow and service; nothing for those without a change."""
         sums: dict[tuple[str, str], Sequence[int]] = {}
+        shared = set[tuple[tuple[str, str], object]]()
         for metrics in self._places.values():
             counts, old = metrics.counts, self._marks[0][1].get(metrics, metrics.before)
             if counts != old:
+                # Beyond a thousand models or flows, places share the histogram "other".
+                if (told := (metrics.name, metrics.first_token)) in shared:
+                    old = *old[:2], *counts[2:]
+                shared.add(told)
                 total = sums.get(metrics.name) or [0] * len(counts)
                 sums[metrics.name] = [each + new - was for each, new, was in zip(total, counts, old, strict=True)]
         return {name: self._make_rates(*counts) for name, counts in sums.items()}
