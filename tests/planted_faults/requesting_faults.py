@@ -10,7 +10,7 @@ REQUESTING: Final = (
     Fault(
         "nothing is cancelled when a caller leaves",
         _CLIENT + "requestor.py",
-        "        if not stream.complete:\n            self._cancel(stream)\n",
+        "        elif not stream.complete:\n            self._cancel(stream)\n",
         "",
     ),
     Fault(

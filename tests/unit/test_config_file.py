@@ -91,7 +91,7 @@ def test_an_empty_file_is_a_configuration() -> None:
         ("[flows.f]\ntext-completion = {}", 2, "text-completion needs a model"),
         ('[flows.f]\ntext-completion = { model = "m" }', 2, 'there is no model "m"; known are none'),
         (GOOD + "agnet = {}", 5, 'there is no service "agnet"; did you mean "agent"?'),
-        (GOOD + "x = {}", 5, 'there is no service "x"; known are agent, prompt, text-completion'),
+        (GOOD + "x = {}", 5, 'there is no service "x"; known are agent, jobs, prompt, text-completion, usage'),
         (GOOD + 'prompt.model = "m"', 5, "only text-completion and agent have a model"),
         (GOOD + 'prompt.pattern = "supervisor"', 5, "only agent has pattern; remove it here"),
         (GOOD + 'agent.pattern = "x"', 5, 'there is no pattern "x"; known are plan-then-execute, react, supervisor'),

@@ -9,6 +9,7 @@ from tg_base.config import SERVICE_KINDS, SERVICES, TOOL_KINDS, AgentConfig
 from tg_flow.agent.core import AgentTool
 from tg_flow.agent.service import load_patterns
 from tg_flow.usage import UsageConfig
+from tg_gateway.jobs_kind import JobsConfig
 from tg_serve.options import GATEWAY, PARTS
 
 
@@ -26,9 +27,9 @@ def test_each_kind_of_tool_is_there() -> None:
 
 def test_each_service_that_a_flow_can_bind_can_be_run() -> None:
     tables = {table.spec.name: table for table in SERVICES if table.spec is not None}
-    # `usage` is found as a service of any installed package is.
+    # These are found as a service of any installed package is.
     found = {point.name: point.load().table for point in entry_points(group=SERVICE_KINDS)}
-    assert found == {**tables, "usage": UsageConfig}
+    assert found == {**tables, "jobs": JobsConfig, "usage": UsageConfig}
     assert (*tables, GATEWAY) == PARTS
 
 
