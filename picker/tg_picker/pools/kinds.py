@@ -79,10 +79,7 @@ class Latency(Node, frozen=True):
 
 
 class RouteObjective(Node, frozen=True):
-    """A latency objective of a use case.
-
-    `OutputTokenLatency` is the time between two tokens; `TimeToFirstToken` is ours, and the time until the first.
-    """
+    """A latency objective of a use case: for the time between two tokens, or until the first, which is ours alone."""
 
     type: Literal["OutputTokenLatency", "TimeToFirstToken"]
     latency: Latency
