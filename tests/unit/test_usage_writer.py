@@ -142,3 +142,17 @@ async def test_the_end_of_a_process_waits_no_longer_than_it_may() -> None:
         assert clock() == 1
     assert lost() == before + 3
     await memory.aclose()
+
+
+@in_virtual_time
+async def test_what_comes_too_late_at_the_end_of_a_process_is_counted_as_lost() -> None:
+    memory, before = MemoryBus(), lost()
+    writer = UsageWriter(memory, TOPIC)
+    async with running(writer.run()):
+        put(writer, 3)
+        await writer.flush(1)
+        put(writer, 2)
+    put(writer, 1)
+    assert lost() == before + 3
+    assert await read(memory, 3) == {f"s-{number}" for number in range(3)}
+    await memory.aclose()

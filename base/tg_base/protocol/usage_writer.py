@@ -59,7 +59,15 @@ class UsageWriter:
         self._wake.set()
 
     async def run(self) -> None:
-        """Publish what comes, until cancelled."""
+        """Publish what comes, until cancelled; what waits then, or comes later, is lost."""
+        try:
+            await self._publish_all()
+        finally:
+            self._most = 0
+            if self._waiting:
+                self._lose(len(self._waiting))
+
+    async def _publish_all(self) -> None:
         pause = FIRST_PAUSE_SECONDS
         while True:
             await self._wake.wait()
@@ -76,16 +84,14 @@ class UsageWriter:
             self._idle.set()
 
     async def flush(self, seconds: float) -> None:
-        """Wait until the bus has everything, at most this long. What is left then is lost.
+        """Wait until the bus has everything, at most this long.
 
         What waits after a refusal is tried once more at once.
         """
         self._hurry.set()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
-        except TimeoutError:
-            self._lose(len(self._waiting))
 
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
