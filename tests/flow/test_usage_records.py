@@ -24,6 +24,7 @@ from tg_base.telemetry import trace
 from tg_flow.providers.openai import OpenAiCompatible
 from tg_flow.providers.openai.provider import OpenAiOptions
 from tg_schema import TextCompletionRequest, Usage
+from tg_schema.prompt_size import IMAGE_BYTES, TOKEN_BYTES
 from tg_schema.usage_record import Payer, UsageRecord
 
 WORDS = tuple(f"{word} " for word in ("the", "quick", "brown", "fox", "jumps", "home") * 40)
@@ -174,6 +175,18 @@ async def test_a_call_left_before_its_first_token_has_used_its_prompt() -> None:
         asking.cancel()
         (record,) = await read_records(opened.bus, 1)
     assert (record.outcome, record.estimated, record.usage) == ("left", True, Usage(3, 0))
+
+
+async def test_a_large_image_counts_as_a_usual_one() -> None:
+    async with OpenAiServer.running() as server, open_provider(server) as opened:
+        server.play(Script(fault=Fault.STALL_BEFORE_STATUS))
+        image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
+        content = [{"type": "text", "text": "What is it?"}, image]
+        asking = asyncio.create_task(complete(opened, messages=[{"role": "user", "content": content}]))
+        await (await server.exchange(0)).began.wait()
+        asking.cancel()
+        (record,) = await read_records(opened.bus, 1)
+    assert record.usage.in_token == pytest.approx(IMAGE_BYTES / TOKEN_BYTES, rel=0.02)
 
 
 async def test_a_call_left_before_it_was_sent_is_none() -> None:

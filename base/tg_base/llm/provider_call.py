@@ -12,6 +12,7 @@ from tg_base.runtime import MAX_QUICK_BYTES
 from tg_base.server import UsageAccount
 from tg_base.telemetry import Attribute, Spanning, count_call, span_names
 from tg_schema import TextCompletionRequest, TgError, Usage
+from tg_schema.conversation import ImagePart
 from tg_schema.errors import Internal
 from tg_schema.prompt_size import estimate_usage, measure_text
 from tg_schema.usage_record import Outcome, Payer, UsageRecord
@@ -129,8 +130,9 @@ def describe_request(request: TextCompletionRequest) -> dict[str, Attribute]:
 
 def measure_lists(request: TextCompletionRequest, account: UsageAccount) -> int:
     """Bytes of the text of a request's prompt besides `prompt` and `system`."""
-    # To look at each of thousands of turns takes milliseconds: of a large request, the JSON is measured.
-    if account.size > MAX_QUICK_BYTES:
+    # To measure each of thousands of turns takes milliseconds: of a large request without images, the JSON is measured.
+    parts = (part for turn in request.messages if not isinstance(turn.content, str) for part in turn.content)
+    if account.size > MAX_QUICK_BYTES and not any(isinstance(part, ImagePart) for part in parts):
         return account.size
     lists = (request.messages, request.tools, request.prompt_ids, request.texts, request.id_lists, request.scored)
     return measure_text(lists)
