@@ -1,7 +1,7 @@
 """Calls of models whose processors write no record: the asker does, for plain peers and for processes that died."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
@@ -28,7 +28,7 @@ from tg_schema import (
     decode,
     encode,
 )
-from tg_schema.errors import BusError, Unavailable
+from tg_schema.errors import BadRequest, BusError, Unavailable
 from tg_schema.topics import Topics
 from tg_schema.usage_record import Payer, UsageRecord
 
@@ -52,6 +52,16 @@ class LongLlm(SteppedLlm):
         yield TextCompletionResponse(response="word " * 50_000, in_token=5, end_of_stream=True)
 
 
+class FetchingBus(MortalBus):
+    """Dies when it asks for a request in parts."""
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        await super().publish(topic, body, properties)
+        if b'"fetch"' in body:
+            self.kill()
+
+
 class World:
     """An asker of models, each in a process of its own that a test may kill, and what is written of their calls."""
 
@@ -62,9 +72,11 @@ class World:
         self.client = LlmClient(requestor, ROUTE)
         self.records: list[UsageRecord] = []
 
-    async def serve(self, words: int = 10**6, llm: SteppedLlm | None = None) -> tuple[SteppedLlm, MortalBus]:
+    async def serve(
+        self, words: int = 10**6, llm: SteppedLlm | None = None, mortal: MortalBus | None = None
+    ) -> tuple[SteppedLlm, MortalBus]:
         """Another processor, whose model says so many words for now."""
-        mortal, llm = MortalBus(self.bus), llm or SteppedLlm()
+        mortal, llm = mortal or MortalBus(self.bus), llm or SteppedLlm()
         llm.step = asyncio.Semaphore(words)
         await self._stack.enter_async_context(Processor(mortal, TOPICS, llm, (ROUTE,), timing=TIMING, grace=0.01))
         await until(lambda: self.requestor.presence.serving(ROUTE.request))
@@ -157,6 +169,26 @@ async def test_an_attempt_that_died_without_output_is_a_call_of_its_own(world: W
     died, answered = sorted(await world.written(2), key=lambda record: record.attempt)
     assert (died.attempt, died.outcome, died.usage, died.estimated) == (1, "failed", Usage(1, 0), True)
     assert (answered.attempt > 1, answered.outcome, answered.usage) == (True, "complete", Usage(7, 2))
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+async def test_an_attempt_that_died_before_it_began_is_no_call(world: World, *, leaving: bool) -> None:
+    llm, mortal = await world.serve(0)
+    large = TextCompletionRequest(prompt="2", system="s" * world.bus.max_message, streaming=True)
+    async with world.client.stream(large) as stream:
+        accepted = asyncio.Event()
+        stream.listen_accepted(accepted.set)
+        await accepted.wait()
+        await llm.started.wait()
+        await world.serve(mortal=FetchingBus(world.bus))
+        mortal.kill()
+        if leaving:
+            await until(lambda: world.requestor._streams[stream.id].fetching)
+        else:
+            with pytest.raises(BadRequest, match="2 processors fell silent"):
+                await anext(stream)
+    (record,) = await world.written(1)
+    assert record.attempt == 1, "the first processor had begun, and the second one had not"
 
 
 async def test_what_no_provider_was_asked_for_is_no_call(world: World) -> None:

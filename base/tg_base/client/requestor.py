@@ -437,8 +437,10 @@ class Requestor:
             case "accepted":
                 stream.accept(opening=frame.opening)
             case "confirm":
+                stream.fetching = False
                 self._starts.confirm(stream, processor, frame.question)
             case "fetch":
+                stream.fetching = True
                 self._starts.fetch(stream, processor, frame.question)
             case "returned":
                 self._on_returned(stream)
@@ -482,7 +484,8 @@ class Requestor:
     def _record_dead(self, dead: Container[str | None]) -> None:
         """Write the records of dead processes' calls. Those that they have written themselves count once."""
         for stream in self._streams.values():
-            if stream.processor in dead:
+            # While it fetches a request, it has not begun.
+            if stream.processor in dead and not stream.fetching:
                 self._record(stream.see_call(Unavailable.type))
         for call in chain(*self._over):
             # Who has left at once may have been heard before its request was begun.

@@ -334,6 +334,7 @@ class AskedStream(ResponseStream[Any]):
         processor: the processor that answers the current attempt; None = none so far.
         link: number of the link that carries its answer.
         fetched: whether a processor has asked for the body in parts.
+        fetching: whether it still does; once it has all, it asks for a confirmation.
         cache_key: the cache key of the request; None = it has none.
         direct: the process that the current attempt was sent to; None = it was queued.
         place: the processor whose free slots it is counted against, if it has a cache key.
@@ -344,8 +345,9 @@ class AskedStream(ResponseStream[Any]):
     """
 
     __slots__ = (
-        "_fall_back", "_time", "adopted", "asked_at", "attempt", "body", "cache_key", "deaths", "direct", "fetched",
-        "kept", "link", "permit", "place", "processor", "route", "run", "silenced", "span",
+        "_accepted_attempt", "_fall_back", "_time", "adopted", "asked_at", "attempt", "body", "cache_key", "deaths",
+        "direct", "fetched", "fetching", "kept", "link", "permit", "place", "processor", "route", "run", "silenced",
+        "span",
     )  # fmt: skip
 
     def __init__(
@@ -370,10 +372,11 @@ class AskedStream(ResponseStream[Any]):
         self.body = request.body if isinstance(request, EncodedRequest) else encode_request(request)
         self.request_bytes = len(self.body)
         self.attempt = 1
+        self._accepted_attempt = 0
         self.deaths = self.silenced = 0
         self.processor: str | None = None
         self.link = 0
-        self.fetched = False
+        self.fetched = self.fetching = False
         self.cache_key: str | None = getattr(request, "cache_key", None)
         self.direct: str | None = None
         self.place: Service | None = None
@@ -420,7 +423,7 @@ class AskedStream(ResponseStream[Any]):
             call.error = error
             call.flow, call.model = self.route.flow, self.route.model or ""
             call.attempt, call.processor = self.attempt, self.processor
-            call.begun = self._accepted or call.pieces > 0
+            call.begun = self._accepted_attempt == self.attempt or call.pieces > 0
         return call
 
     def begin_attempt(self) -> None:
@@ -458,6 +461,8 @@ class AskedStream(ResponseStream[Any]):
     def accept(self, *, opening: bool = False) -> None:
         if self.permit is not None:
             self.permit.works = self.permit.begun
+        if not opening:
+            self._accepted_attempt = self.attempt
         super().accept(opening=opening)
 
     @override
