@@ -28,7 +28,9 @@ from tg_schema import (
     decode,
     encode,
 )
+from tg_schema.conversation import ImagePart, Message, TextPart
 from tg_schema.errors import BadRequest, BusError, Unavailable
+from tg_schema.prompt_size import IMAGE_BYTES, TOKEN_BYTES
 from tg_schema.topics import Topics
 from tg_schema.usage_record import Payer, UsageRecord
 
@@ -251,3 +253,16 @@ async def test_what_a_plain_peer_was_not_sent_is_no_call(world: World) -> None:
         with pytest.raises(BusError):
             await LlmClient(requestor, PLAIN).call(TextCompletionRequest(prompt="word " * 2))
     await world.written(0)
+
+
+async def test_an_image_in_a_prompt_is_estimated_as_a_usual_one(world: World) -> None:
+    async with world.bus.subscribe(PLAIN.request, "theirs") as requests:
+        turn = Message("user", (TextPart("word " * 2), ImagePart(data="A" * 60_000)))
+        asking = asyncio.create_task(LlmClient(world.requestor, PLAIN).call(TextCompletionRequest(messages=(turn,))))
+        name = (await anext(requests)).properties["id"]
+        await world.bus.publish(
+            PLAIN.response, encode(TextCompletionResponse(response="x", end_of_stream=True)), {"id": name}
+        )
+        await asking
+    (record,) = await world.written(1)
+    assert record.usage.in_token == pytest.approx((IMAGE_BYTES + 10) / TOKEN_BYTES, rel=0.02)

@@ -282,7 +282,7 @@ class Requestor:
         if bounded:
             self.admission.check(route, announced)
         name = new_id()
-        stream = AskedStream(name, trace.child(name), route, request, terms, time=self._clock)
+        stream = AskedStream(name, trace.child(name), route, request, terms, needed=needed, time=self._clock)
         self._streams[stream.id] = stream
         # Before the publish, which waits: requests that come meanwhile are counted against this one.
         self.admission.unanswered[route.request] += 1

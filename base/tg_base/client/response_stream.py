@@ -19,7 +19,9 @@ from tg_base.telemetry import Attribute, Span, end_span, find_error, span_names
 from tg_schema import TEXT_COMPLETION, TgError, decode
 from tg_schema.codec import encode_request
 from tg_schema.errors import BadRequest, Cancelled, ProtocolError, SlowConsumer, Timeout
+from tg_schema.features import Feature
 from tg_schema.pieces import MAX_EVENT_BYTES
+from tg_schema.prompt_size import measure_text
 from tg_schema.service_spec import Resp
 from tg_schema.usage_record import BILLED_OPERATIONS
 
@@ -321,6 +323,7 @@ class AskedStream(ResponseStream[Any]):
         route: the service.
         request: the request's record, as it is or encoded.
         terms: how long its caller waits.
+        needed: the features that the request needs.
         time: the requestor's clock, in seconds.
 
     Attributes:
@@ -358,13 +361,14 @@ class AskedStream(ResponseStream[Any]):
         request: object,
         terms: Terms,
         *,
+        needed: frozenset[Feature],
         time: Callable[[], float],
     ) -> None:
         whole = not getattr(request, "streaming", True)
         super().__init__(stream, route.spec.response, terms.timeout, total=terms.total, whole=whole)
         operation = getattr(request, "operation", None)
         is_call = route.spec is TEXT_COMPLETION and operation in BILLED_OPERATIONS
-        prompt = _measure_prompt(request) if is_call else 0
+        prompt = _measure_prompt(request, needed) if is_call else 0
         self.span = span
         self._time = time
         self.asked_at = time()
@@ -484,10 +488,13 @@ class AskedStream(ResponseStream[Any]):
         return None
 
 
-def _measure_prompt(request: Any) -> int:
+def _measure_prompt(request: Any, needed: frozenset[Feature]) -> int:
     """Bytes of the prompt's text; 0 = it is a conversation, which would take too long."""
     if isinstance(request, EncodedRequest):
         return request.text_bytes
+    if "images" in needed:
+        # Their JSON is no measure.
+        return measure_text(request)
     if request.messages or request.tools or request.prompt_ids or request.texts or request.id_lists:
         return 0
     return len(request.prompt or "") + len(request.system or "")
