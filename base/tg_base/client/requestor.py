@@ -237,7 +237,13 @@ class Requestor:
     async def _adopt(self, route: Route[Any, Any], origin: StreamOrigin, after: int, timeout: float) -> AskedStream:
         request = EncodedRequest(b"", frozenset())
         stream = AskedStream(
-            origin.stream, trace.child(origin.stream), route, request, Terms(timeout, None, None), time=self._clock
+            origin.stream,
+            trace.child(origin.stream),
+            route,
+            request,
+            Terms(timeout, None, None),
+            needed=frozenset(),
+            time=self._clock,
         )
         stream.attempt, stream.processor, stream.taken = origin.attempt + 1, origin.processor, after
         # Nobody else may be asked. No link of it is known yet that could be over.
