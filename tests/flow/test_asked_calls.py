@@ -21,14 +21,16 @@ from tg_base.telemetry import trace
 from tg_schema import (
     TEXT_COMPLETION,
     Error,
+    ImagePart,
+    Message,
     TextCompletionRequest,
     TextCompletionResponse,
+    TextPart,
     TgError,
     Usage,
     decode,
     encode,
 )
-from tg_schema.conversation import ImagePart, Message, TextPart
 from tg_schema.errors import BadRequest, BusError, Unavailable
 from tg_schema.prompt_size import IMAGE_BYTES, TOKEN_BYTES
 from tg_schema.topics import Topics

@@ -11,8 +11,7 @@ from tg_base.llm.core import CallMeter
 from tg_base.runtime import MAX_QUICK_BYTES
 from tg_base.server import UsageAccount
 from tg_base.telemetry import Attribute, Spanning, count_call, span_names
-from tg_schema import TextCompletionRequest, TgError, Usage
-from tg_schema.conversation import ImagePart
+from tg_schema import ImagePart, TextCompletionRequest, TgError, Usage
 from tg_schema.errors import Internal
 from tg_schema.prompt_size import estimate_usage, measure_text
 from tg_schema.usage_record import Outcome, Payer, UsageRecord
