@@ -318,6 +318,6 @@ async def test_what_the_gateway_does_now_is_watched_and_stopped(tmp_path: Path) 
         await tab.until("!document.querySelector('#shown button[aria-label^=Stop]')")
         assert "0 streams" in await tab.text("#shown [role=status]")
         await tab.click("#text-dialog form button")
-        await until(lambda: it.gateway._live._followers == 0)
+        await until(lambda: not it.gateway._live._followers)
         assert not tab.problems
         assert sum(tab.loaded.values()) < MAX_WIRE_BYTES

@@ -11,6 +11,8 @@ from aiohttp import ClientSession
 from tests.flow.open_gateway import open_gateway
 from tests.llama.demo_llm import PIRATE, POLITE, asked, at_rest, opened, text_of, until
 from tests.openapi.described_gateway import MODEL, described_gateway
+from tg_base.telemetry import QUEUE_WAIT_SECONDS
+from tg_gateway.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, REQUEST_SECONDS
 from tg_llama.provider import LlamaCpp
 from tg_picker.core import AdapterReport, Endpoint, LoadReport
 from tg_picker.pools import read_load_header, read_page
@@ -22,6 +24,13 @@ LASTING = asked("word " * 100, temperature=0, ignore_eos=True)
 """It goes on until the context is full, so long that a test is over before."""
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Count to 3."}], "max_tokens": 4}
 ASK, TOLD = "endpoint-load-metrics-format", "endpoint-load-metrics"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_page() -> None:
+    """Other tests of this process had hundreds of flows: their page would be larger than a scraper reads."""
+    for histogram in (QUEUE_WAIT_SECONDS, FIRST_TOKEN_SECONDS, CHUNK_GAP_SECONDS, REQUEST_SECONDS):
+        histogram._cells.clear()
 
 
 @pytest.fixture
