@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.connected.pipeline import Pipeline
+from tests.connected.pipeline import Part, Pipeline
 from tests.connected.test_background_responses import ask, generating
 from tests.connected.test_kept_responses import sdk
 from tests.fakes.live_openai import PIECE, LiveOpenAi, told
 from tests.flow.background_asking import begin, gather, poll, until_told
 from tests.flow.responses_stream import check_stream
+from tg_client import TgClient
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 
@@ -19,10 +20,23 @@ GAP_SECONDS = 15.0
 """Seconds in which all go on after a death; the promise is 5, of a machine that is not loaded."""
 
 
+async def until_known(gateway: Part, flow: str) -> None:
+    """Until a gateway knows the process that makes the responses; before, it makes them itself."""
+    async with TgClient(gateway.url, retries=0) as client, client.follow_live() as documents:
+        async for document in documents:
+            if any(
+                each is not None and flow in each.queues and "jobs" in each.queues
+                for each in document.processors.values()
+            ):
+                return
+    raise AssertionError("the gateway has ended the events")
+
+
 async def test_no_generation_stops_with_its_gateway(live_model: LiveOpenAi, line: Pipeline) -> None:
     """One is killed, and the other told to end."""
     await asyncio.gather(line.start("jobs"), line.start("text-completion"))
     gateways = await asyncio.gather(*(line.start("gateway") for _ in range(3)))
+    await asyncio.gather(*(until_known(gateway, line.flow) for gateway in gateways))
     last = gateways.pop()
     prompts = [f"p{number}" for number in range(STREAMS)]
     names = list[str]()
@@ -60,6 +74,7 @@ async def test_what_runs_goes_on_when_the_process_that_makes_it_dies(live_model:
     """Killed, then told to end: another one goes on with the same generation, without a gap in the text."""
     jobs = await line.start("jobs")
     gateway, _ = await asyncio.gather(line.start("gateway"), line.start("text-completion"))
+    await until_known(gateway, line.flow)
     async with sdk(gateway) as client:
         streams = [await ask(client, f"p{number}", stream=True) for number in range(STREAMS)]
         names = [await begin(stream) for stream in streams]
