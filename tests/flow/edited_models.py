@@ -137,7 +137,14 @@ class Served:
 
     async def told(self, event: str) -> MutableMapping[str, Any]:
         await until(lambda: any(line["event"] == event for line in self.logs))
+        await take_turns()
         return next(line for line in self.logs if line["event"] == event)
+
+
+async def take_turns() -> None:
+    """Let the loop turn: what an edit has replaced still reads its queues for a few turns after the line in the log."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 @asynccontextmanager
