@@ -148,8 +148,9 @@ class Judge:
             concerned = (stream.process, process, *self._world.helpers)
             if not self._world.calm.holds(concerned, stream.ended_at, until, but=("weather",)):
                 continue
-            # Whose process has said long ago that it works on it is the one that is told.
-            bound = stream.ended_at - one.begun > BOUND
+            # Whose process has said long ago that it works on it is the one that is told, if that was not lost.
+            said = self._world.lost((stream.inbox,), one.begun, stream.ended_at) == 0
+            bound = said and stream.ended_at - one.begun > BOUND
             topics = (one.control,) if bound else (one.control, stream.inbox)
             lost = self._world.lost(topics, stream.ended_at - LEFT, until)
             if until - since > LEFT * (1 + lost) + WAY and lost <= MOST_LOST:

@@ -9,7 +9,7 @@ from tests.simulation.ledger import Stream
 from tests.simulation.scripted_model import Generation
 from tests.simulation.simulated_process import SimulatedProcess
 from tests.simulation.themes import MODELS
-from tg_base.protocol import CONTROL, Frame, Heartbeat
+from tg_base.protocol import CONTROL, Frame, Heartbeat, StreamKey
 from tg_schema import decode
 from tg_schema.topics import Topics
 
@@ -135,7 +135,9 @@ class Wiretap:
             return
         for one in self._ledger.generations[sent.name]:
             recent = one.open or self._simulator.now - one.alive_until < GIVEN_BACK
-            if one.process is process and one.begun >= sent.time and recent:
+            # Another attempt may be begun already while what was said of this one waits for the broker.
+            same = one.key == StreamKey(frame.stream, frame.attempt)
+            if one.process is process and one.begun >= sent.time and recent and same:
                 self._ledger.broken("begun-returned", f"{process.name} hands {sent.name} back, which it has begun")
 
     def _over(self, name: str) -> Stream | None:
