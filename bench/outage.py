@@ -1,6 +1,6 @@
 """A primary model that is dead for a minute beside a fallback, and clients that leave: ours, and LiteLLM's proxy.
 
-    python -m bench.outage --litellm /tmp/venv/bin/litellm
+    python -m bench.outage --litellm "$(command -v litellm)"
 
 Prints how many tries reached the primary while it was dead, the p50 of the answers then and of the fallback's own, and
 how many output tokens were counted of those that clients left. Without `--litellm` it measures ours alone.
@@ -95,7 +95,7 @@ class Model:
 
 
 async def ask(http: ClientSession, model: str, most: int | None = None) -> float | None:
-    """Seconds of an answer; None = it failed. With `most`, the client leaves after so many events."""
+    """Seconds until the answer has ended; None = it failed. The client leaves after `most` events; None = it stays."""
     began, events = time.perf_counter(), 0
     body = {"model": model, "stream": True, "messages": [{"role": "user", "content": "Say some words."}]}
     async with http.post("v1/chat/completions", json=body) as response:
@@ -108,7 +108,7 @@ async def ask(http: ClientSession, model: str, most: int | None = None) -> float
 
 
 async def steadily(http: ClientSession, model: str, seconds: float) -> list[float | None]:
-    """The answers of so many seconds of load."""
+    """Ask at a steady rate for `seconds`; the duration of each answer in seconds, None for one that failed."""
     tasks = []
     for _ in range(round(seconds * REQUESTS_PER_SECOND)):
         tasks.append(asyncio.create_task(ask(http, model)))

@@ -22,7 +22,7 @@ from bench.instances.simulation import Simulation
 OURS, INFORMED = "predicted-wait/waiting", "informed"
 RIVALS = [policy for policy in PEERS if policy != "predicted-wait"]
 NEAR, FAR = 0.01, 0.03
-"""Of the requests: so many fewer than the best peer is as good as it, and so many are too many."""
+"""Shares of the requests. Up to NEAR below the best peer counts as equal to it; more than FAR below is a failure."""
 JUDGED: dict[str, LoadKind] = LOADS | {"base": LoadKind(chats(0, 0.0, 0), 60, 118)}
 JUDGED["mid-adapters"] = LoadKind(chats(24, 0.8, SLOTS), 30, 90)
 HARD = {"few-adapters": 100, "many-adapters": 32, "heavy-tail": 31, "prefix": 145, "prefix-adapters": 145}

@@ -23,7 +23,7 @@ from optimiser import leaves, make_step, tree_map
 ANSWERS = 0.5
 """The share of a batch's tokens that may count in the loss, at most."""
 AVERAGED_STEPS = 50
-"""The weights that are kept are the mean of about so many steps: those of one step are noisy while the rate is high."""
+"""Steps over which the kept weights are averaged: those of one step are noisy while the learning rate is high."""
 
 
 def arguments():

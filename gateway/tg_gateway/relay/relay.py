@@ -360,7 +360,10 @@ class Relay:
         return self.places.setdefault(place, AnswerMetrics(*place))
 
     def adopt(self, asked: Ask, entry: AccessLogEntry, origin: StreamOrigin, after: int) -> Exchange:
-        """Enter what is returned at once, to read on as `Requestor.adopt`. It was admitted by whoever asked for it."""
+        """Read on in an answer, as `Requestor.adopt`; the caller enters the exchange at once.
+
+        Limits and quotas are not applied: they were, when the request was first asked.
+        """
         route = asked.route
         opening = partial(self._requestor.adopt, route, origin, after, timeout=self._timeout)
         place = route.spec.name, route.model or "", route.flow
