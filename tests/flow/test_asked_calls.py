@@ -156,7 +156,7 @@ async def test_what_is_known_of_a_large_answer_outlives_it(world: World) -> None
     _, mortal = await world.serve(llm=LongLlm())
     size = len((await world.client.call(TextCompletionRequest(prompt="9"))).response or "")
     # Each call is kept for a while; with vectors, many would fill the memory.
-    (call,) = (call for calls in world.requestor._over for call in calls)
+    (call,) = (call for calls in world.requestor._calls._over for call in calls)
     assert len(call.last) <= MAX_KEPT_BYTES < size
     mortal.kill()
     (record,) = await world.written(1)

@@ -51,9 +51,9 @@ ANSWERING: Final = (
     ),
     Fault(
         "a call that has died with its process is not recorded",
-        "base/tg_base/client/requestor.py",
-        "                self._record(call)\n",
-        "                pass\n",
+        "base/tg_base/client/call_account.py",
+        "                    self._record(call)\n",
+        "                    pass\n",
         found_by="tests/flow/test_asked_calls.py::test_a_process_that_is_killed_before_its_record_has_left",
     ),
     Fault(

@@ -5,11 +5,9 @@ retries it while nothing was relayed, and cancels it.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from functools import partial
-from itertools import chain
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,8 +16,8 @@ from typing_extensions import override
 
 from tg_base.bus import Bus, Delivery
 from tg_base.client.admission import AdmissionControl, Announced
-from tg_base.client.asked_call import MAX_KEPT_BYTES, AskedCall
 from tg_base.client.begin_permit import BeginPermit
+from tg_base.client.call_account import CallAccount
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.liveness import Liveness
@@ -43,12 +41,11 @@ from tg_base.protocol import (
     RoutePlan,
     StreamKey,
     Subscriptions,
-    UsageWriter,
     publish_dead_letter,
 )
 from tg_base.runtime import running, start_task
 from tg_base.telemetry import ATTEMPTS, REFUSALS, new_id, trace
-from tg_schema import TgError, Usage
+from tg_schema import TgError
 from tg_schema.errors import BadRequest, BusError, RateLimited, TooLarge, Unavailable
 from tg_schema.features import Feature
 from tg_schema.service_spec import Req, Resp
@@ -64,10 +61,6 @@ Silence alone never gets that far: the second silent processor ends the request.
 MAX_SILENCED = 2
 """Processors that may fall silent over a request. One may have been killed or cut off by chance; a second one is no
 coincidence."""
-KEPT_CALL_CHECKS = 24
-"""Checks for silence, four in a heartbeat interval, for which a call that is over is known: so long after a process has
-died its death is noticed, and the records of its last moment are missing."""
-USAGE_FLUSH_SECONDS = 1.0
 ADOPTION_SECONDS = 5.0
 """Seconds that a processor has to say that it has an answer which we adopt; one of an older version says nothing."""
 _NOT_ADOPTED = Unavailable("the processor does not have the answer any more; ask again")
@@ -117,9 +110,7 @@ class Requestor:
         # Those that another requestor adopts: their late frames stop nothing.
         self._left: set[str] = set()
         self._asking: set[asyncio.Task[object]] = set()
-        # The calls that are over, by the check for silence before which they ended. In one process nobody dies alone.
-        self._over: deque[list[AskedCall]] = deque([[]], maxlen=1 if bus.in_process else KEPT_CALL_CHECKS)
-        self._usage = UsageWriter(bus, topics.usage)
+        self._calls = CallAccount(bus, topics)
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -151,7 +142,7 @@ class Requestor:
             stack.callback(self._controls.close)
             stack.callback(self._liveness.close)
             stack.callback(self._starts.close)
-            await stack.enter_async_context(running(self._usage.run()))
+            await stack.enter_async_context(self._calls.running())
             await stack.enter_async_context(running(self._watch()))
             await stack.enter_async_context(running(self._send_heartbeats()))
             self._exit = stack.pop_all()
@@ -170,7 +161,7 @@ class Requestor:
             task.cancel()
         # Send the cancels of unfinished streams before the subscriptions close.
         await self._controls.flush(1.0)
-        await self._usage.flush(USAGE_FLUSH_SECONDS)
+        await self._calls.flush()
         await self._exit.__aexit__(kind, error, tb)
 
     @property
@@ -318,13 +309,7 @@ class Requestor:
         if stream.run is not None:
             stream.run.leave()
             self._shadows.end(stream)
-        if (call := stream.see_call()) is not None:
-            if call.processor is None and stream.route.plain:
-                self._usage.put(call.make_record())
-            else:
-                if len(call.last) > MAX_KEPT_BYTES:
-                    call.drop_answer()
-                self._over[-1].append(call)
+        self._calls.close(stream)
         stream.close()
 
     async def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
@@ -476,9 +461,7 @@ class Requestor:
             dead, lost = self._liveness.find_dead()
             # Drop a link only after its processor has closed it; otherwise a new epoch would begin.
             self._inbox.sweep(IDLE_LINK_SECONDS + self._timing.dead_after)
-            if dead:
-                self._record_dead(dead)
-            self._over.append([])
+            self._calls.check(self._streams.values(), dead)
             self._check_all(dead, lost)
 
     def _check_all(self, dead: dict[str, tuple[Presence, ...]], lost: set[str]) -> None:
@@ -486,22 +469,6 @@ class Requestor:
         # memory.
         for stream in [stream for stream in self._streams.values() if not stream.failed]:
             self._check(stream, dead, lost)
-
-    def _record_dead(self, dead: Container[str | None]) -> None:
-        """Write the records of dead processes' calls. Those that they have written themselves count once."""
-        for stream in self._streams.values():
-            # While it fetches a request, it has not begun.
-            if stream.processor in dead and not stream.fetching:
-                self._record(stream.see_call(Unavailable.type))
-        for call in chain(*self._over):
-            # Who has left at once may have been heard before its request was begun.
-            if call.begun and call.processor in dead:
-                self._record(call)
-
-    def _record(self, call: AskedCall | None) -> None:
-        # For a request that was refused, no provider may have been asked.
-        if call is not None and (record := call.make_record()).usage != Usage():
-            self._usage.put(record)
 
     async def _send_heartbeats(self) -> None:
         while True:
@@ -563,7 +530,7 @@ class Requestor:
             self._cancel_queued(stream)
             taken = self._liveness.is_taken(stream.route.request, stream.asked_at, dead)
             if taken:
-                self._record(stream.see_call(Unavailable.type))
+                self._calls.lose(stream)
             if not (taken and self._refuse_silenced(stream)):
                 self._ask_elsewhere(stream)
 
