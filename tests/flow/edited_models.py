@@ -136,15 +136,10 @@ class Served:
         return str((await self.clients[flow].call(TextCompletionRequest(prompt="x"))).response)
 
     async def told(self, event: str) -> MutableMapping[str, Any]:
-        await until(lambda: any(line["event"] == event for line in self.logs))
-        await take_turns()
+        # In each turn of the loop: what the line says must hold in the very turn in which it is logged.
+        while not any(line["event"] == event for line in self.logs):  # noqa: ASYNC110 - a log has no event
+            await asyncio.sleep(0)
         return next(line for line in self.logs if line["event"] == event)
-
-
-async def take_turns() -> None:
-    """Let the loop turn: what an edit has replaced still reads its queues for a few turns after the line in the log."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
 from tests.fakes.shared_bus import SharedBus
-from tests.flow.edited_models import table, take_turns, write
+from tests.flow.edited_models import table, write
 from tests.installed_package import install_package
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
@@ -59,7 +59,6 @@ class Gateways:
     async def told(self, event: str, times: int = GATEWAYS + 1) -> MutableMapping[str, Any]:
         """Wait until so many processes have logged it; all of them by default."""
         await until(lambda: sum(line["event"] == event for line in self.logs) >= times)
-        await take_turns()
         return next(line for line in self.logs if line["event"] == event)
 
     async def say(self, model: str, prompt: str = "x") -> set[str]:

@@ -176,16 +176,22 @@ class Processor:
                 task.cancel()
             await self._service.aclose()
 
+    async def hand_over(self, left: Collection[str] = ()) -> bool:
+        """Read only the queues that are `left` to nobody else; return whether there are any."""
+        kept = tuple(route for route in self._routes if route.request in left)
+        for route in set(self._routes) - set(kept):
+            await self._readers[route].aclose()
+        # A processor that leaves announces its queues until it has left.
+        self._routes = kept or self._routes
+        return bool(kept)
+
     async def retire(self, left: Collection[str] = ()) -> None:
         """Take no more requests, and return when the last one has ended, however long that takes.
 
         Args:
             left: queues that nobody else reads any more: they are read for `LINGER_SECONDS` more.
         """
-        if kept := tuple(route for route in self._routes if route.request in left):
-            for route in set(self._routes) - set(kept):
-                await self._readers[route].aclose()
-            self._routes = kept
+        if await self.hand_over(left):
             await self.host.announce()
             await asyncio.sleep(LINGER_SECONDS)
         self._leaving = True

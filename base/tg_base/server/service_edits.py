@@ -34,12 +34,13 @@ class Opening:
         processors: None until they are open, and if they cannot be opened.
         error: why they are not open.
         settled: set when they are open, or cannot be opened.
+        handed_over: set when they are replaced and take no more requests from queues that others read.
     """
 
     def __init__(self, log: Any, close_failed: str, defects: AbstractContextManager[object]) -> None:
         self.processors: tuple[Processor, ...] | None = None
         self.error: TgError = Cancelled("it was not opened")
-        self.settled = asyncio.Event()
+        self.settled, self.handed_over = asyncio.Event(), asyncio.Event()
         self._log = log
         self._close_failed = close_failed
         self._defects = defects
@@ -61,6 +62,8 @@ class Opening:
                 async with opened as self.processors:
                     self.settled.set()
                     await self._replaced.wait()
+                    await asyncio.gather(*(processor.hand_over(self._left) for processor in self.processors))
+                    self.handed_over.set()
                     await asyncio.gather(*(processor.retire(self._left) for processor in self.processors))
         except TgError as error:
             if self._replaced.is_set():
@@ -68,6 +71,8 @@ class Opening:
             elif self.settled.is_set():
                 raise
             self.error = error
+        finally:
+            self.handed_over.set()
 
     def replace(self, left: Collection[str] = ()) -> None:
         """Take no more requests, a little later from queues that are `left` to nobody else (`Processor.retire`)."""
@@ -239,4 +244,7 @@ class ServiceEdits(EditedProcessors):
             return
         self._opening, self._served = new, config
         old.replace(old.queues - new.queues)
-        self._log.info("services.in_force")
+        try:
+            await old.handed_over.wait()
+        finally:
+            self._log.info("services.in_force")

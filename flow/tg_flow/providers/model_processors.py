@@ -148,23 +148,28 @@ class ModelProcessors(EditedProcessors):
             return
         self._note_failed(bound, errors)
         if begun or self._served.keys() - bound.keys():
-            self._replace(config, begun)
+            ended = self._replace(config, begun)
+            try:
+                await asyncio.gather(*(each.handed_over.wait() for each in ended.values()))
+            finally:
+                log.info("models.in_force", begun=sorted(begun), ended=sorted(ended))
 
     def _note_failed(self, bound: dict[str, ModelBinding], errors: dict[str, TgError]) -> None:
         self._failed = {model: bound[model] for model in errors}
         for model, error in errors.items():
             log.error("model.failed", model=model, reason=error.message)
 
-    def _replace(self, config: Config, begun: dict[str, ModelProcessor]) -> None:
-        # Do not await until the end, so that no other task sees a model that is served twice, or not at all.
+    def _replace(self, config: Config, begun: dict[str, ModelProcessor]) -> dict[str, ModelProcessor]:
+        """Let the new ones serve; return those that they replace."""
+        # Do not await, so that no other task sees a model that is served twice, or not at all.
         bound, before = bind_models(config), self._served
         self._served = {**before, **begun}
         self._served = {model: served for model, served in self._served.items() if model in bound}
-        ended = [model for model, served in before.items() if self._served.get(model) is not served]
+        ended = {model: served for model, served in before.items() if self._served.get(model) is not served}
         read = {queue for served in self._served.values() for queue in served.queues}
-        for model in ended:
-            before[model].replace(before[model].queues - read)
-        log.info("models.in_force", begun=sorted(begun), ended=sorted(ended))
+        for each in ended.values():
+            each.replace(each.queues - read)
+        return ended
 
     async def _begin_what_opens(self, config: Config) -> dict[str, ModelProcessor]:
         begun, errors = await self._begin(config)
