@@ -46,7 +46,9 @@ async def stream_server(serve: Serve, **options: Any) -> AsyncIterator[int]:
         ended = True
         for writer, task in connections.items():
             task.cancel()
-            writer.transport.abort()
+            # asyncio's transport has no loop, if it was closed before all was sent, and has sent it since.
+            with suppress(AttributeError):
+                writer.transport.abort()
         for writer in connections:
             with suppress(OSError):
                 await writer.wait_closed()

@@ -28,3 +28,15 @@ async def test_its_connections_end_with_it(served: int) -> None:
         assert await asyncio.wait_for(reader.read(), 10) == b""
     writer.close()
     await writer.wait_closed()
+
+
+async def test_a_connection_that_was_closed_before_all_was_sent() -> None:
+    body = b"x" * 8_000_000
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(body)
+
+    async with stream_server(serve) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.read(-1) == body
+        writer.close()
