@@ -21,6 +21,9 @@ from tg_schema.topics import Topics
 STREAMS = 8
 """Of each kind: what is kept of fewer is the latest one's, as a server keeps the latest request of a connection."""
 
+MAX_TIMERS = 150
+"""That wait in the loop of these tests."""
+
 BOUNDED = frozenset({"_Withdrawn"})
 """What a requestor remembers of the latest clients that left before a processor had accepted: `MAX_WITHDRAWN`."""
 
@@ -31,10 +34,15 @@ ONE_OF_EACH_WAY = tuple({door.way: door for door in DOORS}.values())
 """The doors that are tried over Pulsar: what differs there is behind all doors."""
 
 
+def find_new(name: str | None = None) -> list[object]:
+    """The new objects of our classes; of this one alone, if it is named."""
+    ours = (each for each in gc.get_objects() if str(type(each).__module__).startswith("tg_"))
+    return [each for each in ours if name in {None, type(each).__qualname__}]
+
+
 def find_kept() -> dict[str, int]:
     """The classes of ours with so many new objects that each stream must have left one."""
-    kinds = [type(each) for each in gc.get_objects()]
-    counts = Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("tg_"))
+    counts = Counter(type(each).__qualname__ for each in find_new())
     return {name: count for name, count in counts.items() if count >= STREAMS and name not in BOUNDED}
 
 
@@ -51,6 +59,31 @@ async def ask_and_leave(door: Door, it: Stage) -> None:
     it.llm.requests.clear()
 
 
+def forget_timers() -> None:
+    """Let the loop drop its cancelled timers. It keeps them, with their contexts, while they are below a hundred."""
+    loop = asyncio.get_running_loop()
+    for _ in range(2 * MAX_TIMERS):
+        loop.call_later(60, forget_timers).cancel()
+
+
+async def until_freed(door: Door) -> None:
+    """Return once nothing is kept.
+
+    Raises:
+        AssertionError: something is; it says what, and what holds it.
+    """
+    forget_timers()
+    try:
+        await until(lambda: not find_kept())
+    except AssertionError:
+        kept = find_kept()
+        holders = {
+            name: {type(holder).__qualname__ for each in find_new(name) for holder in gc.get_referrers(each)}
+            for name in kept
+        }
+        raise AssertionError(f"{door.name} leaves {kept}, held by {holders}") from None
+
+
 async def check_doors(it: Stage, doors: tuple[Door, ...]) -> None:
     """What comes after the first client of a door, who leaves caches, is freed without the collector."""
     for door in doors:
@@ -63,7 +96,7 @@ async def check_doors(it: Stage, doors: tuple[Door, ...]) -> None:
     try:
         for door in doors:
             await ask_and_leave(door, it)
-            await until(lambda: not find_kept())
+            await until_freed(door)
     finally:
         # No `unfreeze`: it would hand the collector all tests and libraries too (tests/conftest.py).
         gc.enable()
