@@ -45,7 +45,8 @@ class UsageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         unique: whether no other request has its `stream`; otherwise `began_at` identifies it as well. One of our
             requestors has asked: it writes the record too if it finds the processor dead.
         attempt: the requestor's attempt.
-        call: the number of the provider's call within the attempt; a retry and each of merged answers have their own.
+        call: the number of the provider's call within the attempt: 1, and further ones for merged answers; above
+            1,000,000 if it failed before it brought anything, as each one before a retry.
         version: a reader keeps what it knows of a newer version.
         request: the id of the original request at the gateway (`X-Request-Id`).
         payer: who is charged.

@@ -15,8 +15,10 @@ from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.client.asked_call import MAX_KEPT_BYTES
+from tg_base.llm import LlmChunk
 from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
+from tg_base.server.usage_account import FAILED_CALLS
 from tg_base.telemetry import trace
 from tg_schema import (
     TEXT_COMPLETION,
@@ -31,7 +33,7 @@ from tg_schema import (
     decode,
     encode,
 )
-from tg_schema.errors import BadRequest, BusError, Unavailable
+from tg_schema.errors import BadRequest, BusError, RateLimited, Unavailable
 from tg_schema.prompt_size import IMAGE_BYTES, TOKEN_BYTES
 from tg_schema.topics import Topics
 from tg_schema.usage_record import Payer, UsageRecord
@@ -54,6 +56,18 @@ class LongLlm(SteppedLlm):
     @override
     async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         yield TextCompletionResponse(response="word " * 50_000, in_token=5, end_of_stream=True)
+
+
+class RetriedLlm(SteppedLlm):
+    """Its provider refuses the first call."""
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        if not self.started.is_set():
+            self.started.set()
+            raise RateLimited("slow down", retry_after=0)
+        async for chunk in super().generate_content_stream(request):
+            yield chunk
 
 
 class FetchingBus(MortalBus):
@@ -137,6 +151,20 @@ async def test_a_process_that_is_killed_in_the_middle_of_an_answer(world: World)
         began_at=record.queued_at, ended_at=record.ended_at, outcome="failed", error="unavailable",
     )  # fmt: skip
     assert 0 <= record.ended_at - record.queued_at < 1000 * TIMING.dead_after, "the last record, not the death"
+
+
+async def test_a_process_that_is_killed_in_its_retry(world: World) -> None:
+    llm, mortal = await world.serve(0, RetriedLlm())
+    async with world.client.stream(TextCompletionRequest(prompt="999", streaming=True)) as stream:
+        llm.step.release()
+        assert (await anext(stream)).response
+        await until(lambda: world.records)
+        mortal.kill()
+        with pytest.raises(Unavailable):
+            await anext(stream)
+    refused, died = await world.written(2)
+    assert (refused.call, refused.error, refused.usage) == (FAILED_CALLS + 1, "rate-limited", Usage())
+    assert (died.call, died.error, died.usage, died.attempt) == (1, "unavailable", Usage(1, 1), refused.attempt)
 
 
 async def test_a_process_that_is_killed_before_its_record_has_left(world: World) -> None:

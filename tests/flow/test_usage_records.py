@@ -20,6 +20,7 @@ from tests.flow.openai_sdk import ask, sdk
 from tests.flow.test_own_caches import Listening
 from tests.flow.usage_records import KEYED, TOKEN, complete, open_provider, read_records, record_here
 from tests.flow.waiting_gateways import FLEX
+from tg_base.server.usage_account import FAILED_CALLS
 from tg_base.telemetry import trace
 from tg_flow.providers.openai import OpenAiCompatible
 from tg_flow.providers.openai.provider import OpenAiOptions
@@ -103,8 +104,8 @@ async def test_each_retry_is_a_call_of_its_own() -> None:
         server.play(Script.refuse(429, "rate_limit_exceeded", retry_after="0"), Script())
         assert (await complete(opened))["choices"]
         refused, complete_one = await read_records(opened.bus, 2)
-    assert (refused.stream, refused.call, refused.error) == (complete_one.stream, 1, "rate-limited")
-    assert (complete_one.call, complete_one.outcome, complete_one.usage) == (2, "complete", Usage(11, 3))
+    assert (refused.stream, refused.call, refused.error) == (complete_one.stream, FAILED_CALLS + 1, "rate-limited")
+    assert (complete_one.call, complete_one.outcome, complete_one.usage) == (1, "complete", Usage(11, 3))
 
 
 async def test_each_of_merged_answers_is_a_call_of_its_own() -> None:

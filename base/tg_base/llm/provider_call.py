@@ -26,7 +26,6 @@ class ProviderCall(CallMeter, kw_only=True):
 
     Attributes:
         account: the request that it is made for; None = it is not recorded.
-        number: its number within the request, from 1.
         operation: what is asked for.
         model: the model's name here.
         upstream_model: its name at the provider.
@@ -38,7 +37,6 @@ class ProviderCall(CallMeter, kw_only=True):
     """
 
     account: UsageAccount | None = None
-    number: int = 1
     operation: str = "completion"
     model: str = ""
     upstream_model: str = ""
@@ -84,7 +82,7 @@ class ProviderCall(CallMeter, kw_only=True):
         return UsageRecord(
             headers.key.stream,
             headers.key.attempt,
-            self.number,
+            account.number_call(in_vain=outcome == "failed" and not self.pieces),
             request="" if span is None else span.request,
             payer=Payer.of(None if span is None else span.payer),
             door="" if span is None else span.door or "",

@@ -328,14 +328,12 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         account = ACCOUNT.get()
         if account is None:
             return ProviderCall()
-        account.calls += 1
         # Most requests have only these two.
         size = len(request.prompt or "") + len(request.system or "")
         if request.messages or request.tools or request.prompt_ids or request.texts or request.id_lists:
             size += measure_lists(request, account)
         call = ProviderCall(
             account=account,
-            number=account.calls,
             operation=request.operation or "completion",
             model=self.model,
             upstream_model=self.upstream_model,
