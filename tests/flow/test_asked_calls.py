@@ -96,7 +96,9 @@ class World:
         """Another processor, whose model says so many words for now."""
         mortal, llm = mortal or MortalBus(self.bus), llm or SteppedLlm()
         llm.step = asyncio.Semaphore(words)
-        await self._stack.enter_async_context(Processor(mortal, TOPICS, llm, (ROUTE,), timing=TIMING, grace=0.01))
+        await self._stack.enter_async_context(
+            Processor(mortal, TOPICS, llm, (ROUTE,), models=("m",), timing=TIMING, grace=0.01)
+        )
         await until(lambda: self.requestor.presence.serving(ROUTE.request))
         return llm, mortal
 
@@ -147,8 +149,9 @@ async def test_a_process_that_is_killed_in_the_middle_of_an_answer(world: World)
     (record,) = await world.written(1)
     assert record == UsageRecord(
         stream.id, 1, unique=True, request="r-1", payer=Payer("alice", "acme"), door="native", flow="f", model="m",
-        upstream_model="counting", usage=Usage(10, 3), estimated=True, queued_at=record.queued_at,
-        began_at=record.queued_at, ended_at=record.ended_at, outcome="failed", error="unavailable",
+        provider="SteppedLlm", upstream_model="counting", usage=Usage(10, 3), estimated=True,
+        queued_at=record.queued_at, began_at=record.queued_at, ended_at=record.ended_at, outcome="failed",
+        error="unavailable",
     )  # fmt: skip
     assert 0 <= record.ended_at - record.queued_at < 1000 * TIMING.dead_after, "the last record, not the death"
 

@@ -59,7 +59,8 @@ class _Shelved(TokenLlm):
 
 
 def on_demand(shelf: Shelf, unload_after: float = 60.0) -> OnDemandModel:
-    outline = ServiceOutline(TokenLlm.find_capacity(TokenLlm.Options()), TokenLlm.find_features(TokenLlm.Options()))
+    options = TokenLlm.Options()
+    outline = ServiceOutline("token", TokenLlm.find_capacity(options), TokenLlm.find_features(options))
     return OnDemandModel("counting", outline, shelf.load, unload_after)
 
 

@@ -1,15 +1,17 @@
 """Calls of models that a requestor asked for -> topic of usage: those whose processor cannot record them itself."""
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from itertools import chain
 from typing import Final
 
+from msgspec.structs import replace
+
 from tg_base.bus import Bus
 from tg_base.client.asked_call import MAX_KEPT_BYTES, AskedCall
 from tg_base.client.response_stream import AskedStream
-from tg_base.protocol import UsageWriter
+from tg_base.protocol import Presence, UsageWriter
 from tg_base.runtime import running
 from tg_schema import Usage
 from tg_schema.errors import Unavailable
@@ -54,26 +56,33 @@ class CallAccount:
             call.drop_answer()
         self._over[-1].append(call)
 
-    def check(self, streams: Iterable[AskedStream], dead: Container[str | None]) -> None:
-        """Record the calls of processes that are found dead in a check for silence, and forget the oldest calls."""
+    def check(self, streams: Iterable[AskedStream], dead: Mapping[str, tuple[Presence, ...]]) -> None:
+        """Record the calls of processes that are found dead in a check for silence, and forget the oldest calls.
+
+        Args:
+            streams: what runs.
+            dead: what they have announced.
+        """
         if dead:
             for stream in streams:
                 # While it fetches a request, it has not begun.
                 if stream.processor in dead and not stream.fetching:
-                    self.lose(stream)
+                    self.lose(stream, dead)
             for call in chain(*self._over):
                 # Who has left at once may have been heard before its request was begun.
                 if call.begun and call.processor in dead:
-                    self._record(call)
+                    self._record(call, dead)
         self._over.append([])
 
-    def lose(self, stream: AskedStream) -> None:
-        """The process that answers a stream is dead."""
+    def lose(self, stream: AskedStream, dead: Mapping[str, tuple[Presence, ...]]) -> None:
+        """The process that answers a stream is dead; the arguments are those of `check`."""
         call = stream.see_call(Unavailable.type)
         if call is not None:
-            self._record(call)
+            self._record(call, dead)
 
-    def _record(self, call: AskedCall) -> None:
+    def _record(self, call: AskedCall, dead: Mapping[str, tuple[Presence, ...]]) -> None:
         # For a request that was refused, no provider may have been asked.
         if (record := call.make_record()).usage != Usage():
-            self._usage.put(record)
+            services = (service for served in dead.values() for service in served if call.model in service.models)
+            provider = next((service.provider for service in services), "")
+            self._usage.put(replace(record, provider=provider))

@@ -530,7 +530,7 @@ class Requestor:
             self._cancel_queued(stream)
             taken = self._liveness.is_taken(stream.route.request, stream.asked_at, dead)
             if taken:
-                self._calls.lose(stream)
+                self._calls.lose(stream, dead)
             if not (taken and self._refuse_silenced(stream)):
                 self._ask_elsewhere(stream)
 

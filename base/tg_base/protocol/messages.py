@@ -215,6 +215,7 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
         birth: to one inbox: of the process that was the first to ask for it; empty = not stated.
         cooling: seconds for which its model is better not asked, since it has failed; 0 = it may be asked.
         failing: the type of the error for which it cools down.
+        provider: its model's provider, by its name in the configuration; empty = not known.
     """
 
     processor: str
@@ -239,3 +240,4 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
     adapters_only: bool = False
     cooling: Seconds = 0.0
     failing: str = ""
+    provider: str = ""

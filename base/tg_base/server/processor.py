@@ -464,4 +464,5 @@ class Processor:
             # Rounded down: a requestor that was told itself knows better.
             cooling=int(self._health.wait(self._id) * 10) / 10,
             failing=self._health.explain(self._id),
+            provider=self._service.provider,
         )

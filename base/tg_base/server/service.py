@@ -34,6 +34,8 @@ class Service(ABC, Generic[Req, Resp]):
     """Optional features; announced with its presence."""
     cools: ClassVar[bool] = False
     """Whether its failures are announced, so that routes leave its model alone for a while."""
+    provider: str = ""
+    """The provider of its model, by its name in the configuration; announced, for records of usage."""
     announce: Callable[[], None] = staticmethod(_announce_nowhere)
     """Set by the processor. Call it when what the service announces has changed, to announce it at once.
     """

@@ -26,6 +26,7 @@ MAX_LOAD_SECONDS = 1800.0
 class ServiceOutline(NamedTuple):
     """What is known of a service before its model is loaded."""
 
+    provider: str
     capacity: int
     features: frozenset[Feature]
     adapters: Mapping[str, str] = MappingProxyType({})
@@ -49,7 +50,7 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
     def __init__(
         self, model: str, outline: ServiceOutline, load: Callable[[], Awaitable[LlmService]], unload_after: float | None
     ) -> None:
-        self.capacity, self.features, self._adapters = outline
+        self.provider, self.capacity, self.features, self._adapters = outline
         self._log = log.bind(model=model)
         self._load = load
         self._unload_after = unload_after

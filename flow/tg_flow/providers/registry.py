@@ -91,7 +91,8 @@ async def outline_provider(provider: str, model: str, table: Mapping[str, Any]) 
     """What is known of a provider before it is opened. Arguments and errors as `open_provider`, without the SDK's."""
 
     async def outline(kind: type[LlmService], options: ProviderOptions) -> ServiceOutline:
-        return ServiceOutline(kind.find_capacity(options), kind.find_features(options), kind.find_adapters(options))
+        capacity, features = kind.find_capacity(options), kind.find_features(options)
+        return ServiceOutline(provider, capacity, features, kind.find_adapters(options))
 
     return await _with_class(provider, table, outline)
 
