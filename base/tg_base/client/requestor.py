@@ -5,6 +5,7 @@ retries it while nothing was relayed, and cancels it.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from functools import partial
@@ -64,6 +65,9 @@ coincidence."""
 ADOPTION_SECONDS = 5.0
 """Seconds that a processor has to say that it has an answer which we adopt; one of an older version says nothing."""
 _NOT_ADOPTED = Unavailable("the processor does not have the answer any more; ask again")
+MAX_LEFT = 1024
+"""Streams whose late frames stop nothing, since another requestor adopts them: the newest ones. Frames come late for
+seconds, and such a cancel counts no more once the stream is adopted."""
 PUBLISH_TIMEOUT_SECONDS = 4.5
 """Seconds that the bus has to accept a request."""
 
@@ -108,7 +112,7 @@ class Requestor:
         self._shadows = Shadows(self.stream)
         self._streams: dict[str, AskedStream] = {}
         # Those that another requestor adopts: their late frames stop nothing.
-        self._left: set[str] = set()
+        self._left: deque[str] = deque(maxlen=MAX_LEFT)
         self._asking: set[asyncio.Task[object]] = set()
         self._calls = CallAccount(bus, topics)
         self._exit = AsyncExitStack()
@@ -301,7 +305,7 @@ class Requestor:
             self._starts.stop(stream.id)
         self.admission.unanswered[stream.route.request] -= 1
         if stream.left:
-            self._left.add(stream.id)
+            self._left.append(stream.id)
         elif not stream.complete:
             self._cancel(stream)
         if stream.place is not None:
