@@ -8,11 +8,12 @@ from io import BytesIO
 
 import pytest
 from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
 
 from tests.fakes.failing_llm import FailingLlm
 from tests.fakes.openai_server import OpenAiServer
 from tests.flow.narrow_gateway import digest_of, token_of
-from tests.flow.open_gateway import open_gateway
+from tests.flow.open_gateway import ON_ANY_PORT, open_gateway
 from tests.flow.openai_asking import Open
 from tests.flow.raw_http import raw_connection
 from tests.until import until
@@ -52,6 +53,15 @@ async def test_a_body_larger_than_a_message_of_the_bus(path: str) -> None:
             assert response.status == 200, await response.text()
         (asked,) = it.llm.requests
     assert asked.prompt == LARGE_TEXT
+
+
+async def test_a_body_that_takes_long_is_read_in_another_process() -> None:
+    turns = [{"role": "user", "content": f"1{PADDING}"}] * MANY
+    data = BytesIO(json.dumps({"model": "counting", "messages": [*turns, {"role": "user", "content": "1"}]}).encode())
+    with capture_logs() as logged:
+        async with open_gateway(ON_ANY_PORT) as it, it.http.post(CHAT, data=data) as response:
+            assert response.status == 200, await response.text()
+    assert "gateway.large_body_here" not in {line["event"] for line in logged}
 
 
 @pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES, COUNT, NATIVE])

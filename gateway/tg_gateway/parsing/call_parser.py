@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tg_base.protocol import EncodedRequest, Route
 from tg_base.runtime import Unpicklable, WorkerPool, ask_caller, translate_defects
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, KeptAnswer, KeptAnswers, StreamedAnswer
+from tg_gateway.dialects import NO_FIGURES, Answer, Ask, Batch, Call, Dialect, KeptAnswer, KeptAnswers, StreamedAnswer
 from tg_schema import TEXT_COMPLETION, ServiceSpec, TextCompletionRequest, TgError
 from tg_schema.errors import Internal
 
@@ -88,6 +88,7 @@ def pack_call(call: Call) -> Call:
         path=dict(call.path),
         query=query.copy(),
         kept=_CallersAnswers(),
+        live=NO_FIGURES,
     )
 
 
