@@ -51,8 +51,6 @@ class Demo(InProcess[DemoOptions]):
 
     features = (COMMON_FEATURES - {"images"}) | _FEATURES
     capacity = SLOTS
-    # Python cuts texts: each is cut in another thread.
-    long_text_characters = 0
     max_counted_tokens = 20_000
 
     @classmethod

@@ -30,9 +30,6 @@ from tg_llama.request import (
 from tg_schema import ModelInfo, Sampling, TextCompletionRequest, Token
 from tg_schema.errors import BadRequest
 
-MANY_MESSAGES = 100
-"""Messages from which on a chat is made in another thread."""
-
 
 class SamplingOptions(ProviderOptions, frozen=True, kw_only=True):
     """The options of every model in the process.
@@ -56,13 +53,10 @@ class InProcess(LlmService[OwnOptions]):
 
     Attributes:
         engine: evaluates the model; its `stats()` have totals and the present state.
-        long_text_characters: those from which a prompt is tokenized in another thread; a shorter one takes less than a
-            millisecond.
         max_counted_tokens: tokens up to which a prompt beyond the context is counted; more could hold up the other
             prompts for seconds.
     """
 
-    long_text_characters: ClassVar[int] = 8_000
     max_counted_tokens: ClassVar[int] = 200_000
 
     def __init__(self, model: str, options: OwnOptions, engine: EnginePool[Any], tokenizer: PromptTokenizer) -> None:
@@ -205,14 +199,8 @@ class InProcess(LlmService[OwnOptions]):
             limit = limit if request.max_prompt_tokens is None else self.max_counted_tokens
             tokens = await asyncio.to_thread(tokenizer.raw_tokens, request.prompt or "", limit)
             return keep_end(tokens, request.max_prompt_tokens, self.engine.model.begin)
-        characters = len(request.system_text) + sum(len(turn.text) for turn in request.turns)
-        if len(request.messages) > MANY_MESSAGES or characters >= self.long_text_characters:
-            return await asyncio.to_thread(self._chat_tokens, request, limit)
-        return self._chat_tokens(request, limit)
-
-    def _chat_tokens(self, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
-        *earlier, prompt = alternating_texts(request.turns)
-        return self._tokenizer.tokens(request.system_text, prompt, limit, earlier)
+        texts = alternating_texts(request.turns)
+        return await asyncio.to_thread(tokenizer.tokens, request.system_text, texts, limit)
 
     def _text(self, ids: tuple[int, ...]) -> str:
         return b"".join([self.engine.model.pieces[token] for token in ids]).decode("utf-8", "replace")

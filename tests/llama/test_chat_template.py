@@ -1,9 +1,8 @@
 import pytest
 
-from tg_llama.chat.chat_template import ChatTemplate, Hole
-from tg_schema.errors import Unavailable
-
-SYSTEM, PROMPT = Hole("system", trimmed=False), Hole("prompt", trimmed=False)
+from tg_llama.chat.chat_template import ChatTemplate
+from tg_llama.chat.name_guard import NameGuard, Plain
+from tg_schema.errors import BadRequest, Unavailable
 
 CHATML = """
 {%- for message in messages %}
@@ -36,60 +35,64 @@ SYSTEM_IN_USER_TURN = """{{- bos_token }}
 FIRST_APART = """{%- set first = [messages[0]] -%}
 {%- for m in first + messages[1:] %}{{ '<' + m.role + '>' + m.content }}{% endfor %}<assistant>"""
 
-
-def test_without_a_template_the_text_is_continued() -> None:
-    template = ChatTemplate(None)
-    assert template.alone == (PROMPT,)
-    assert template.with_system == (SYSTEM, "\n\n", PROMPT)
+IGNORES_SYSTEM = "{% for m in messages if m.role == 'user' %}Q: {{ m.content }}\nA:{% endfor %}"
 
 
-def test_chatml() -> None:
-    template = ChatTemplate(CHATML)
-    end = "<|im_end|>\n<|im_start|>assistant\n"
-    assert template.alone == ("<|im_start|>user\n", PROMPT, end)
-    assert template.with_system == (
-        "<|im_start|>system\n",
-        SYSTEM,
-        "<|im_end|>\n<|im_start|>user\n",
-        PROMPT,
-        end,
+def made(source: str | None, seconds: float = 5.0) -> ChatTemplate:
+    return ChatTemplate(source, {"bos_token": "<bos>", "eos_token": "</s>"}, NameGuard(()), seconds)
+
+
+def rendered(template: ChatTemplate, *texts: str, system: str = "") -> str:
+    pieces = template.render(system, texts)
+    return "".join(piece.text if isinstance(piece, Plain) else piece for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("source", "alone", "with_system"),
+    [
+        (None, " P ", " S \n\n P "),
+        (
+            CHATML,
+            "<|im_start|>user\n P <|im_end|>\n<|im_start|>assistant\n",
+            "<|im_start|>system\n S <|im_end|>\n<|im_start|>user\n P <|im_end|>\n<|im_start|>assistant\n",
+        ),
+        (WITH_DEFAULT_SYSTEM, "<s>Be kind.</s><user> P ", "<system> S <user> P "),
+        (
+            NO_SYSTEM_ROLE,
+            "<bos><start_of_turn>user\nP<end_of_turn>\n<start_of_turn>model\n",
+            "<bos><start_of_turn>user\nS\n\nP<end_of_turn>\n<start_of_turn>model\n",
+        ),
+        (SYSTEM_IN_USER_TURN, "<bos>[INST]  P  [/INST]", "<bos>[INST] <<SYS>> S <</SYS>>\n P  [/INST]"),
+        (IGNORES_SYSTEM, "Q:  P \nA:", "Q:  S \n\n P \nA:"),
+        (FIRST_APART, "<user> P <assistant>", "<system> S <user> P <assistant>"),
+    ],
+    ids=[
+        "none",
+        "chatml",
+        "own system text",
+        "refuses the role",
+        "in the user's turn",
+        "ignores the role",
+        "first apart",
+    ],
+)
+def test_texts_are_where_the_template_puts_them(source: str | None, alone: str, with_system: str) -> None:
+    template = made(source)
+    assert rendered(template, " P ") == alone
+    assert rendered(template, " P ", system=" S ") == with_system
+
+
+def test_the_texts_of_a_chat_do_not_pass_through_the_template() -> None:
+    pieces = list(
+        made("{{ messages[0].content }}{{ messages[0].content | length }}").render("", ["{{ 1 }}\ue0000\ue001"])
     )
-
-
-def test_a_template_with_a_system_text_of_its_own() -> None:
-    template = ChatTemplate(WITH_DEFAULT_SYSTEM)
-    assert template.alone == ("<s>Be kind.</s><user>", PROMPT)
-    assert template.with_system == ("<system>", SYSTEM, "<user>", PROMPT)
-
-
-def test_a_template_that_refuses_the_system_role_gets_it_in_the_users_turn() -> None:
-    template = ChatTemplate(NO_SYSTEM_ROLE, "<bos>")
-    before, after = "<bos><start_of_turn>user\n", "<end_of_turn>\n<start_of_turn>model\n"
-    assert template.alone == (before, Hole("prompt", trimmed=True), after)
-    assert template.with_system == (
-        before,
-        Hole("system", trimmed=True),
-        "\n\n",
-        Hole("prompt", trimmed=True),
-        after,
-    )
-
-
-def test_a_template_that_puts_the_system_text_into_the_users_turn() -> None:
-    template = ChatTemplate(SYSTEM_IN_USER_TURN, "<s>", "</s>")
-    assert template.alone == ("<s>[INST] ", PROMPT, " [/INST]")
-    assert template.with_system == ("<s>[INST] <<SYS>>", SYSTEM, "<</SYS>>\n", PROMPT, " [/INST]")
-
-
-def test_a_template_that_ignores_the_system_role_gets_it_all_the_same() -> None:
-    template = ChatTemplate("{% for m in messages if m.role == 'user' %}Q: {{ m.content }}\nA:{% endfor %}")
-    assert template.with_system == ("Q: ", SYSTEM, "\n\n", PROMPT, "\nA:")
+    assert Plain("{{ 1 }}\ue0000\ue001") in pieces
+    assert pieces[-1] == str(len("\u2003\ue0001\ue001\u2003"))
 
 
 def test_todays_date_is_known_to_templates() -> None:
-    (first, *_) = ChatTemplate("{{ strftime_now('%Y') }}:{{ messages[-1].content }}").alone
-    assert isinstance(first, str)
-    assert len(first) == len("2026:")
+    text = rendered(made("{{ strftime_now('%Y') }}:{{ messages[-1].content }}"), "P")
+    assert len(text) == len("2026:P")
 
 
 @pytest.mark.parametrize(
@@ -111,56 +114,67 @@ def test_todays_date_is_known_to_templates() -> None:
 )
 def test_a_broken_or_hostile_template_is_refused_in_words(source: str) -> None:
     with pytest.raises(Unavailable, match="chat template cannot be rendered"):
-        ChatTemplate(source)
+        made(source)
 
 
 def test_a_template_without_end_is_left_behind() -> None:
     loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}{{ messages[0].content }}"
     with pytest.raises(Unavailable, match="come to an end"):
-        ChatTemplate(loop, seconds=0.05)
+        made(loop, seconds=0.05)
 
 
-def test_messages_are_a_list_as_templates_expect() -> None:
-    template = ChatTemplate(FIRST_APART)
-    assert template.with_system == ("<system>", SYSTEM, "<user>", PROMPT, "<assistant>")
-    assert template.between == ("<assistant>", Hole("answer", trimmed=False), "<user>")
+@pytest.mark.parametrize(
+    ("source", "between"),
+    [
+        (CHATML, "<|im_end|>\n<|im_start|>assistant\n A <|im_end|>\n<|im_start|>user\n"),
+        (NO_SYSTEM_ROLE, "<end_of_turn>\n<start_of_turn>assistant\nA<end_of_turn>\n<start_of_turn>user\n"),
+        (FIRST_APART, "<assistant> A <user>"),
+    ],
+    ids=["chatml", "trims", "first apart"],
+)
+def test_a_conversation_has_all_turns(source: str, between: str) -> None:
+    template = made(source)
+    assert template.knows_history
+    for system in ("", "S"):
+        before, after = rendered(template, "P", system=system).split("P")
+        text = rendered(template, *[" P ", " A "] * 3, " P ", system=system)
+        assert text == before + between.join([" P " if " A " in between else "P"] * 4) + after
 
 
-def test_a_conversation_is_laid_out_from_rounds() -> None:
-    template = ChatTemplate(CHATML)
-    answer = Hole("answer", trimmed=False)
-    assert template.between == (
-        "<|im_end|>\n<|im_start|>assistant\n",
-        answer,
-        "<|im_end|>\n<|im_start|>user\n",
-    )
-    assert template.conversation(1, system=True) == template.with_system
-    assert template.conversation(3, system=True) == (
-        *template.with_system[:4],
-        *template.between,
-        *template.with_system[3:],
-    )
-    names = [part.name for part in template.conversation(7, system=True) if isinstance(part, Hole)]
-    assert names == ["system", *["prompt", "answer"] * 3, "prompt"]
-
-
-def test_holes_of_a_conversation_are_trimmed_where_the_template_does() -> None:
-    between = ChatTemplate(NO_SYSTEM_ROLE).between
-    assert between is not None
-    assert Hole("answer", trimmed=True) in between
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{% for m in messages %}{{ loop.index }}: {{ m.content }}{% endfor %}", "1: P2: A3: P"),  # counts
+        ("{% for m in messages %}{{ m.content }}{% endfor %}{% if messages|length > 2 %}long{% endif %}", "PAPlong"),
+    ],
+)
+def test_a_template_may_treat_turns_differently(source: str, text: str) -> None:
+    template = made(source)
+    assert template.knows_history
+    assert rendered(template, "P", "A", "P") == text
 
 
 @pytest.mark.parametrize(
     "source",
     [
+        None,
         "{% for m in messages %}{% if loop.last %}{{ m.content }}{% endif %}{% endfor %}",  # forgets
-        "{% for m in messages %}{{ loop.index }}: {{ m.content }}{% endfor %}",  # counts
-        "{% for m in messages %}{{ m.content }}{% endfor %}{% if messages|length > 2 %}long{% endif %}",
         "{% if messages|length > 2 %}{{ raise_exception('one turn only') }}{% endif %}{{ messages[-1].content }}",
         "{{ messages[0].content }}{% for m in messages[1:] %}{{ m.content }}{{ m.content }}{% endfor %}",
     ],
 )
-def test_a_template_that_treats_turns_differently_has_no_conversations(source: str) -> None:
-    template = ChatTemplate(source)
-    assert template.between is None
-    assert template.alone
+def test_a_template_that_loses_or_repeats_turns_has_no_conversations(source: str | None) -> None:
+    template = made(source)
+    assert not template.knows_history
+    assert "P" in rendered(template, "P")
+
+
+def test_what_a_template_refuses_only_later_is_a_wrong_request() -> None:
+    source = (
+        "{% for m in messages %}{{ m.content }}{% endfor %}"
+        "{% if messages|length > 6 %}{{ raise_exception('too long') }}{% endif %}"
+    )
+    template = made(source)
+    assert rendered(template, "P", "A", "P") == "PAP"
+    with pytest.raises(BadRequest, match="cannot express the conversation"):
+        template.render("", ["P", "A", "P", "A", "P", "A", "P"])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.fakes.tool_templates import HERMES, LLAMA
 from tg_base.llm import LlmChunk
+from tg_llama.chat.chat_template import ChatTemplate
 from tg_llama.chat.name_guard import NameGuard
-from tg_llama.chat.tool_template import ToolTemplate
 from tg_llama.request import read_calls
 from tg_llama.tools.python_call import read_python_call
 from tg_llama.tools.tool_call_parser import ToolCallParser
@@ -266,7 +266,7 @@ def test_a_name_without_an_end_is_not_looked_at_again_and_again(name: str, begin
 async def test_an_answer_ends_where_there_may_be_no_other_call(
     template: str, parallel: bool | None, calls: int
 ) -> None:
-    known = ToolTemplate.of(template, {}, NameGuard(()))
+    known = ChatTemplate(template, {}, NameGuard(())).tools
     assert known is not None
     text = written(known.form, [("add", {"a": 1}), ("ask", {})])
 

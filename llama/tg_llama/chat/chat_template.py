@@ -1,11 +1,16 @@
-"""GGUF's chat template -> layouts: where the texts of the system and of each turn go in a prompt.
+"""A conversation -> its text by the model's own chat template, as pieces of the template's and of the request's text.
 
-A template is a program from an untrusted file. It runs once for each kind of conversation, when the model is loaded, in
-a sandbox, on placeholders; the text of a request never passes through it.
+A template is a program from an untrusted file. It runs in a sandbox and within a time limit. The texts of a
+conversation without tools never pass through it: it renders marks, which are replaced afterwards.
 """
 
-from typing import Literal, NamedTuple, get_args
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
+from typing import Any
 
+from tg_base.llm import call_arguments
+from tg_llama.chat.name_guard import NameGuard, Plain
 from tg_llama.chat.template_sandbox import (
     RENDER_SECONDS,
     SandboxedTemplate,
@@ -13,53 +18,47 @@ from tg_llama.chat.template_sandbox import (
     TemplateFailed,
     within,
 )
-from tg_schema.errors import Unavailable
+from tg_llama.chat.tool_template import ToolTemplate, examine_tools, write_call, write_tool
+from tg_schema import Message, Tool
+from tg_schema.errors import BadRequest, Unavailable
+from tg_schema.features import describe_missing
 
+_CONTINUED = "{{ messages[0].content }}"
+"""The template of a model that has none and simply continues the text."""
 _EDGE = "\u2003"
-"""White space that no template writes, around each placeholder: if it is missing, the template trims the text."""
-
-_Name = Literal["system", "prompt", "answer"]
-_MARKS: dict[_Name, str] = {name: f"\ue000{name}\ue001" for name in get_args(_Name)}
-
-
-class Hole(NamedTuple):
-    """The place for a request's text in a layout."""
-
-    name: _Name
-    trimmed: bool
-
-
-Layout = tuple[str | Hole, ...]
+"""White space that no template writes, around each mark: if it is missing, the template trims the text."""
+_MARK = re.compile(f"({_EDGE}?)\ue000([0-9]+)\ue001({_EDGE}?)")
+_SYSTEM, _QUESTION, _ANSWER = "probe system", "probe question", "probe answer"
+_TURNS = (_QUESTION, _ANSWER, _QUESTION, _ANSWER, _QUESTION)
+_REFUSED = (
+    "messages: this model's chat template cannot express the conversation: let user and assistant take turns, let each "
+    "result follow its call, and try one call at a time"
+)
 
 
 class ChatTemplate:
-    """One model's template, rendered for "a user's text", "a system's and a user's text", and a longer conversation.
+    """One model's template; samples are rendered when the model is loaded, to see what it knows.
+
+    Args:
+        source: the template's text; None = the model has none and continues the text.
+        names: what the template knows besides the conversation, such as `bos_token`.
+        guard: the guard of the model's control tokens.
+        seconds: time limit of the samples.
 
     Attributes:
-        alone: the layout of a prompt without system text.
-        with_system: the layout of one with it. Where the template knows no system role, the system's text stands
-            before the user's, in the user's turn.
-        between: the layout from a user's text to the next one's, with the answer's hole in it. None if the template
-            does not treat all turns alike, so conversations cannot be composed from parts.
+        knows_history: whether a conversation can have more than one turn.
+        tools: how it renders tools, calls and results; None if it cannot, or writes calls in no known format.
+
+    Raises:
+        Unavailable: the template does not work; the message says why.
     """
 
     def __init__(
-        self, source: str | None, begin_text: str = "", end_text: str = "", seconds: float = RENDER_SECONDS
+        self, source: str | None, names: dict[str, str], guard: NameGuard, seconds: float = RENDER_SECONDS
     ) -> None:
-        """`source` None: the model has no template and simply continues the text.
-
-        Raises:
-            Unavailable: the template does not work; the message says why.
-        """
-        if source is None:
-            prompt = Hole("prompt", trimmed=False)
-            self.alone: Layout = (prompt,)
-            self.with_system: Layout = (Hole("system", trimmed=False), "\n\n", prompt)
-            self.between: Layout | None = None
-            return
+        self._guard = guard
         try:
-            names = {"bos_token": begin_text, "eos_token": end_text}
-            within(seconds, lambda: self._find_layouts(SandboxedTemplate(source, names)))
+            within(seconds, lambda: self._examine(SandboxedTemplate(source or _CONTINUED, names)))
         except TemplateEndless:
             raise Unavailable(
                 "the model file's chat template does not come to an end; use another model file"
@@ -69,78 +68,100 @@ class ChatTemplate:
                 "the model file's chat template cannot be rendered; use an instruction-tuned model file"
             ) from None
 
-    def _find_layouts(self, template: SandboxedTemplate) -> None:
+    def _examine(self, template: SandboxedTemplate) -> None:
         """Raises: TemplateFailed, if the template cannot be rendered."""
-        self.alone = tuple(_split(template.render([_message("user", "prompt")])))
-        if not _has(self.alone, "prompt"):
+        self._template = template
+        if _QUESTION not in template.render(_make_turns([_QUESTION])):
             raise TemplateFailed
-        self.with_system = _add_system(template, self.alone)
-        self.between = _find_between(template, self.alone)
+        with_system = template.try_render(_add_system(_make_turns([_QUESTION]), _SYSTEM, known=True))
+        # A template without a system role may ignore the text, or refuse it.
+        self._knows_system = _SYSTEM in with_system and _QUESTION in with_system
+        conversation = template.try_render(_make_turns(_TURNS))
+        self.knows_history = tuple(re.findall(f"{_QUESTION}|{_ANSWER}", conversation)) == _TURNS
+        self.tools: ToolTemplate | None = examine_tools(template)
 
-    def conversation(self, turns: int, *, system: bool) -> Layout:
-        """The layout of `turns` alternating turns of user and assistant, the last one the user's.
+    def render(self, system: str, texts: Sequence[str]) -> Iterator[str | Plain]:
+        """The pieces of a conversation of alternating texts, the first and the last the user's, up to the answer.
 
-        More than one turn needs `between`.
+        Where the template knows no system role, the system's text stands before the user's first one.
+
+        Raises:
+            BadRequest: the template cannot express it.
         """
-        layout = self.with_system if system else self.alone
-        if turns < 2 or self.between is None:
-            return layout
-        prompt = next(part for part in layout if isinstance(part, Hole) and part.name == "prompt")
-        at = layout.index(prompt)
-        return (*layout[:at], *(prompt, *self.between) * (turns // 2), *layout[at:])
+        marks = [f"{_EDGE}\ue000{number}\ue001{_EDGE}" for number in range(len(texts) + 1)]
+        messages = _make_turns(marks[1:])
+        if system:
+            messages = _add_system(messages, marks[0], known=self._knows_system)
+        return _fill(self._render(messages), [system, *texts])
+
+    def render_tools(self, system: str, turns: Sequence[Message], tools: Sequence[Tool]) -> Iterator[str | Plain]:
+        """The pieces of a conversation with tools, calls or results, up to the answer.
+
+        Parts of a turn that the template leaves out, such as text beside calls, do not reach the model.
+
+        Raises:
+            BadRequest: the template cannot express it, or the arguments of a call are no JSON object.
+        """
+        form = self.tools
+        if form is None:
+            raise BadRequest(describe_missing(("tools",)))
+        called = {call.id: call.name for turn in turns for call in turn.tool_calls}
+        numbers = self._number(form, turns, called)
+        messages = [self._message(form, turn, numbers, called) for turn in turns]
+        if system:
+            known = form.system if tools else self._knows_system
+            messages = _add_system(messages, self._guard.hide(system), known=known)
+        return self._guard.reveal(self._render(messages, [self._guard.hide(write_tool(tool)) for tool in tools]))
+
+    def _render(self, messages: list[dict[str, Any]], tools: Sequence[dict[str, Any]] = ()) -> str:
+        try:
+            return within(RENDER_SECONDS, lambda: self._template.render(messages, tools))
+        except (TemplateFailed, TemplateEndless):
+            raise BadRequest(_REFUSED) from None
+
+    def _number(self, form: ToolTemplate, turns: Sequence[Message], called: Mapping[str, str]) -> dict[str, str]:
+        """The ids of calls as the template takes them."""
+        names = dict(called)
+        for turn in turns:
+            if turn.role == "tool":
+                names.setdefault(turn.tool_call_id or "", turn.name or "")
+        hidden = [(id_, self._guard.hide(name)) for id_, name in names.items()]
+        return {id_: form.form.call_id(number, name) for number, (id_, name) in enumerate(hidden)}
+
+    def _message(
+        self, form: ToolTemplate, turn: Message, numbers: Mapping[str, str], called: Mapping[str, str]
+    ) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": turn.role, "content": self._guard.hide(turn.text)}
+        if turn.tool_calls:
+            calls = [(call.id, call.name, call_arguments(call.arguments)) for call in turn.tool_calls]
+            hidden = [(numbers[id_], self._guard.hide(name), self._guard.hide(value)) for id_, name, value in calls]
+            message["tool_calls"] = [write_call(*call, objects=form.objects) for call in hidden]
+        if turn.role == "tool":
+            message["tool_call_id"] = numbers[turn.tool_call_id or ""]
+            message["name"] = self._guard.hide(turn.name or called.get(turn.tool_call_id or "", ""))
+        return message
 
 
-def _add_system(template: SandboxedTemplate, alone: Layout) -> Layout:
-    layout = _try_layout(template, _message("system", "system"), _message("user", "prompt"))
-    if _has(layout, "system") and _has(layout, "prompt"):
-        return layout
-    parts: list[str | Hole] = []
-    for part in alone:
-        parts.extend([part] if isinstance(part, str) else [Hole("system", part.trimmed), "\n\n", part])
-    return tuple(parts)
+def _make_turns(texts: Sequence[str]) -> list[dict[str, Any]]:
+    return [{"role": role, "content": text} for role, text in zip(cycle(("user", "assistant")), texts, strict=False)]
 
 
-def _find_between(template: SandboxedTemplate, alone: Layout) -> Layout | None:
-    """The text between two prompts, if it is the same in every round and everything else is as in `alone`."""
-    prompt, answer = _message("user", "prompt"), _message("assistant", "answer")
-    long = _try_layout(template, prompt, answer, prompt, answer, prompt)
-    holes = [part.name for part in long if isinstance(part, Hole)]
-    if holes != ["prompt", "answer", "prompt", "answer", "prompt"]:
-        return None
-    first, second, third = (at for at, part in enumerate(long) if isinstance(part, Hole) and part.name == "prompt")
-    between = long[first + 1 : second]
-    whole = (*long[: first + 1], *between, long[first], *between, *long[third:])
-    return between if long == whole and (*long[:first], *long[third:]) == alone else None
+def _add_system(messages: list[dict[str, Any]], system: str, *, known: bool) -> list[dict[str, Any]]:
+    """The messages with a system's text, which, if that role is not known, stands before the user's first text."""
+    if known:
+        return [{"role": "system", "content": system}, *messages]
+    first = next((at for at, message in enumerate(messages) if message["role"] == "user"), None)
+    if first is None:
+        raise BadRequest(_REFUSED)
+    messages[first] = messages[first] | {"content": f"{system}\n\n{messages[first]['content']}"}
+    return messages
 
 
-def _try_layout(template: SandboxedTemplate, *messages: dict[str, str]) -> Layout:
-    """A conversation of placeholders; () if the template refuses it, as by "System role not supported"."""
-    try:
-        return tuple(_split(template.render([*messages])))
-    except TemplateFailed:
-        return ()
-
-
-def _message(role: str, name: _Name) -> dict[str, str]:
-    return {"role": role, "content": f"{_EDGE}{_MARKS[name]}{_EDGE}"}
-
-
-def _has(layout: Layout, name: str) -> bool:
-    return any(isinstance(part, Hole) and part.name == name for part in layout)
-
-
-def _split(text: str) -> list[str | Hole]:
-    """Cut a rendered conversation at its placeholders."""
-    parts: list[str | Hole] = []
-    while text:
-        found = [(at, name) for name, mark in _MARKS.items() if (at := text.find(mark)) >= 0]
-        if not found:
-            return [*parts, text]
-        at, name = min(found)
-        before, text = text[:at], text[at + len(_MARKS[name]) :]
-        trimmed = not before.endswith(_EDGE)
-        if before.removesuffix(_EDGE):
-            parts.append(before.removesuffix(_EDGE))
-        parts.append(Hole(name, trimmed))
-        text = text.removeprefix(_EDGE)
-    return parts
+def _fill(rendered: str, texts: Sequence[str]) -> Iterator[str | Plain]:
+    """A rendered text with the request's texts in place of their marks."""
+    at = 0
+    for found in _MARK.finditer(rendered):
+        yield rendered[at : found.start()]
+        at, text = found.end(), texts[int(found[2])]
+        yield Plain(text if found[1] and found[3] else text.strip())
+    yield rendered[at:]

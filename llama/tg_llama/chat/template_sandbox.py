@@ -99,6 +99,13 @@ class SandboxedTemplate:
         except _FAILURES:
             raise TemplateFailed from None
 
+    def try_render(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] = ()) -> str:
+        """As `render`; "" if the template refuses the conversation, as by "System role not supported"."""
+        try:
+            return self.render(messages, tools)
+        except TemplateFailed:
+            return ""
+
 
 def within(seconds: float, work: Callable[[], Result]) -> Result:
     """The result of `work`, which renders templates, in a thread of its own.
