@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tg_base.bus import find_bus
 from tg_base.config import BusConfig, read_table
 from tg_picker.core import DEFAULT_POLICY, AdmissionRule, QueueLimits, load_policy
-from tg_picker.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both, split_address
+from tg_picker.pools import Host, PoolTable, check_tables, read_places, refuse_both, split_address
 from tg_picker.pools.adapter_loader import check_source
 from tg_picker.pools.kv_subscriber import KvEventOptions
 from tg_picker.pools.pool_watcher import PoolSources
@@ -80,7 +80,7 @@ class PickConfig(Struct, frozen=True):
             resources=tuple(folder / file for file in self.resources),
             endpoint_files=tuple(folder / file for file in self.endpoint_files),
             hosts=tuple(Host(address, (port,), models=self.models) for address, port in hosts),
-            names=tuple(DnsName(name, (port,), models=self.models) for name, port in names),
+            names=tuple(Host(name, (port,), models=self.models) for name, port in names),
             ip_only=True,
         )
 

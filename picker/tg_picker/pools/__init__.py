@@ -3,7 +3,7 @@
 from tg_picker.pools import metrics
 from tg_picker.pools.catalogue import Catalogue, Destination, Pool, Slo, UseCase
 from tg_picker.pools.dispatcher import Dispatcher
-from tg_picker.pools.host import DnsName, Host, is_ip, join_address, read_places, split_address
+from tg_picker.pools.host import Host, is_ip, join_address, read_places, split_address
 from tg_picker.pools.load_header import LOAD_FORMAT, merge_reports, read_load_header
 from tg_picker.pools.page_reader import read_page
 from tg_picker.pools.pool_table import PoolTable, check_tables, find_goal, refuse_both
@@ -16,8 +16,8 @@ from tg_picker.pools.prompt import (
 )
 
 __all__ = [
-    "LOAD_FORMAT", "MAX_PREFIX_CHARACTERS", "Catalogue", "Destination", "Dispatcher", "DnsName",
-    "Host", "Pool", "PoolTable", "PoolView", "Prompt", "PromptFields", "Slo", "UseCase", "check_tables",
+    "LOAD_FORMAT", "MAX_PREFIX_CHARACTERS", "Catalogue", "Destination", "Dispatcher", "Host",
+    "Pool", "PoolTable", "PoolView", "Prompt", "PromptFields", "Slo", "UseCase", "check_tables",
     "find_goal", "is_ip", "join_address", "make_view", "merge_reports", "metrics", "read_load_header",
     "read_page", "read_places", "read_prompt", "refuse_both", "split_address",
 ]  # fmt: skip

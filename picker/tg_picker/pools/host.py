@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from ipaddress import IPv6Address, ip_address
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from msgspec import Struct
@@ -29,7 +29,7 @@ _RESOLVERS = ThreadPoolExecutor(4, "resolve")
 
 
 class Host(Struct, frozen=True):
-    """An address with one model server on each port.
+    """An address with one model server on each port; or a name in DNS, each of whose addresses is such a host.
 
     Attributes:
         address: an IP address or a name; an IPv6 address without brackets.
@@ -45,42 +45,21 @@ class Host(Struct, frozen=True):
     labels: dict[str, str] = {}
     models: tuple[str, ...] = ()
 
-
-class DnsName(Struct, frozen=True):
-    """A name, each of whose A and AAAA records is a host.
-
-    Attributes:
-        name: for instance that of a headless service.
-        ports: () = those of the pool that selects its hosts.
-        labels: the labels of each host.
-        models: base models that each host serves; () = not known.
-    """
-
-    name: str
-    ports: tuple[int, ...] = ()
-    labels: dict[str, str] = {}
-    models: tuple[str, ...] = ()
-
-    @property
-    def host(self) -> Host:
-        """The properties that all of its hosts share."""
-        return Host(self.name, self.ports, labels=self.labels, models=self.models)
-
-    async def resolve(self) -> tuple[Host, ...]:
-        """The hosts, by the resolver of the system, in the order of their addresses.
+    async def resolve(self) -> tuple[Self, ...]:
+        """The hosts of its A and AAAA records, by the resolver of the system, in the order of their addresses.
 
         Raises:
             OSError: the name has no address, or the resolver failed or took longer than `MAX_RESOLVE_SECONDS`.
         """
         async with asyncio.timeout(MAX_RESOLVE_SECONDS):
-            look = partial(socket.getaddrinfo, self.name, None, type=socket.SOCK_STREAM)
+            look = partial(socket.getaddrinfo, self.address, None, type=socket.SOCK_STREAM)
             try:
                 found: list[Any] = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, look)
             except UnicodeError:
                 raise OSError("no name that DNS could know") from None
         # DNS servers vary the order; sort, so that an unchanged set compares equal.
         addresses = sorted({str(place[0]) for *_, place in found})[:MAX_ADDRESSES]
-        return tuple(msgspec.structs.replace(self.host, address=address) for address in addresses)
+        return tuple(msgspec.structs.replace(self, address=address) for address in addresses)
 
 
 def join_address(address: str, port: int) -> str:

@@ -15,7 +15,7 @@ from tg_picker.pools.catalogue import (
     SloKind,
     UseCase,
 )
-from tg_picker.pools.host import DnsName, Host, read_places
+from tg_picker.pools.host import Host, read_places
 from tg_schema.errors import BadRequest
 
 POOL_LABEL: Final = "pool"
@@ -98,10 +98,10 @@ class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     @property
-    def dns_names(self) -> tuple[DnsName, ...]:
+    def dns_names(self) -> tuple[Host, ...]:
         """The names of the others."""
         return tuple(
-            DnsName(place, (port,), {POOL_LABEL: self.name}, self.models)
+            Host(place, (port,), labels={POOL_LABEL: self.name}, models=self.models)
             for place, port in read_places(self.names, "names")
         )
 

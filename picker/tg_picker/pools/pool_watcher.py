@@ -14,7 +14,7 @@ from tg_base.runtime import POLL_SECONDS, FileEdits, Watcher, running, translate
 from tg_picker.pools.catalogue import Catalogue, Pool
 from tg_picker.pools.catalogue_builder import build_catalogue, check_protocols, find_empty
 from tg_picker.pools.endpoint_file import read_endpoint_file
-from tg_picker.pools.host import RESOLVE_SECONDS, DnsName, Host
+from tg_picker.pools.host import RESOLVE_SECONDS, Host
 from tg_picker.pools.kinds import Spec
 from tg_picker.pools.pool_table import PoolTable, make_catalogue
 from tg_picker.pools.pool_view import PoolView, make_view
@@ -27,7 +27,6 @@ log = structlog.get_logger()
 Follower = Callable[[PoolView], None]
 """Told each new view, on the loop. It must not fail and must not wait."""
 
-_NameKey = tuple[str, tuple[int, ...], frozenset[tuple[str, str]]]
 _DEFECT = "a defect, whose traceback is above; the pools stay as they are, and the next edit is read"
 
 
@@ -38,7 +37,7 @@ class PoolSources(Struct, frozen=True, kw_only=True):
         resources: YAML files of routes, pools, objectives and rewrites. Without any, all hosts are the pool `default`.
         endpoint_files: files of servers in llm-d's or AIBrix's form.
         hosts: servers that are known from the start.
-        names: DNS names of servers; a name may occur with several ports.
+        names: servers by a name in DNS; a name may occur with several ports.
         tables: checked pools with their servers, in place of `resources`.
         default: the name of the pool without resources.
         ip_only: whether Envoy asks the servers. Envoy resolves no name of an endpoint file, and hedges by a policy of
@@ -49,7 +48,7 @@ class PoolSources(Struct, frozen=True, kw_only=True):
     resources: tuple[Path, ...] = ()
     endpoint_files: tuple[Path, ...] = ()
     hosts: tuple[Host, ...] = ()
-    names: tuple[DnsName, ...] = ()
+    names: tuple[Host, ...] = ()
     tables: tuple[PoolTable, ...] = ()
     default: str = "default"
     ip_only: bool = False
@@ -61,7 +60,7 @@ class PoolSources(Struct, frozen=True, kw_only=True):
         return (*self.hosts, *(host for table in self.tables for host in table.hosts))
 
     @property
-    def all_names(self) -> tuple[DnsName, ...]:
+    def all_names(self) -> tuple[Host, ...]:
         """The names in DNS, those of tables included."""
         return (*self.names, *(name for table in self.tables for name in table.dns_names))
 
@@ -90,23 +89,25 @@ class PoolWatcher(Watcher[Follower]):
         self._resolve = resolve
         self._edits = FileEdits((*sources.resources, *sources.endpoint_files), poll)
         self._catalogue, self._hosts = _read(sources)
-        self._resolved: dict[_NameKey, tuple[Host, ...]] = {}
-        self._unresolved: set[_NameKey] = set()
+        # By their index: two pools may have a name in common; each selects the hosts by labels of its own.
+        self._names = dict(enumerate(sources.all_names))
+        self._resolved: dict[int, tuple[Host, ...]] = {}
+        self._unresolved: set[int] = set()
         self._refused = False
         self.view = self._make_view()
 
     @property
     def unresolved(self) -> tuple[str, ...]:
         """The names that had no address when they were looked up last."""
-        return tuple(sorted({name for name, _, _ in self._unresolved}))
+        return tuple(sorted({self._names[at].address for at in self._unresolved}))
 
     @override
     async def _start(self, stack: AsyncExitStack) -> None:
-        await asyncio.gather(*(self._look_up(name) for name in self._sources.all_names))
+        await asyncio.gather(*map(self._look_up, self._names))
         if self._sources.resources or self._sources.endpoint_files:
             await stack.enter_async_context(running(self._watch()))
-        for name in self._sources.all_names:
-            await stack.enter_async_context(running(self._follow_name(name)))
+        for at in self._names:
+            await stack.enter_async_context(running(self._follow_name(at)))
 
     async def _watch(self) -> None:
         while True:
@@ -122,22 +123,22 @@ class PoolWatcher(Watcher[Follower]):
             self._publish(recovered=self._refused)
             self._refused = False
 
-    async def _follow_name(self, name: DnsName) -> None:
+    async def _follow_name(self, at: int) -> None:
         while True:
             await asyncio.sleep(self._resolve)
-            await self._look_up(name)
+            await self._look_up(at)
 
-    async def _look_up(self, name: DnsName) -> None:
+    async def _look_up(self, at: int) -> None:
         try:
-            hosts = await name.resolve()
+            hosts = await self._names[at].resolve()
         except OSError as error:
-            if _key(name) not in self._unresolved:
-                log.error("pools.unresolved", name=name.name, reason=type(error).__name__)
-            self._unresolved.add(_key(name))
+            if at not in self._unresolved:
+                log.error("pools.unresolved", name=self._names[at].address, reason=type(error).__name__)
+            self._unresolved.add(at)
             return
-        self._unresolved.discard(_key(name))
-        if hosts != self._resolved.get(_key(name)):
-            self._resolved[_key(name)] = hosts
+        self._unresolved.discard(at)
+        if hosts != self._resolved.get(at):
+            self._resolved[at] = hosts
             self._publish(recovered=False)
 
     def _publish(self, *, recovered: bool) -> None:
@@ -151,13 +152,8 @@ class PoolWatcher(Watcher[Follower]):
             follower(view)
 
     def _make_view(self) -> PoolView:
-        resolved = (host for name in self._sources.all_names for host in self._resolved.get(_key(name), ()))
+        resolved = (host for at in self._names for host in self._resolved.get(at, ()))
         return make_view(self._catalogue, (*self._hosts, *resolved))
-
-
-def _key(name: DnsName) -> _NameKey:
-    # Two pools may have a name in common; each selects the hosts by labels of its own.
-    return name.name, name.ports, frozenset(name.labels.items())
 
 
 def check_files(sources: PoolSources, findings: Findings) -> None:
@@ -189,7 +185,7 @@ def _read(sources: PoolSources) -> tuple[Catalogue, tuple[Host, ...]]:
         # A file that is empty for a moment while it is rewritten must not remove all pools.
         named = ", ".join(map(str, sources.resources))
         raise BadRequest(f"{named}, line 1: there is no InferencePool in the resources; add one")
-    expected = (*hosts, *(name.host for name in sources.all_names))
+    expected = (*hosts, *sources.all_names)
     for sentence in find_empty(resources, [host.labels for host in expected]):
         log.warning("pools.empty", reason=sentence)
     if sources.tables:

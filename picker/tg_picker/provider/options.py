@@ -9,7 +9,7 @@ from typing_extensions import override
 from tg_base.llm import Endpoint
 from tg_flow.providers.openai import UNCERTAIN, OpenAiOptions
 from tg_picker.core import DEFAULT_POLICY, AdmissionRule, QueueLimits, load_policy
-from tg_picker.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both
+from tg_picker.pools import Host, PoolTable, check_tables, read_places, refuse_both
 from tg_picker.pools.adapter_loader import check_source
 from tg_picker.pools.kv_subscriber import KvEventOptions
 from tg_picker.pools.pool_watcher import PoolSources
@@ -107,7 +107,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             resources=tuple(map(Path, self.resources)),
             endpoint_files=tuple(map(Path, self.endpoint_files)),
             hosts=tuple(Host(address, (port,), labels=self.labels) for address, port in hosts),
-            names=tuple(DnsName(name, (port,), self.labels) for name, port in names),
+            names=tuple(Host(name, (port,), labels=self.labels) for name, port in names),
             tables=self.pools,
             default=model,
             http1_only=True,

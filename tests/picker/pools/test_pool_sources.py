@@ -15,7 +15,7 @@ import structlog
 from tests.picker.pools.test_pool_resources import POOL, ROUTE
 from tests.unit.test_config_edits import replace, seen
 from tg_picker.core import Endpoint
-from tg_picker.pools import Catalogue, DnsName, Host, Pool, PoolView, join_address, make_view, split_address
+from tg_picker.pools import Catalogue, Host, Pool, PoolView, join_address, make_view, split_address
 from tg_picker.pools.endpoint_file import MODEL_LABEL, parse_endpoint_file
 from tg_picker.pools.pool_watcher import PoolSources, PoolWatcher
 from tg_picker.provider import PoolOptions
@@ -246,7 +246,7 @@ def test_hosts_without_resources_are_one_pool() -> None:
 async def test_a_name_may_have_several_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 0))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    async with PoolWatcher(PoolSources(names=(DnsName("a.example", (1,)), DnsName("a.example", (2,))))) as watcher:
+    async with PoolWatcher(PoolSources(names=(Host("a.example", (1,)), Host("a.example", (2,))))) as watcher:
         assert [each.address for each in watcher.view.endpoints] == ["10.0.0.1:1", "10.0.0.1:2"]
 
 
@@ -262,7 +262,7 @@ async def test_a_name_is_resolved_again_and_keeps_its_last_addresses(monkeypatch
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     told = Told()
-    name = DnsName("vllm.example", (8000,), VLLM, ("m",))
+    name = Host("vllm.example", (8000,), labels=VLLM, models=("m",))
     logs: list[MutableMapping[str, Any]]
     with structlog.testing.capture_logs() as logs:
         watcher = PoolWatcher(PoolSources(names=(name,)), resolve=0.01)
@@ -285,7 +285,7 @@ async def test_names_that_no_server_resolves_hold_up_nothing_else(monkeypatch: p
     silent = Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: silent.wait() and [])
     # More than the threads that a loop has for all work.
-    resolving = [asyncio.create_task(DnsName(f"gone-{number}.example").resolve()) for number in range(64)]
+    resolving = [asyncio.create_task(Host(f"gone-{number}.example").resolve()) for number in range(64)]
     await asyncio.sleep(0)
     try:
         async with asyncio.timeout(30):
