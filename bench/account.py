@@ -68,6 +68,8 @@ LAST_SECONDS = 1.0
 """Around the death of a processor. If nobody has heard yet of a call that it began then, nobody will."""
 MOST_OFF = 0.1
 """Of the estimated tokens, in all."""
+READY = 300.0
+"""Seconds in which a part has to serve, however busy the machine is."""
 
 
 @dataclass
@@ -297,7 +299,7 @@ async def account(
     chance = random.Random(seed)
     async with AsyncExitStack() as stack:
         provider = await stack.enter_async_context(BillingOpenAi.listening())
-        line = Pipeline(provider.url, broker, folder)
+        line = Pipeline(provider.url, broker, folder, ready=READY)
         line.file.write_text(CONFIGURATION.format(provider=provider.url, folder=folder), "utf-8")
         stack.push_async_callback(line.close)
         bus = await stack.enter_async_context(open_bus(broker))

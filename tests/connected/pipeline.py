@@ -53,6 +53,7 @@ class Pipeline:
         provider: the model's base URL.
         bus: the broker's URL.
         folder: for configuration and logs.
+        ready: seconds in which a part has to serve.
     """
 
     provider: str
@@ -60,6 +61,7 @@ class Pipeline:
     folder: Path
     flow: str = field(default_factory=lambda: f"f-{uuid.uuid4().hex[:8]}")
     parts: list[Part] = field(default_factory=list)
+    ready: float = READY
 
     def __post_init__(self) -> None:
         self.file = self.configuration(self.flow)
@@ -104,7 +106,7 @@ class Pipeline:
         started = Part(process, said)
         self.parts.append(started)
         assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), READY)).decode()
+        line = (await asyncio.wait_for(process.stdout.readline(), self.ready)).decode()
         assert line.startswith("ready: "), f"{line}{said.read_text('utf-8')}"
         found = re.match(r"ready: (http://127\.0\.0\.1:\d+/) ", line)
         started.url = found[1] if found else ""
