@@ -12,8 +12,8 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import CONFIG, QUEUES, TEXTS
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Requestor, ResponseStream, StreamOrigin
-from tg_base.client.response_stream import AskedStream
+from tg_base.client import Requestor, ResponseStream
+from tg_base.client.response_stream import ADOPTED, AskedStream
 from tg_base.server import Processor
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import Unavailable
@@ -81,7 +81,7 @@ def test_who_adopts_reads_on_where_the_other_one_was(read_words: int, more: int,
             if leaves:
                 stream.left = True
                 await first.aclose()
-            async with other.adopt(ROUTE, origin, taken, timeout=20) as adopted:
+            async with other.adopt(ROUTE, REQUEST, origin, taken, timeout=20) as adopted:
                 assert isinstance(adopted, AskedStream)
                 await until(lambda: not adopted.adopted)
                 # It was only suspended, and cancels what it has lost.
@@ -102,7 +102,7 @@ async def test_what_has_ended_can_be_adopted_a_little_longer() -> None:
         assert origin is not None
         await llm.stopped.wait()
         for number in range(3):
-            async with other.adopt(ROUTE, origin._replace(attempt=number + 1), 0, timeout=20) as adopted:
+            async with other.adopt(ROUTE, REQUEST, origin._replace(attempt=number + 1), 0, timeout=20) as adopted:
                 assert await read_rest(adopted) == whole()
 
 
@@ -117,8 +117,8 @@ async def test_what_a_processor_does_not_have_is_not_adopted(attempt: int) -> No
         origin = stream.origin
         assert origin is not None
         # It is not kept, or another requestor has had this attempt.
-        taken = StreamOrigin(origin.stream, 0, origin.processor)
-        async with other.adopt(ROUTE, taken if attempt else origin, 1, timeout=20) as adopted:
+        taken = origin._replace(attempt=origin.attempt - ADOPTED)
+        async with other.adopt(ROUTE, REQUEST, taken if attempt else origin, 1, timeout=20) as adopted:
             with pytest.raises(Unavailable, match="does not have the answer"):
                 await read_rest(adopted)
         step(llm, WORDS)

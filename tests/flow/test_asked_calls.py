@@ -149,11 +149,38 @@ async def test_a_process_that_is_killed_in_the_middle_of_an_answer(world: World)
     (record,) = await world.written(1)
     assert record == UsageRecord(
         stream.id, 1, unique=True, request="r-1", payer=Payer("alice", "acme"), door="native", flow="f", model="m",
-        provider="SteppedLlm", upstream_model="counting", usage=Usage(10, 3), estimated=True,
-        queued_at=record.queued_at, began_at=record.queued_at, ended_at=record.ended_at, outcome="failed",
-        error="unavailable",
+        provider="SteppedLlm", upstream_model="counting", usage=Usage(10, 3), estimated=True, outcome="failed",
+        queued_at=record.queued_at, began_at=record.queued_at, ended_at=record.ended_at, error="unavailable",
     )  # fmt: skip
     assert 0 <= record.ended_at - record.queued_at < 1000 * TIMING.dead_after, "the last record, not the death"
+
+
+async def test_a_process_that_is_killed_in_an_answer_that_was_adopted_twice(world: World) -> None:
+    llm, mortal = await world.serve(2)
+    request = TextCompletionRequest(prompt="999", system="s" * 37, streaming=True)
+    async with AsyncExitStack() as stack:
+        async with world.requestor.stream(ROUTE, request, timeout=20, kept=True) as stream:
+            await until(lambda: stream.settled and stream.origin is not None)
+            await anext(stream)
+            origin, taken = stream.origin, stream.taken
+            stream.left = True
+        for words in (0, 3):
+            other = Requestor(RemoteBus(world.bus), TOPICS, queues=(ROUTE.request,), timing=TIMING)
+            await stack.enter_async_context(other)
+            assert origin is not None
+            async with other.adopt(ROUTE, request, origin, taken, timeout=20) as adopted:
+                await until(lambda other=other: other.presence.serving(ROUTE.request))
+                for _ in range(words):
+                    llm.step.release()
+                    await anext(adopted)
+                origin, taken, adopted.left = adopted.origin, adopted.taken, not words
+                if words:
+                    mortal.kill()
+                    with pytest.raises(Unavailable):
+                        await anext(adopted)
+        (record,) = await world.written(1)
+    assert (record.stream, record.attempt, record.call) == (stream.id, 1, 1)
+    assert (record.payer.key, record.provider, record.usage) == ("alice", "SteppedLlm", Usage(10, 5))
 
 
 async def test_a_process_that_is_killed_in_its_retry(world: World) -> None:

@@ -22,7 +22,7 @@ from tg_base.client.call_account import CallAccount
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.liveness import Liveness
-from tg_base.client.response_stream import AskedStream, ResponseStream, StreamOrigin, Terms
+from tg_base.client.response_stream import ADOPTED, AskedStream, ResponseStream, StreamOrigin, Terms
 from tg_base.client.route_plans import RoutePlans
 from tg_base.client.route_run import RouteRun
 from tg_base.client.shadows import Shadows
@@ -215,35 +215,45 @@ class Requestor:
         return _EnteredStream(partial(opening, route, request, terms, bounded=bounded), self._close)
 
     def adopt(
-        self, route: Route[Req, Resp], origin: StreamOrigin, after: int, *, timeout: float
+        self,
+        route: Route[Req, Resp],
+        request: Req | EncodedRequest,
+        origin: StreamOrigin,
+        after: int,
+        *,
+        timeout: float,
     ) -> AbstractAsyncContextManager[ResponseStream[Resp]]:
         """Read on in a kept answer that another requestor has asked for, and has died or left.
 
         Args:
             route: the service.
+            request: what the other one has asked, for the record of usage.
             origin: where it is made.
             after: the frames that are known, as `ResponseStream.taken` counts them.
             timeout: as of `stream`.
 
         The stream fails with Unavailable if the processor has died, or does not have the answer.
         """
-        return _EnteredStream(partial(self._adopt, route, origin, after, timeout), self._close)
+        return _EnteredStream(partial(self._adopt, route, request, origin, after, timeout), self._close)
 
-    async def _adopt(self, route: Route[Any, Any], origin: StreamOrigin, after: int, timeout: float) -> AskedStream:
-        request = EncodedRequest(b"", frozenset())
+    async def _adopt(
+        self, route: Route[Any, Any], request: object, origin: StreamOrigin, after: int, timeout: float
+    ) -> AskedStream:
         stream = AskedStream(
             origin.stream,
             trace.child(origin.stream),
             route,
             request,
             Terms(timeout, None, None),
-            needed=frozenset(),
+            needed=_list_features(route, request),
             time=self._clock,
         )
-        stream.attempt, stream.processor, stream.taken = origin.attempt + 1, origin.processor, after
+        stream.attempt, stream.processor, stream.taken = origin.attempt + ADOPTED, origin.processor, after
         # Nobody else may be asked. No link of it is known yet that could be over.
         stream.relayed = stream.adopted = True
-        stream.link = MAX_NUMBER
+        stream.body, stream.link = b"", MAX_NUMBER
+        if stream.call is not None:
+            stream.call.pieces = after
         self._streams[stream.id] = stream
         self.admission.unanswered[route.request] += 1
         # From now on it can be found dead.
@@ -306,6 +316,8 @@ class Requestor:
         self.admission.unanswered[stream.route.request] -= 1
         if stream.left:
             self._left.append(stream.id)
+            # Who adopts it sees all of its call.
+            stream.call = None
         elif not stream.complete:
             self._cancel(stream)
         if stream.place is not None:

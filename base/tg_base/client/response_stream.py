@@ -27,6 +27,9 @@ from tg_schema.usage_record import BILLED_OPERATIONS
 
 MAX_BUFFERED_BYTES = 1024 * 1024
 """Bytes of records buffered for a slow reader. A stream that exceeds it ends with SlowConsumer; no other does."""
+ADOPTED = 1000
+"""By how much the attempt of who adopts a stream is above that of who had it before: so all know the one under which
+its processor has begun, and records its call."""
 
 
 class StreamOrigin(NamedTuple):
@@ -426,7 +429,7 @@ class AskedStream(ResponseStream[Any]):
         if (call := self.call) is not None:
             call.error = error
             call.flow, call.model = self.route.flow, self.route.model or ""
-            call.attempt, call.processor = self.attempt, self.processor
+            call.attempt, call.processor = self.attempt % ADOPTED, self.processor
             call.begun = self._accepted_attempt == self.attempt or call.pieces > 0
         return call
 
