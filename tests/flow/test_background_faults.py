@@ -1,12 +1,13 @@
 """Responses in the background where something fails: gateways that leave or die, limits, a bus that refuses or lags."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import openai
 import pytest
+from structlog.testing import capture_logs
 from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
@@ -26,12 +27,16 @@ from tests.flow.background_asking import (
 )
 from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, open_gateway
 from tests.flow.open_responses import MODEL
+from tests.until import until
 from tg_base.bus import Bus, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
+from tg_base.llm import LlmChunk
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
+from tg_schema import TextCompletionRequest
+from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.topics import Topics
 
 
@@ -161,6 +166,15 @@ async def test_one_that_takes_too_long_fails() -> None:
         await asyncio.wait_for(it.llm.stopped.wait(), DEADLINE)
 
 
+PIECE = 15_000
+
+
+def outcomes(logs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How requests ended, as the log has it: the one that begins a response, and the response itself."""
+    lines = [line for line in logs if line["event"] == "gateway.request" and line["service"] == "text-completion"]
+    return [line["outcome"] for line in lines]
+
+
 class _Narrow(PassingBus):
     """Takes messages of 2,000 bytes."""
 
@@ -175,10 +189,33 @@ async def test_a_response_too_large_to_be_kept_says_so() -> None:
         Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as gateway,
         client_of(gateway) as client,
     ):
-        made = await client.responses.create(model=MODEL, input="500", background=True)
-        final = await poll(client, made.id)
+        with capture_logs() as logs:
+            made = await client.responses.create(model=MODEL, input="500", background=True)
+            final = await poll(client, made.id)
+            await until(lambda: len(outcomes(logs)) == 2)
         said = final.error.message.split(":")[0]
         assert (final.status, said) == ("failed", "the response is larger than what is kept")
+        assert outcomes(logs) == ["ok", "too-large"]
+
+
+class LongLlm(CountingLlm):
+    """Its answer is larger than any may be, by its last piece alone."""
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        for _ in range(MAX_ANSWER_BYTES // PIECE + 1):
+            yield LlmChunk("x" * PIECE)
+        yield LlmChunk(finish_reason="stop")
+
+
+async def test_a_response_that_is_too_large_only_at_its_end_is_no_success() -> None:
+    with capture_logs() as logs:
+        async with open_gateway(llm=LongLlm()) as opened, client_of(opened.gateway) as client:
+            made = await client.responses.create(model=MODEL, input="1", background=True)
+            final = await poll(client, made.id)
+            await until(lambda: len(outcomes(logs)) == 2)
+    assert final.status == "failed"
+    assert outcomes(logs) == ["ok", "too-large"]
 
 
 async def test_a_bus_that_takes_no_events_does_not_stop_the_model() -> None:

@@ -23,12 +23,14 @@ class RecordWriter(Writer[Any]):
 
     Attributes:
         complete: whether the last record was written.
+        failure: the error that the end has, once it is made.
     """
 
     def __init__(self, record: type[Any], *, keeps_whole: bool) -> None:
         self._record = record
         self._answer = AnswerCollector[Any](partial(_join, record)) if keeps_whole else None
         self.complete = False
+        self.failure: TgError | None = None
 
     def restore(self, lines: bytes) -> None:
         """Go on behind lines that another process has written."""
@@ -65,6 +67,7 @@ class RecordWriter(Writer[Any]):
             records = () if self._answer is None else self._answer.records()
         except TooLarge as too_large:
             failure = failure or too_large
+        self.failure = failure
         error = None if failure is None else failure.record
         listed = tuple(msgspec.Raw(encode(each)) for each in records)
         return encode(RecordedEnd(int(at), error, cancelled, listed))

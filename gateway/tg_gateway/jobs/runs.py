@@ -26,7 +26,7 @@ from tg_gateway.jobs.writer import JobWriter
 from tg_gateway.relay import DEFECT_MESSAGE, Exchange, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
-from tg_schema.errors import BusError, Cancelled, Internal, NotFound, RateLimited, Timeout, Unavailable
+from tg_schema.errors import BusError, Cancelled, Internal, NotFound, RateLimited, Timeout, TooLarge, Unavailable
 
 log = structlog.get_logger()
 
@@ -278,8 +278,7 @@ class JobRuns:
                 # Its client has got nothing, and is asked to send the request again.
                 retry = failure is not None and failure.retryable and not run.cancelled
                 writer.freed = bool(background.chosen) and retry and writer.empty
-                end = run.records.finish(self.store.logs.clock(), failure, cancelled=run.cancelled)
-                settled = await writer.end(end, "ended")
+                settled = await writer.end(self._finish(run, writer, failure), "ended")
                 # Free the place now, before we read the end ourselves: a client that read it may send its next request
                 # at once.
                 self._count_out(run)
@@ -291,6 +290,13 @@ class JobRuns:
                 await writer.settle()
         if not run.erased and not settled:
             await self.store.logs.sweep_remnant(background.name)
+
+    def _finish(self, run: JobRun, writer: JobWriter, failure: TgError | None) -> bytes:
+        """The body of the end. Only now an answer may be found too large."""
+        end = run.records.finish(self.store.logs.clock(), failure, cancelled=run.cancelled)
+        if failure is None and (run.records.failure is not None or len(end) > writer.limit):
+            run.entry.end(TooLarge.status, TooLarge.type)
+        return end
 
     def _ask(self, run: JobRun) -> Exchange:
         claim = run.claim

@@ -34,7 +34,7 @@ class JobWriter(Sink):
         log: the log, which has its head.
         keeps_parts: whether sent parts are stored.
         alive: seconds without an entry after which a sign of life is written.
-        limit: the most bytes of an end.
+        limit: the most bytes of an end, as the attribute.
         part_bytes: the most bytes of stored parts; a larger answer has none for late followers.
         live: gets the parts too, as they are sent.
         claim: the claim of the log's head, if its name is chosen.
@@ -71,7 +71,7 @@ class JobWriter(Sink):
         self._log = log
         self._keeps_parts = keeps_parts
         self._alive = alive
-        self._limit = limit
+        self.limit = limit
         self._part_bytes = part_bytes
         self.source: ResponseStream[Any] | None = None
         self._waiting = bytearray()
@@ -208,7 +208,7 @@ class JobWriter(Sink):
             self._wake.set()
         await self._until_taken(0)
         # Append the end anyway: without it, readers would wait until the writer counts as dead.
-        if len(body) > self._limit:
+        if len(body) > self.limit:
             body, outcome = b"", "too-large"
         end = label_end(outcome, cut=self._cut, claim=self.claim, frees=self.freed, by=self._by)
         for pause in END_PAUSES_SECONDS:
