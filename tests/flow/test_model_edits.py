@@ -116,10 +116,9 @@ async def test_a_mistake_in_the_options_refuses_the_file(it: Served) -> None:
 async def test_what_waits_for_a_restart_stays(it: Served) -> None:
     write(
         it.file,
-        SERVED.replace("[models.m.options]", "queue = 3\n[models.m.options]", 1) + "h.text-completion.plain = true",
+        SERVED.replace("[models.m.options]", "queue = 3\n[models.m.options]", 1),
     )
-    assert (await it.told("config.needs_restart"))["keys"] == ["models.m.queue", "flows.h"]
-    assert "h" not in it.watcher.config.flows
+    assert (await it.told("config.needs_restart"))["keys"] == ["models.m.queue"]
     assert OneWord.opened == ["old", "other"]
 
 
@@ -188,11 +187,11 @@ async def test_a_request_that_waits_in_the_queue_of_a_flow_is_answered_when_the_
             assert "".join([record.response async for record in second]) == "old old"
 
 
-async def test_an_edit_that_takes_the_model_of_a_flow_that_needs_a_restart_is_refused(it: Served) -> None:
+async def test_a_flow_that_is_given_to_plain_peers_ends_its_model(it: Served) -> None:
     write(it.file, table("m", "new") + FLOWS.replace('g.text-completion.model = "n"', "g.text-completion.plain = true"))
-    reason = (await it.told("config.refused"))["reason"]
-    assert reason.startswith(f'{it.file}, line 8: there is no model "n"; known are m. Add a table [models.n] (what ')
-    assert [await it.say(flow) for flow in "fg"] == ["old old", "other other"]
+    assert (await it.told("models.in_force"))["ended"] == ["m", "n"]
+    await until(lambda: sorted(OneWord.closed) == ["old", "other"])
+    assert await it.say() == "new new"
 
 
 async def test_a_model_that_is_being_opened_is_not_rehearsed_again(it: Served) -> None:

@@ -20,8 +20,9 @@ from tests.virtual_time import in_virtual_time
 from tg_base.client import Client, Requestor
 from tg_base.config.reader import parse_config
 from tg_base.protocol import Route
+from tg_base.runtime import running
 from tg_base.server import Processor
-from tg_schema import TEXT_COMPLETION, AgentRequest, PromptRequest
+from tg_schema import TEXT_COMPLETION, AgentRequest, PromptRequest, TextCompletionResponse, encode
 from tg_schema.features import Feature
 from tg_schema.topics import Topics
 from tg_serve.launcher import inspect, launch
@@ -118,6 +119,26 @@ async def test_flows_come_and_go_at_all_gateways_and_touch_no_stream(
         texts = [text_of(begun + await response.read()) for response, begun in streams]
         assert texts == ["other other", "old old"] * GATEWAYS
         await until(lambda: OneWord.closed == ["other"])
+
+
+async def test_a_flow_of_plain_peers_comes_at_all_gateways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = "[flows.theirs]\ntext-completion.plain = true\n"
+    (route,) = parse_config(more, Path("tg.toml")).routes("text-completion")
+    async with gateways(tmp_path, monkeypatch, config_of()) as it:
+        bus = SharedBus.behind
+
+        async def answer_all() -> None:
+            async with bus.subscribe(route.request, "theirs") as requests:
+                async for request in requests:
+                    body = encode(TextCompletionResponse(response="theirs", end_of_stream=True))
+                    await bus.publish(route.response, body, {"id": request.properties["id"]})
+
+        async with running(answer_all()):
+            it.edit(config_of(more))
+            assert (await it.told("config.in_force"))["keys"] == ["flows.theirs"]
+            asked = [ask(http, "flow/theirs/service/text-completion", {"prompt": "x"}) for http in it.doors * 2]
+            assert await asyncio.gather(*asked) == ["theirs"] * 2 * GATEWAYS
+            assert await it.say("m") == {"old old"}
 
 
 @pytest.mark.parametrize(

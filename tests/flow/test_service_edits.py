@@ -22,12 +22,6 @@ from tg_base.server import Opened, ServeContext
 FILE = '[flows]\nf.echo.greeting = "old"\n'
 
 
-class OddConfig(EchoConfig, frozen=True):
-    """One whose edits are followed."""
-
-    followed = True
-
-
 class OddService(EchoService):
     """One that cannot be closed if its greeting says so."""
 
@@ -43,8 +37,6 @@ class OddService(EchoService):
 
 class OddKind(EchoKind):
     """Its services do as their greeting says."""
-
-    table = OddConfig
 
     def __init__(self) -> None:
         self.opening: list[str] = []
@@ -96,7 +88,7 @@ async def echoing(folder: Path, text: str = FILE) -> AsyncIterator[Echoes]:
     bus, kind, file = MemoryBus(), OddKind(), folder / "tg.toml"
     write(file, text)
     with capture_logs() as logs:
-        async with ConfigWatcher(file, poll=0.01, services=(OddConfig,)) as watcher:
+        async with ConfigWatcher(file, poll=0.01, services=(EchoConfig,)) as watcher:
             topics = watcher.config.topics
             async with (
                 kind.serve(ServeContext.of(watcher, bus, LIVELY)),

@@ -2,18 +2,22 @@
 
 import asyncio
 import os
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
 import structlog
+from typing_extensions import override
 
+from tests.fakes.echo_service import EchoRequest, EchoResponse
 from tests.within import within
 from tg_base.config import (
     Config,
     ConfigWatcher,
+    ServiceConfig,
 )
 from tg_doors import LmiConfig
+from tg_schema import ServiceSpec
 from tg_schema.errors import BadRequest
 
 GOOD = '[models.m]\nprovider = "openai"\n[flows.f]\ntext-completion = { model = "m" }\n'
@@ -151,19 +155,46 @@ async def test_what_needs_a_restart_says_so_until_it_is_taken_back(tmp_path: Pat
                     "event": "config.in_force",
                     "log_level": "info",
                     "file": str(file),
-                    "keys": ["gateway.hosts"],
+                    "keys": ["gateway.hosts", "flows.g"],
                 }
                 waiting = await seen(logs, "config.needs_restart")
-                assert (waiting["keys"], waiting["log_level"]) == (["gateway.port", "flows.g"], "warning")
+                assert (waiting["keys"], waiting["log_level"]) == (["gateway.port"], "warning")
                 assert waiting["reason"] == "this is read when a process starts; it needs a restart"
                 assert (config_file.config.gateway.port, config_file.config.gateway.hosts) == (1, ("h",))
-                assert list(config_file.config.flows) == ["f"]
+                assert list(config_file.config.flows) == ["f", "g"]
                 replace(file, "[gateway]\nport = 2\nhosts = ['i']\n" + GOOD)
                 assert (await seen(logs, "config.needs_restart"))["keys"] == ["gateway.port"]
                 replace(file, "[gateway]\nport = 1\nhosts = ['i']\n" + GOOD)
                 await seen(logs, "config.unchanged")
                 assert logs == []
                 assert [config.gateway.hosts for config in heard.configs] == [("h",), ("i",), ("i",)]
+
+
+class FixedConfig(ServiceConfig, frozen=True, kw_only=True):
+    """A service that takes its template once."""
+
+    spec = ServiceSpec("fixed", EchoRequest, EchoResponse)
+    followed = False
+    template: str
+
+    @override
+    def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:
+        if self.template not in config.prompts.templates:
+            yield config.fault("there is no such template", "flows", flow, "fixed", "template")
+
+
+async def test_an_edit_that_takes_what_a_service_needs_until_its_restart_is_refused(tmp_path: Path) -> None:
+    file, text = tmp_path / "tg.toml", '[flows.g]\nfixed.template = "old"\n[prompts.templates.old]\nprompt = "x"\n'
+    file.write_text(text)
+    with structlog.testing.capture_logs() as logs:
+        async with ConfigWatcher(file, poll=0.01, services=(FixedConfig,)) as config_file:
+            replace(file, text.replace("old", "new"))
+            reason = (await seen(logs, "config.refused"))["reason"]
+            said = "line 2: there is no such template (what needs a restart counts as it was at the start)"
+            assert reason == f"{file}, {said}"
+            replace(file, text.replace("old", "new") + '[prompts.templates.old]\nprompt = "x"\n')
+            assert (await seen(logs, "config.needs_restart"))["keys"] == ["flows.g.fixed.template"]
+            assert {*config_file.config.prompts.templates} == {"old", "new"}
 
 
 async def test_an_edit_of_a_doors_table_needs_a_restart(tmp_path: Path) -> None:

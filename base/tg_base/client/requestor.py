@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextvars import Context
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -78,7 +79,7 @@ class Requestor:
     Args:
         bus: carries everything.
         topics: the names of our own topics.
-        plain: response topics of plain peers, which know no inbox.
+        plain: response topics of plain peers, which know no inbox; others are read from their first request on.
         queues: request topics that will be used: if there is one, the processors are asked on entering to announce
             themselves; otherwise at the first use of a queue of which none is known.
         timing: the heartbeat interval, and when a silent processor counts as dead.
@@ -104,7 +105,8 @@ class Requestor:
     ) -> None:
         self.bus = bus
         self.topics = topics
-        self._plain = plain
+        self._plain = {*plain}
+        self._opening_plain = asyncio.Lock()
         self._queues = queues
         self._timing = timing or HeartbeatTiming()
         self.time = time or SharedTime()
@@ -308,6 +310,14 @@ class Requestor:
                 self._close(stream)
         return stream
 
+    async def _read_plain(self, topic: str) -> None:
+        """Read what plain peers answer there: an edit has added their flow."""
+        async with self._opening_plain:
+            if topic not in self._plain:
+                each = self._subscriptions.each(topic, self._on_plain, Context())
+                await self._exit.enter_async_context(each)
+                self._plain.add(topic)
+
     def _close(self, stream: AskedStream) -> None:
         """The caller has left: stop the work, if it is not complete."""
         del self._streams[stream.id]
@@ -349,6 +359,8 @@ class Requestor:
         return await self.admission.settle(route)
 
     async def _ask(self, stream: AskedStream, announced: Announced) -> None:
+        if stream.route.plain and stream.route.response not in self._plain:
+            await self._read_plain(stream.route.response)
         withheld = stream.permit is not None
         warm = stream.cache_key is not None and stream.attempt == 1 and not withheld
         if warm and await self._warm.ask(stream):

@@ -87,7 +87,7 @@ def _follows_edits(value: Any) -> bool:
     """Whether a value may change while a process runs; a whole flow that comes or goes may if all its services may."""
     if isinstance(value, dict):
         return all(map(_follows_edits, value.values()))
-    return bool(getattr(value, "follows_edits", True))
+    return bool(getattr(value, "followed", True))
 
 
 def is_followed(kind: Any, *, below: bool = False) -> bool:

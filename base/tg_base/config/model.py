@@ -151,7 +151,7 @@ class ServiceConfig(Section, frozen=True):
     """The service of this table; None = an unknown one."""
     awaited: ClassVar[bool] = True
     """Whether a gateway is ready only when it is there."""
-    followed: ClassVar[bool] = False
+    followed: ClassVar[bool] = True
     """Whether processors come, go and change with the edits of these tables; otherwise that needs a restart."""
     request: str | None = None
     response: str | None = None
@@ -165,11 +165,6 @@ class ServiceConfig(Section, frozen=True):
     def find_queue(self, config: "Config") -> int | None:
         """Queued requests per requestor; None = in proportion to the announced capacity."""
         return None
-
-    @property
-    def follows_edits(self) -> bool:
-        """Whether an edit of this table takes effect while a process runs. A plain peer's topics are read once."""
-        return self.followed and not self.plain
 
     @property
     def bound_model(self) -> str | None:

@@ -21,7 +21,6 @@ class TextCompletionConfig(ServiceConfig, frozen=True):
     """The text-completion service of a flow."""
 
     spec = TEXT_COMPLETION
-    followed = True
     model: str | None = None
     """The name of a table of models, or of a route; required unless the processors are TrustGraph's (`plain`)."""
 
@@ -55,7 +54,6 @@ class PromptConfig(ServiceConfig, frozen=True):
     """The prompt service of a flow."""
 
     spec = PROMPT
-    followed = True
 
     @override
     def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:
@@ -78,7 +76,6 @@ class AgentConfig(ServiceConfig, frozen=True):
     """The agent of a flow."""
 
     spec = AGENT
-    followed = True
     model: str | None = None
     """The model that the agent uses; None = that of the flow's own text-completion."""
     description: str = ""

@@ -8,6 +8,7 @@ but refuses the subscription for too long, the task that entered `Subscriptions`
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import Context
 from types import TracebackType
 from typing import Self, cast
 
@@ -78,8 +79,12 @@ class Subscriptions:
             raise self._lost from error
 
     @asynccontextmanager
-    async def open(self, topic: str, group: str | None, *, prefetch: int = 1000) -> AsyncIterator["Subscription"]:
+    async def open(
+        self, topic: str, group: str | None, *, prefetch: int = 1000, context: Context | None = None
+    ) -> AsyncIterator["Subscription"]:
         """Subscribe as `Bus.subscribe` does. The iteration ends only when the block is left.
+
+        `context` is that of its tasks, as of `running`.
 
         Raises:
             BadRequest: `topic` is not a full name.
@@ -88,19 +93,24 @@ class Subscriptions:
         subscription = Subscription(self, self._bus, topic, group, prefetch)
         try:
             await subscription.subscribe()
-            async with running(subscription.keep()):
+            async with running(subscription.keep(), context=context):
                 yield subscription
         finally:
             await subscription.leave()
             self._failed.pop(subscription, None)
 
     @asynccontextmanager
-    async def each(self, topic: str, handle: Callable[[Delivery], None]) -> AsyncIterator[None]:
+    async def each(
+        self, topic: str, handle: Callable[[Delivery], None], context: Context | None = None
+    ) -> AsyncIterator[None]:
         """Call `handle` with every message of a topic, until the block is left. No message ends it.
 
         A message with unreadable properties, or one that `handle` rejects with a TgError, is counted and dropped.
         """
-        async with self.open(topic, None) as deliveries, running(_each(deliveries, handle)):
+        async with (
+            self.open(topic, None, context=context) as deliveries,
+            running(_each(deliveries, handle), context=context),
+        ):
             yield
 
     def ended(self, subscription: "Subscription") -> None:
