@@ -11,7 +11,7 @@ import pulsar
 
 from tg_base.bus.core import BusOptions
 from tg_base.bus.pulsar.client_log import client_log
-from tg_base.bus.pulsar.handshake import Refusal, find_refusal
+from tg_base.bus.pulsar.handshake import Refusal, shake_hands
 from tg_base.bus.pulsar.wire import producer_command, subscribe_command
 from tg_schema.errors import BadRequest, BusError, TooLarge
 
@@ -82,14 +82,14 @@ class Broker:
         self._options = options
         self._token = _TokenFile(options) if named else None
 
-    def client(self, timeout: int = OPERATION_TIMEOUT_SECONDS) -> pulsar.Client:
-        """A client that connects at its first use; each of its operations has `timeout` seconds."""
+    def client(self) -> pulsar.Client:
+        """A client that connects at its first use."""
         certificates = self._options.trust_certs
         return pulsar.Client(
             self._url,
             authentication=None if self._token is None else pulsar.AuthenticationToken(self._token),
-            operation_timeout_seconds=timeout,
-            connection_timeout_ms=timeout * 1000,
+            operation_timeout_seconds=OPERATION_TIMEOUT_SECONDS,
+            connection_timeout_ms=OPERATION_TIMEOUT_SECONDS * 1000,
             stats_interval_in_seconds=0,
             tls_trust_certs_file_path=None if certificates is None else str(certificates),
             tls_validate_hostname=True,
@@ -106,18 +106,22 @@ class Broker:
             return error.strerror or "no answer"
         return None
 
-    def check(self, timeout: float) -> None:
-        """Connect once; raise if the broker refuses us for a reason that no retry can change. Blocks.
+    def check(self, timeout: float) -> int | None:
+        """Connect once: the bytes that a message may have; None = the broker does not answer. Blocks.
 
         Args:
             timeout: seconds for each of connecting, the handshake of TLS, and the broker's reply.
 
         Raises:
-            BusError: the broker refuses us; the message has its address and says what to do.
+            BusError: the broker refuses us for a reason that no retry can change; the message has its address and says
+                what to do.
         """
-        refusal = self._refusal(timeout)
-        if refusal is not None and refusal.lasting:
-            raise BusError(f"{refusal.sentence} ({self._address})")
+        answer = self._shake_hands(timeout)
+        if not isinstance(answer, Refusal):
+            return answer
+        if answer.lasting:
+            raise BusError(f"{answer.sentence} ({self._address})")
+        return None
 
     def explain(self, error: BusError, topic: str | None = None, group: str | None = None) -> BusError:
         """The same error for an operator: with the topic's namespace, the broker's address, and why we cannot connect.
@@ -133,8 +137,8 @@ class Broker:
         if failure is not None:
             return BusError(f"no broker answers at {self._address}: {failure}; start it, or correct the URL of the bus")
         opening = subscribe_command(topic, group) if topic is not None and group is not None else None
-        refusal = self._refusal(EXPLAIN_TIMEOUT_SECONDS, opening)
-        if refusal is not None:
+        refusal = self._shake_hands(EXPLAIN_TIMEOUT_SECONDS, opening)
+        if isinstance(refusal, Refusal):
             return BusError(f"{refusal.sentence} ({self._address})")
         where = "" if topic is None else f"namespace {topic.partition('://')[2].rpartition('/')[0]} of "
         return BusError(f"{error.message} ({where}{self._address})")
@@ -146,13 +150,13 @@ class Broker:
         """
         if error.message != _SENTENCES["Timeout"]:
             return error
-        refusal = self._refusal(EXPLAIN_TIMEOUT_SECONDS, producer_command(topic))
-        return error if refusal is None else BusError(refusal.sentence)
+        refusal = self._shake_hands(EXPLAIN_TIMEOUT_SECONDS, producer_command(topic))
+        return BusError(refusal.sentence) if isinstance(refusal, Refusal) else error
 
-    def _refusal(self, timeout: float, opening: bytes | None = None) -> Refusal | None:
+    def _shake_hands(self, timeout: float, opening: bytes | None = None) -> Refusal | int | None:
         host, port = self._place
         token = None if self._token is None else self._token()
-        return find_refusal(
+        return shake_hands(
             host,
             port,
             token,

@@ -1,7 +1,8 @@
-"""Address and token -> why the broker refuses us: one connection that speaks Pulsar's own protocol.
+"""Address and token -> why the broker refuses us, or how large a message may be: one connection of Pulsar's protocol.
 
 The client library retries even what cannot succeed, such as a wrong token or an HTTP port, and then reports only a
-timeout. This module asks the broker once, and turns its reply into an error message.
+timeout. Nor does it expose the broker's limit. This module asks the broker once, and turns a refusal into an error
+message.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ import ssl
 from pathlib import Path
 from typing import NamedTuple
 
-from tg_base.bus.pulsar.wire import connect_command, read_error, receive_reply
+from tg_base.bus.pulsar.wire import connect_command, read_error, read_max_message, receive_reply
 
 _METADATA_ERROR, _PERSISTENCE_ERROR, _AUTHENTICATION_ERROR, _NO_SUBSCRIPTION, _NOT_ALLOWED_ERROR = 1, 2, 3, 12, 22
 """`ServerError` of PulsarApi.proto."""
@@ -49,7 +50,7 @@ class Refusal(NamedTuple):
     lasting: bool
 
 
-def find_refusal(
+def shake_hands(
     host: str,
     port: int,
     token: str | None,
@@ -58,8 +59,8 @@ def find_refusal(
     authorities: Path | None,
     timeout: float,
     opening: bytes | None = None,
-) -> Refusal | None:
-    """Connect once, as the client does; blocks. None = the broker accepts us, or gives no reason.
+) -> Refusal | int | None:
+    """Connect once, as the client does; blocks.
 
     Args:
         host: the broker's.
@@ -69,6 +70,9 @@ def find_refusal(
         authorities: PEM file of the authorities whose certificates are trusted; None = the public ones.
         timeout: seconds for each of connecting, the handshake of TLS, and a reply.
         opening: a command of `wire` to send after a successful handshake: the one that the client was refused.
+
+    Returns:
+        Why the broker refuses us, or the bytes that a message may have there; None = it says neither.
     """
     try:
         context = ssl.create_default_context(cafile=authorities) if tls else None
@@ -80,9 +84,10 @@ def find_refusal(
             if context is not None:
                 connection = stack.enter_context(context.wrap_socket(connection, server_hostname=host))
             connection.sendall(connect_command(token))
-            refusal = _read_reply(receive_reply(connection), token, tls=tls)
+            reply = receive_reply(connection)
+            refusal = _read_reply(reply, token, tls=tls)
             if refusal is not None or opening is None:
-                return refusal
+                return refusal or read_max_message(reply)
             connection.sendall(opening)
             return _read_opened(receive_reply(connection))
     except ssl.SSLCertVerificationError as error:

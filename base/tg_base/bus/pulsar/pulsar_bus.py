@@ -16,16 +16,14 @@ import asyncio
 import atexit
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakValueDictionary
 
 import pulsar
-import structlog
 from typing_extensions import override
 
 from tg_base.bus.core import (
-    MAX_MESSAGE_BYTES,
     BoundedReader,
     Bus,
     BusOptions,
@@ -41,17 +39,14 @@ from tg_base.bus.core import (
 from tg_base.bus.pulsar import topic_log
 from tg_base.bus.pulsar.client import Broker, close_quietly, error_of, in_time
 from tg_base.bus.pulsar.consumer import Consumer, size_buffers
-from tg_base.bus.pulsar.message_limit import PROPERTIES_BYTES
 from tg_base.bus.pulsar.sender import Sender, Sent
-from tg_base.bus.pulsar.shared_client import SharedClient
+from tg_base.bus.pulsar.shared_client import PROPERTIES_BYTES, SharedClient
 from tg_base.bus.pulsar.silence import WATCH_SECONDS, Silence
 from tg_schema import TgError
 from tg_schema.errors import BusError, TooLarge
 
 if TYPE_CHECKING:
     from tg_base.bus.pulsar.consumer import Received
-
-log = structlog.get_logger()
 
 LEAVE_TIMEOUT_SECONDS = 1.0
 """Seconds that leaving a subscription waits for the broker; after that, closing continues in the background."""
@@ -72,13 +67,7 @@ class PulsarBus(Bus):
     def __init__(self, url: str, options: BusOptions) -> None:
         self._loop = asyncio.get_running_loop()
         self._client = SharedClient(Broker(url, options))
-        self._limit = MAX_MESSAGE_BYTES
-        self._limit_known = False
-        self._limit_asked: set[str] = set()
         self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="bus")
-        # Probing the limit allocates 5 MiB several times. The allocator keeps that per thread, so one thread does it
-        # all.
-        self._limit_thread = ThreadPoolExecutor(1, thread_name_prefix="bus-limit")
         self._senders: dict[str, Sender] = {}
         self._retired: list[Sender] = []
         self._readers: dict[Consumer, BoundedReader[Received]] = {}
@@ -94,7 +83,7 @@ class PulsarBus(Bus):
     @property
     @override
     def max_message(self) -> int:
-        return self._limit
+        return self._client.max_message
 
     @property
     @override
@@ -143,8 +132,6 @@ class PulsarBus(Bus):
     def _on_opened(self, topic: str, sender: Sender, opened: "asyncio.Future[pulsar.Producer]") -> None:
         if opened.cancelled() or opened.exception() is not None:
             self._forget(topic, sender)
-        else:
-            self._learn_limit(topic)
 
     def _forget(self, topic: str, sender: Sender) -> None:
         if self._senders.get(topic) is sender:
@@ -193,7 +180,6 @@ class PulsarBus(Bus):
         opening = self._off_loop(lambda: self._client.subscribe(topic, group, in_client))
         busy = group is None and not is_persistent(topic)
         async with self._reading(opening, ahead, busy=busy) as reader:
-            self._learn_limit(topic)
             yield reader
 
     @asynccontextmanager
@@ -232,23 +218,6 @@ class PulsarBus(Bus):
         if not opening.cancelled() and opening.exception() is None and self._closing is None:
             self._pool.submit(opening.result().close)
 
-    def _learn_limit(self, topic: str) -> None:
-        """Ask the broker for its size limit, unless it is known or was asked for in this namespace."""
-        place = topic.partition("://")[2].rpartition("/")[0]
-        if not self._limit_known and self._closing is None and place not in self._limit_asked:
-            self._limit_asked.add(place)
-            self._loop.run_in_executor(self._limit_thread, self._ask_limit, topic)
-
-    def _ask_limit(self, topic: str) -> None:
-        """Ask in the namespace of `topic`, unless an earlier one has revealed the limit. Runs in the limit's thread."""
-        if self._limit_known or self._closing is not None:
-            return
-        # We may not send in this namespace, or the broker is down: a later opening asks again.
-        with suppress(TgError):
-            self._limit, self._limit_known = self._client.ask_limit(topic), True
-            if self._limit < MAX_MESSAGE_BYTES:
-                log.warning("bus.limit", max_message=self._limit)
-
     def _watch(self) -> None:
         """Reopen lost connections: the client does it too, but with pauses that grow to a minute."""
         self._watching = self._loop.call_later(WATCH_SECONDS, self._watch)
@@ -271,9 +240,6 @@ class PulsarBus(Bus):
                 self._forget(topic, sender)
                 self._retired.append(sender)
                 sender.window.close(error_of("NotConnected"))
-        # The same broker may have come back with another limit.
-        self._limit_asked.clear()
-        self._limit_known = False
 
     def _close_retired(self) -> None:
         """Close replaced producers once they are idle: their sends in flight may still succeed."""
@@ -341,7 +307,6 @@ class PulsarBus(Bus):
             self._senders.clear()
         await asyncio.shield(self._closing)
         self._pool.shutdown(wait=False)
-        self._limit_thread.shutdown(wait=False)
 
     def _close(self) -> None:
         """Close consumers and readers, then the client: they survive no other order. Runs in any thread."""

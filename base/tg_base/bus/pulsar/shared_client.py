@@ -5,21 +5,24 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pulsar
+import structlog
 
+from tg_base.bus.core import MAX_MESSAGE_BYTES
 from tg_base.bus.pulsar import topic_log
 from tg_base.bus.pulsar.client import (
-    OPERATION_TIMEOUT_SECONDS,
     Broker,
     close_quietly,
-    error_of,
     look_up,
 )
 from tg_base.bus.pulsar.consumer import Consumer
-from tg_base.bus.pulsar.message_limit import ask_limit
 from tg_base.bus.pulsar.sender import open_producer
 from tg_schema import TgError
 from tg_schema.errors import BusError
 
+log = structlog.get_logger()
+
+PROPERTIES_BYTES = 16 * 1024
+"""Bytes reserved for a message's properties and framing."""
 CHECK_TIMEOUT_SECONDS = 1.0
 """Timeout of each step of the check before the first use."""
 PROBE_TIMEOUT_SECONDS = 2
@@ -39,14 +42,14 @@ class SharedClient:
 
     Attributes:
         handle: the client.
+        max_message: the bytes that the body of a message may have, as far as is known.
     """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._opening = threading.Lock()
         self._checking = threading.Lock()
         self._checked = False
-        self._closed = False
+        self.max_message = MAX_MESSAGE_BYTES
         self.handle = broker.client()
 
     def reopen_all(self, consumers: Iterable[Consumer]) -> dict[Consumer, TgError | None] | None:
@@ -57,6 +60,8 @@ class SharedClient:
         """
         if not self._answers():
             return None
+        # The same broker may have come back with another limit.
+        self._checked = False
         lost = list(consumers)
         with ThreadPoolExecutor(MAX_CONCURRENT_CALLS, thread_name_prefix="bus-reopen") as pool:
             return dict(zip(lost, pool.map(_reopen, lost), strict=True))
@@ -106,33 +111,18 @@ class SharedClient:
         if topic is not None and produce:
             close_quietly(self.produce(topic))
 
-    def ask_limit(self, topic: str) -> int:
-        """As `message_limit.ask_limit`, on a separate client, so that it delays nothing else; blocks."""
-        with self._opening:
-            if self._closed:
-                raise error_of("AlreadyClosed")
-            client = self._broker.client(OPERATION_TIMEOUT_SECONDS)
-        try:
-            return ask_limit(client, topic)
-        finally:
-            close_quietly(client)
-
     def close(self) -> None:
-        """Close the client, but not the temporary ones; blocks.
-
-        If a temporary client were closed while it opens a producer, that call would never return. They end by their own
-        timeout.
-        """
-        with self._opening:
-            self._closed = True
+        """Close the client; blocks."""
         close_quietly(self.handle)
 
     def _check(self) -> None:
-        """Before the first use, raise at once those errors that the client would retry in vain until our timeout."""
+        """Before the first use, learn the limit of messages, and raise what the client would retry in vain."""
         with self._checking:
-            if not self._checked:
-                self._broker.check(CHECK_TIMEOUT_SECONDS)
+            if not self._checked and (most := self._broker.check(CHECK_TIMEOUT_SECONDS)) is not None:
                 self._checked = True
+                self.max_message = min(max(most - PROPERTIES_BYTES, most // 2), MAX_MESSAGE_BYTES)
+                if self.max_message < MAX_MESSAGE_BYTES:
+                    log.warning("bus.limit", max_message=self.max_message)
 
     def _answers(self) -> bool:
         if self._broker.connect_failure(PROBE_TIMEOUT_SECONDS) is not None:

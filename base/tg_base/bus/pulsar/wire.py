@@ -1,4 +1,4 @@
-"""Commands of Pulsar's own protocol <-> bytes, used to find out why the client library could not open something.
+"""Commands of Pulsar's own protocol <-> bytes: what the client library does not report of a broker.
 
 The numbers are those of PulsarApi.proto: a command is in the field of `BaseCommand` that has the number of its type.
 """
@@ -8,14 +8,15 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-_CONNECT, _SUBSCRIBE, _PRODUCER = 2, 4, 5
+_CONNECT, _CONNECTED, _SUBSCRIBE, _PRODUCER, _ERROR = 2, 3, 4, 5, 14
 """`BaseCommand.Type`."""
-_ERROR: Final = 14
 _SHARED, _EARLIEST = 1, 1
 """`CommandSubscribe.SubType`, `CommandSubscribe.InitialPosition`."""
 _PROTOCOL_VERSION: Final = 19
 """The version of Pulsar 2.10. A broker accepts any version, and uses the lower of the two."""
 MAX_REPLY_BYTES: Final = 16 * 1024
+DEFAULT_MESSAGE_BYTES: Final = 5 * 1024 * 1024
+"""What a broker takes that does not say it."""
 _VARINT, _BYTES = 0, 2
 
 
@@ -58,13 +59,25 @@ def receive_reply(connection: socket.socket) -> bytes:
 
 def read_error(reply: bytes) -> ServerError | None:
     """The error in a reply; None = the reply has none."""
-    try:
-        found = dict(_fields(reply[8:])).get(_ERROR)
-        fields = dict(_fields(found)) if isinstance(found, bytes) else {}
-    except (IndexError, ValueError):
-        return None
+    fields = _find_command(reply, _ERROR) or {}
     code, text = fields.get(2), fields.get(3, b"")
     return ServerError(code, text) if isinstance(code, int) and isinstance(text, bytes) else None
+
+
+def read_max_message(reply: bytes) -> int | None:
+    """`max_message_size` of a `CommandConnected`, in bytes; None = the reply is none."""
+    fields = _find_command(reply, _CONNECTED)
+    size = None if fields is None else fields.get(3, DEFAULT_MESSAGE_BYTES)
+    return size if isinstance(size, int) else None
+
+
+def _find_command(reply: bytes, kind: int) -> dict[int, int | bytes] | None:
+    """The fields of the reply's command, if it is of this type."""
+    try:
+        found = dict(_fields(reply[8:])).get(kind)
+        return dict(_fields(found)) if isinstance(found, bytes) else None
+    except (IndexError, ValueError):
+        return None
 
 
 def _frame(kind: int, body: bytes) -> bytes:
