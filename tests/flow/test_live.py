@@ -195,6 +195,11 @@ async def test_a_client_that_does_not_read_is_stopped_too() -> None:
         await client.stop_stream(name)
         async with asyncio.timeout(1):
             await llm.stopped.wait()
+        document = await see(client, lambda document: not document.streams)
+        assert document.totals["streams"] == 0
+        assert it.gateway._live._relay.running, "its client has not read its end"
+        with pytest.raises(NotFound):
+            await client.stop_stream(name)
 
 
 async def test_a_silent_model_is_stopped_though_its_client_does_not_read() -> None:
