@@ -258,6 +258,26 @@ async def test_while_the_file_takes_nothing_records_wait(
     assert (said.count("usage.waiting"), said.count("usage.recovered")) == (1, 1)
 
 
+async def test_the_end_of_a_process_waits_for_the_file_and_says_what_it_lost(
+    bus: MemoryBus, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    database = UsageDatabase(tmp_path / "usage.db", locked_seconds=0.0)
+    database.open()
+    async with UsageTopic(bus, TOPICS) as topic:
+        reader = UsageReader(topic, database, Prices({}, None), first_pause=TICK_SECONDS)
+        await bus.publish(TOPICS.usage, encode(record("1")), {})
+        await reader.finish()
+        holder = sqlite3.connect(tmp_path / "usage.db", isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        await bus.publish(TOPICS.usage, encode(record("2")), {})
+        await reader.finish(0.5)
+        holder.close()
+        (row,) = database.find((), 0, 2**40, None, 1)
+        assert row.calls == 1
+        assert "".join(capfd.readouterr()).count("usage.lost") == 1
+    database.close()
+
+
 async def test_long_names_are_cut(bus: MemoryBus, tmp_path: Path) -> None:
     async with reading(config_file(tmp_path), bus) as reader:
         await reader.write(record("1", model="m" * 1_000_000))

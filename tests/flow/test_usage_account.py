@@ -11,6 +11,7 @@ import msgspec
 from bench.account import CONFIGURATION, KINDS, Client, judge
 from tests.fakes.billing_openai import Billed, BillingOpenAi
 from tests.until import TICK_SECONDS
+from tg_flow.usage.usage_database import UsageDatabase
 from tg_schema import Usage
 from tg_schema.usage_record import UsageRecord
 from tg_serve.launcher import launch
@@ -48,6 +49,24 @@ async def test_every_door_agent_prompt_and_list_is_counted_as_the_provider_count
             "unpriced_calls": len(calls),
         }
     ], seed
+
+
+async def test_an_embedded_process_that_ends_at_once_has_counted_all(tmp_path: Path) -> None:
+    sums = tmp_path / "usage.db"
+    async with BillingOpenAi.listening() as provider:
+        file = tmp_path / "tg.toml"
+        text = CONFIGURATION.format(provider=provider.url, folder=tmp_path).replace("[gateway]", "[gateway]\nport = 0")
+        file.write_text(text)
+        async with launch(ServeOptions(file=file)) as (_, url), aiohttp.ClientSession() as http:
+            client = Client(http, random.Random(1), lambda: [str(url)], leaving=0, cut=0)
+            await asyncio.gather(*map(client.ask, range(len(KINDS))))
+        calls = [call for calls in provider.calls.values() for call in calls]
+    database = UsageDatabase(sums)
+    database.open()
+    (row,) = database.find((), 0, 2**40, None, 1)
+    database.close()
+    billed = len(calls), sum(call.prompt for call in calls), sum(call.sent for call in calls)
+    assert (row.calls, row.in_token, row.out_token) == billed
 
 
 COUNTED = Usage(10, 4)

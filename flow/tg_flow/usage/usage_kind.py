@@ -25,6 +25,8 @@ from tg_schema.service_spec import USAGE
 
 log = structlog.get_logger()
 
+FLUSH_SECONDS: Final = 1.0
+
 _URL: Final = re.compile(
     r"postgres(?:ql)?://(?:[^/:@?#]+@)?(?:\[[0-9A-Fa-f:]+\]|[^/:@?#\[\]]*)(?::[0-9]{1,5})?/[^/?#]+(?:\?(?!.*password).*)?"
 )
@@ -81,7 +83,13 @@ async def _open(context: ServeContext, stack: AsyncExitStack, flow: str, place: 
     stack.push_async_callback(prices.aclose)
     stack.enter_context(context.follow_part(lambda config: config.prices, prices.replace))
     topic = await stack.enter_async_context(UsageTopic(context.bus, context.config.topics))
-    await stack.enter_async_context(running(UsageReader(topic, store, prices).run()))
+    reader = UsageReader(topic, store, prices)
+    if context.bus.in_process:
+        stack.push_async_callback(reader.finish)
+    await stack.enter_async_context(running(reader.run()))
+    if context.host is not None:
+        # What uses models has ended.
+        stack.push_async_callback(context.host.usage.flush, FLUSH_SECONDS)
     return UsageService(store)
 
 

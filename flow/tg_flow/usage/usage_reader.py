@@ -22,6 +22,9 @@ log = structlog.get_logger()
 KNOWN_VERSION: Final = 1
 FIRST_PAUSE_SECONDS: Final = 1.0
 MAX_PAUSE_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 0.1
+FINISH_SECONDS: Final = 10.0
+"""For which the end of a process waits for prices and database, if the records end with it."""
 RETURN_SECONDS: Final = 60.0
 """After which a message comes again that has a record which could be neither read nor kept as a dead letter."""
 MOST_TOKENS: Final = 10**12
@@ -55,14 +58,28 @@ class UsageReader:
     async def run(self) -> None:
         """Read until cancelled."""
         while True:
-            records: list[UsageRecord] = []
-            settled = [(delivery, await self._read(delivery, records)) for delivery in await self._topic.take()]
-            await self._count(records)
-            for delivery, kept in settled:
-                if kept:
-                    delivery.ack()
-                else:
-                    delivery.nack(RETURN_SECONDS)
+            await self._count_next()
+
+    async def finish(self, seconds: float = FINISH_SECONDS) -> None:
+        """After `run`: count what is there already, on a bus that ends with this process."""
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    await self._count_next(PATIENCE_SECONDS)
+        except TimeoutError:
+            if lost := len(self._topic.taken):
+                log.error("usage.lost", messages=lost, reason="they were not counted before the process ended")
+
+    async def _count_next(self, patience: float | None = None) -> None:
+        records: list[UsageRecord] = []
+        settled = [(delivery, await self._read(delivery, records)) for delivery in await self._topic.take(patience)]
+        await self._count(records)
+        for delivery, kept in settled:
+            if kept:
+                delivery.ack()
+            else:
+                delivery.nack(RETURN_SECONDS)
+        self._topic.taken = []
 
     async def _read(self, delivery: Delivery, records: list[UsageRecord]) -> bool:
         """Add the records of a message; return whether each of the others is kept as a dead letter."""

@@ -26,6 +26,9 @@ GATHER_SECONDS: Final = 0.1
 class UsageTopic(Entered):
     """Enter it to subscribe.
 
+    Attributes:
+        taken: the messages of the batch that is being counted.
+
     Raises:
         BusError: on entering, the bus did not answer in time or refused.
     """
@@ -34,6 +37,7 @@ class UsageTopic(Entered):
         super().__init__()
         self._bus = bus
         self._topics = topics
+        self.taken: list[Delivery] = []
 
     @override
     async def _start(self, stack: AsyncExitStack) -> None:
@@ -41,14 +45,20 @@ class UsageTopic(Entered):
         subscriptions = await stack.enter_async_context(opened)
         self._deliveries = await stack.enter_async_context(subscriptions.open(self._topics.usage, GROUP))
 
-    async def take(self) -> Sequence[Delivery]:
-        """The next messages: one at least, and those that follow it soon."""
-        batch = [await anext(self._deliveries)]
+    async def take(self, patience: float | None = None) -> Sequence[Delivery]:
+        """The next messages: one at least, and those that follow it soon. The same again, until `taken` is cleared.
+
+        Raises:
+            TimeoutError: none came within `patience` seconds.
+        """
+        if not self.taken:
+            async with asyncio.timeout(patience):
+                self.taken.append(await anext(self._deliveries))
         with suppress(TimeoutError):
             async with asyncio.timeout(GATHER_SECONDS):
-                while len(batch) < MAX_BATCH:
-                    batch.append(await anext(self._deliveries))
-        return batch
+                while len(self.taken) < MAX_BATCH:
+                    self.taken.append(await anext(self._deliveries))
+        return self.taken
 
     async def discard(self, record: bytes, reason: str) -> bool:
         """Keep an unreadable record as a dead letter, so that it holds up no other; return whether it is kept."""
