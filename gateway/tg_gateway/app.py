@@ -21,7 +21,7 @@ from tg_base.protocol import Route, RoutePlan
 from tg_base.runtime import MAX_WAITING_CONNECTIONS, SharedListener, open_listening_sockets, running
 from tg_base.telemetry import MODEL_LOADS
 from tg_gateway.access import Authenticator, Limits, Origins, Payers, RateLimits, UnauthenticatedLimit
-from tg_gateway.dialects import Catalogue, Mount
+from tg_gateway.dialects import Catalogue, KeptStreams, Mount
 from tg_gateway.http import (
     MAX_HEAD_LINE_BYTES,
     MAX_HEADERS,
@@ -303,7 +303,15 @@ class Gateway:
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
         loads = LoadHeaders(requestor)
         handlers = HttpHandlers(
-            relay, self._background, config, limits, parser=self._parser, loads=loads, jobs=self._jobs, live=live
+            relay,
+            self._background,
+            config,
+            limits,
+            parser=self._parser,
+            loads=loads,
+            jobs=self._jobs,
+            live=live,
+            streams=KeptStreams({mount.door: mount.dialect.restore for mount in self._mounts}, requestor.time),
         )
         shown = {"/metrics": MetricsPage().show, **{page.path: page.show for page in pages}}
         middleware = Middleware(

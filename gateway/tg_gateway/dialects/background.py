@@ -41,17 +41,18 @@ class StreamedAnswer:
         content_type: as in `Writer`.
         headers: further headers.
         keep_alive: bytes sent during silence.
-        fail: makes the last bytes over HTTP if an error comes after the first bytes; then the connection is cut. On a
-            WebSocket, the dialect's conversation sends the error.
+        fail: makes the last bytes over HTTP if an error comes after the first bytes. On a WebSocket, the dialect's
+            conversation sends the error.
+        cut_after_failure: as in `Writer`.
     """
 
     parts: AsyncGenerator[bytes, None]
     content_type: str
     headers: Mapping[str, str]
     keep_alive: bytes
-    cut_after_failure: ClassVar[bool] = True
     events_apart: ClassVar[bool] = False
     fail: Callable[[TgError], bytes] = lambda _: b""
+    cut_after_failure: bool = True
 
 
 class RecordedEnd(msgspec.Struct, frozen=True, omit_defaults=True):

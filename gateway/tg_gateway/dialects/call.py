@@ -9,6 +9,7 @@ from tg_gateway.dialects.background import Background
 from tg_gateway.dialects.catalogue import Catalogue
 from tg_gateway.dialects.field_names import FieldNames
 from tg_gateway.dialects.kept_answers import NOTHING_KEPT, Keep, KeptAnswers
+from tg_gateway.dialects.kept_streams import NO_STREAMS, KeptStreams
 from tg_gateway.dialects.live_figures import NO_FIGURES, LiveFigures
 from tg_gateway.dialects.writer import Writer
 from tg_schema import TgError
@@ -32,6 +33,7 @@ class Call:
         sees: the key whose usage and streams alone the client may see; None = those of all keys.
         kept: the answers that are kept for the request's key; only an awaitable that `parse` returns uses it.
         live: what the gateway does now; for such an awaitable too.
+        streams: reads streams that are kept; for such an awaitable too.
     """
 
     operation: str
@@ -46,6 +48,7 @@ class Call:
     sees: str | None = None
     kept: KeptAnswers = NOTHING_KEPT
     live: LiveFigures = NO_FIGURES
+    streams: KeptStreams = NO_STREAMS
 
 
 @dataclass(frozen=True, slots=True)

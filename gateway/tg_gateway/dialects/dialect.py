@@ -9,7 +9,9 @@ from tg_base.config import GatewayConfig
 from tg_gateway.dialects.background import Answer, StreamedAnswer
 from tg_gateway.dialects.call import Ask, Call
 from tg_gateway.dialects.conversation import Conversation, Socket
+from tg_gateway.dialects.writer import Writer
 from tg_schema import TgError, errors
+from tg_schema.errors import BadRequest
 
 ASKING: Final[tuple[type[TgError], ...]] = (
     *(errors.BadRequest, errors.NotFound, errors.TooLarge, errors.ContentFilter, errors.RateLimited),
@@ -125,6 +127,17 @@ class Dialect(ABC):
             call: what is known of the request. Its body is empty if it was refused unread; for a large body
                 that was parsed, it is what `abridge` returned.
         """
+
+    def restore(self, form: bytes) -> Writer[Any]:
+        """A writer that writes what one with this form has written, for a stream that is kept.
+
+        Args:
+            form: the JSON of `Writer.form`.
+
+        Raises:
+            BadRequest: it is none of this dialect.
+        """
+        raise BadRequest("no stream of this protocol is kept")
 
     def converse(self, socket: Socket) -> Conversation:
         """The conversation of a new WebSocket, for mounts that are sockets.

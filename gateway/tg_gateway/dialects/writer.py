@@ -33,6 +33,9 @@ class Writer(ABC, Generic[Record]):
             take every orderly end for a whole answer.
         events_apart: whether each server-sent event is an HTTP chunk of its own, for clients that take the data
             of one read for one event.
+        form: what `Dialect.restore` makes a writer of equal bytes of, before the first record; it can be encoded as
+            JSON. None = the answer cannot be kept as a stream.
+        record_type: the type of the records, where there is a form.
     """
 
     content_type: str = "text/event-stream; charset=utf-8"
@@ -40,6 +43,8 @@ class Writer(ABC, Generic[Record]):
     keep_alive: bytes = KEEP_ALIVE
     cut_after_failure: bool = False
     events_apart: bool = False
+    form: Any = None
+    record_type: type[Any] = TextCompletionResponse
 
     @abstractmethod
     def write(self, record: Record) -> Output:

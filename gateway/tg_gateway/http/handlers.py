@@ -10,16 +10,28 @@ from tg_base.config import GatewayConfig
 from tg_base.runtime import MAX_QUICK_BYTES, is_costly
 from tg_base.telemetry import LOAD_REQUEST_HEADER
 from tg_gateway.access import LargeBodies, Limits
-from tg_gateway.dialects import Answer, Ask, Background, Keep, LiveFigures, StreamedAnswer, Writer, join_output
+from tg_gateway.dialects import (
+    KEEP_HEADER,
+    Answer,
+    Ask,
+    Background,
+    Keep,
+    KeptStreams,
+    LiveFigures,
+    StreamedAnswer,
+    Writer,
+    join_output,
+)
 from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
 from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import CORS_HEADERS, DOOR, ENTRY, make_response
-from tg_gateway.jobs import JobQueue, JobRuns
+from tg_gateway.jobs import JobQueue, JobRuns, LiveParts
 from tg_gateway.parsing import CallParser
 from tg_gateway.relay import Exchange, HeldEnd, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
+from tg_schema.errors import BadRequest
 
 
 class HttpHandlers:
@@ -36,7 +48,9 @@ class HttpHandlers:
         loads: LoadHeaders,
         live: LiveFigures,
         jobs: JobQueue,
+        streams: KeptStreams,
     ) -> None:
+        self._streams = streams
         self._relay = relay
         self._store = background.store
         self._background = background
@@ -58,6 +72,8 @@ class HttpHandlers:
         asked = await self._parse(request, reader or self._body_reader, entry)
         if not isinstance(asked, Ask):
             return await self._reply(request, asked)
+        if (period := request.headers.get(KEEP_HEADER)) is not None:
+            return await self._keep(request, asked, period, entry)
         if asked.background is not None:
             await self._begin(asked, asked.background, entry)
             kept = self._store.of(entry.key, bounded=False)
@@ -80,14 +96,28 @@ class HttpHandlers:
         headers = {"X-Stream-Id": exchange.responses.id, **load, **asked.writer.headers}
         return make_response(Answer(join_output(whole), 200, asked.writer.content_type, headers))
 
-    async def _begin(self, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
-        """Queue the answer until there is capacity, or begin it now."""
+    async def _keep(self, request: web.Request, asked: Ask, period: str, entry: AccessLogEntry) -> web.StreamResponse:
+        """Begin a stream that is kept, and send it."""
+        door = request[DOOR]
+        if not (door.call.stores and asked.streaming and asked.background is None and door.mount is not None):
+            raise BadRequest(f"{KEEP_HEADER}: only a stream is kept, and none for a key with store = false")
+        background, live = self._streams.keep(asked.writer, door.mount.door, period), LiveParts()
+        began = await self._begin(asked, background, entry, live)
+        kept = self._store.of(entry.key, bounded=False, live=live if began else None)
+        return await self._reply(request, background.answer(kept))
+
+    async def _begin(
+        self, asked: Ask, background: Background, entry: AccessLogEntry, live: LiveParts | None = None
+    ) -> bool:
+        """Queue the answer until there is capacity, or begin it now; returns whether this process makes it."""
         if background.waiting is not None and self._jobs.takes(asked):
             await self._jobs.put(asked, background, background.waiting, entry)
         elif self._jobs.is_made_apart(asked.route.flow):
             await self._jobs.hand_over(asked, background, entry)
         else:
-            await self._background.start(asked, background, entry)
+            await self._background.start(asked, background, entry, live)
+            return True
+        return False
 
     async def _parse(
         self, request: web.Request, reader: BodyReader, entry: AccessLogEntry
@@ -102,7 +132,7 @@ class HttpHandlers:
                 costly = len(body) > MAX_QUICK_BYTES and is_costly(body)
                 parsed = self._parser.parse(dialect, call) if costly else dialect.parse(call)
                 if isinstance(parsed, Awaitable):
-                    call.kept, call.live = self._store.of(entry.key), self._live
+                    call.kept, call.live, call.streams = self._store.of(entry.key), self._live, self._streams
                     asked = await parsed
                 else:
                     asked = parsed

@@ -10,7 +10,18 @@ from typing_extensions import override
 
 from tg_base.protocol import EncodedRequest, Route
 from tg_base.runtime import Unpicklable, WorkerPool, ask_caller, translate_defects
-from tg_gateway.dialects import NO_FIGURES, Answer, Ask, Batch, Call, Dialect, KeptAnswer, KeptAnswers, StreamedAnswer
+from tg_gateway.dialects import (
+    NO_FIGURES,
+    NO_STREAMS,
+    Answer,
+    Ask,
+    Batch,
+    Call,
+    Dialect,
+    KeptAnswer,
+    KeptAnswers,
+    StreamedAnswer,
+)
 from tg_schema import TEXT_COMPLETION, ServiceSpec, TextCompletionRequest, TgError
 from tg_schema.errors import Internal
 
@@ -89,6 +100,7 @@ def pack_call(call: Call) -> Call:
         query=query.copy(),
         kept=_CallersAnswers(),
         live=NO_FIGURES,
+        streams=NO_STREAMS,
     )
 
 

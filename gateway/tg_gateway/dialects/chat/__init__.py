@@ -22,7 +22,7 @@ from tg_gateway.dialects.chat.shapes import (
 from tg_gateway.dialects.chat.text_inputs import TextInput, TextInputs, read_inputs
 from tg_gateway.dialects.chat.tools import make_tool
 from tg_gateway.dialects.chat.usage import CompletionUsage, add_usage, describe_usage
-from tg_gateway.dialects.chat.writers import ChatStreamWriter, ChunkWriter, encode_chat, too_many
+from tg_gateway.dialects.chat.writers import ChatStreamWriter, ChunkWriter, encode_chat, restore_chat, too_many
 
 __all__ = [
     "DIALECT", "HALF_CHARACTER", "OPENAI_STYLE", "OWNER", "UNKNOWN_LOGPROB", "AnswerStyle", "AnyCount", "AtLeastOne",
@@ -31,5 +31,5 @@ __all__ = [
     "TextInputs", "TokenLogprob", "TopLogprob", "VllmSampling", "WholeCall", "WholeChoice", "WholeFunction",
     "WholeMessage", "add_usage", "decode_body", "describe_error", "describe_usage", "encode_chat", "find_asked_model",
     "list_ignored", "make_logprobs", "make_tool", "read_effort", "read_form", "read_image", "read_inputs",
-    "read_request", "read_sampling", "refuse", "simplify", "too_many",
+    "read_request", "read_sampling", "refuse", "restore_chat", "simplify", "too_many",
 ]  # fmt: skip

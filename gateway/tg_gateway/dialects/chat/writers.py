@@ -14,7 +14,7 @@ from tg_gateway.dialects.chat.answer_style import OPENAI_STYLE, AnswerStyle
 from tg_gateway.dialects.chat.choice import StreamedChoice, make_choices
 from tg_gateway.dialects.chat.shapes import ChatCompletion, ChunkChoice
 from tg_gateway.dialects.chat.usage import add_usage, describe_usage
-from tg_schema import TextCompletionResponse, TgError, Usage, encode
+from tg_schema import TextCompletionResponse, TgError, Usage, decode, encode
 from tg_schema.errors import ProtocolError
 
 DONE: Final = server_sent_event(b"[DONE]")
@@ -80,6 +80,16 @@ _TEXT_TAIL: Final = b'},"finish_reason":null}%b'
 """What stands around the text of a `ChunkChoice` with nothing else, as `encode` would write it."""
 
 
+class ChatForm(msgspec.Struct, frozen=True):
+    """What a `ChatStreamWriter` is made of."""
+
+    model: str
+    n: int
+    include_usage: bool
+    name: str
+    created: int
+
+
 class ChatStreamWriter(ChunkWriter):
     """The chunks of a chat.
 
@@ -89,6 +99,7 @@ class ChatStreamWriter(ChunkWriter):
         include_usage: as `ChunkWriter`.
         style: whose clients they are for.
         name: the id that every chunk says; None = a new one.
+        created: the time that every chunk says, in Unix seconds; None = now.
     """
 
     def __init__(
@@ -99,11 +110,11 @@ class ChatStreamWriter(ChunkWriter):
         include_usage: bool = False,
         style: AnswerStyle = OPENAI_STYLE,
         name: str | None = None,
+        created: float | None = None,
     ) -> None:
-        before = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":' % (
-            encode(name or _new_id()),
-            time.time(),
-        )
+        name, created = name or _new_id(), int(created or time.time())
+        self.form = ChatForm(model, n, include_usage, name, created)
+        before = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":' % (encode(name), created)
         after = b',%b"choices":[' % (b'"system_fingerprint":"",' if style.complete else b"")
         self._role = b'"role":"assistant",' if style.complete else b""
         self._choices = {index: StreamedChoice(index) for index in range(n)}
@@ -141,6 +152,14 @@ class ChatStreamWriter(ChunkWriter):
     def _frame(self, chunks: Iterable[ChunkChoice]) -> bytes:
         written = map(_complete, chunks) if self._style.complete else chunks
         return b"".join(b"%b%b%b" % (self._head, encode(chunk), self._tail) for chunk in written)
+
+
+def restore_chat(form: bytes, style: AnswerStyle) -> ChatStreamWriter:
+    """The writer of a form. Raises BadRequest if it is none."""
+    of = decode(ChatForm, form)
+    return ChatStreamWriter(
+        of.model, of.n, include_usage=of.include_usage, style=style, name=of.name, created=of.created
+    )
 
 
 def encode_chat(records: Sequence[TextCompletionResponse], model: str, n: int = 1, *, name: str | None = None) -> bytes:

@@ -1,7 +1,7 @@
 """Our own protocol over HTTP: which service a path means, and how it is asked, answered and refused."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -19,6 +19,7 @@ from tg_gateway.dialects import (
     Conversation,
     Description,
     Dialect,
+    ExpiredStream,
     Mount,
     Socket,
     StreamedAnswer,
@@ -33,6 +34,7 @@ from tg_gateway.dialects.native.live import LIVE, STOP, show_live, stop_stream
 from tg_gateway.dialects.native.page import INDEX, PAGE, show_page
 from tg_gateway.dialects.native.request_bodies import PromptBody
 from tg_gateway.dialects.native.services import SERVICES, MessageWriter, NativeService, frame_whole, service_of
+from tg_gateway.dialects.native.streams import CANCEL, READ, StreamQuery, cancel_stream, read_stream
 from tg_gateway.dialects.native.usage import UsageQuery, ask_usage
 from tg_schema import (
     AGENT,
@@ -46,7 +48,7 @@ from tg_schema import (
     TgError,
     decode,
 )
-from tg_schema.errors import BadRequest, NotFound, RateLimited, Unauthorized
+from tg_schema.errors import BadRequest, BusError, NotFound, RateLimited, Unauthorized, Unavailable
 from tg_schema.live import LiveDocument, StoppedStream
 from tg_schema.response import Response
 from tg_schema.served_model import ServedModels
@@ -55,6 +57,7 @@ from tg_schema.usage_report import UsageResponse
 
 _describe = partial(Description, group="Tokengrid", failure=NativeRefusal)
 _ask = partial(_describe, events=EVENTS, raises=ASKING)
+_ABOUT_KEPT: Final = (BadRequest, NotFound, ExpiredStream, RateLimited, Unavailable, BusError)
 _COMPLETIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "whole": {"system": "be brief", "prompt": "What is a topic?"},
     "streamed": {"prompt": "What is a topic?", "streaming": True},
@@ -154,6 +157,8 @@ class EventWriter(Writer[Any]):
 
     def __init__(self, service: NativeService) -> None:
         self._service = service
+        self.form = service.spec.name if service.spec.name in SERVICES else None
+        self.record_type = service.spec.response
 
     @override
     def write(self, record: Response) -> bytes:
@@ -224,6 +229,22 @@ class Native(Dialect):
             path={"stream": "7f3a"},
             raises=(NotFound,),
         ),
+        READ: _describe(
+            summary="Read a stream that is kept, from any event on",
+            query=StreamQuery,
+            answer=None,
+            events=EVENTS,
+            event=dict[str, Any],
+            path={"stream": "ks-7f3a"},
+            statuses=(200, 204),
+            raises=_ABOUT_KEPT,
+        ),
+        CANCEL: _describe(
+            summary="Stop a stream that is kept",
+            answer=StoppedStream,
+            path={"stream": "ks-7f3a"},
+            raises=_ABOUT_KEPT,
+        ),
         PAGE: _describe(
             summary="Show the page to chat, or a file of it",
             answer=str,
@@ -247,7 +268,7 @@ class Native(Dialect):
     def check_head(self, call: Call) -> None:
         if call.operation == USAGE.name:
             call.route = call.catalogue.find_anywhere(USAGE.name)
-        elif call.operation not in {MODELS, PAGE, LIVE, STOP}:
+        elif call.operation not in {MODELS, PAGE, *_ABOUT_STREAMS}:
             _find(call)
 
     @override
@@ -261,8 +282,8 @@ class Native(Dialect):
             return Answer(list_models(call.catalogue))
         if call.operation == USAGE.name:
             return ask_usage(call)
-        if call.operation in {LIVE, STOP}:
-            return show_live(call) if call.operation == LIVE else stop_stream(call)
+        if (about := _ABOUT_STREAMS.get(call.operation)) is not None:
+            return about(call)
         # In a worker process, and for the API's description, the head was not checked.
         route = call.route or _find(call)
         service = service_of(route.spec)
@@ -273,6 +294,13 @@ class Native(Dialect):
             return Ask(route, request, EventWriter(service), streaming=True)
         whole = CompletionWriter(service.whole, record=route.spec.response)
         return Ask(route, request, whole, streaming=False)
+
+    @override
+    def restore(self, form: bytes) -> Writer[Any]:
+        name = decode(str, form)
+        if name not in SERVICES:
+            raise BadRequest(f"no stream of the service {name!r} is kept")
+        return EventWriter(SERVICES[name])
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
@@ -289,6 +317,12 @@ def _find(call: Call) -> Route[Any, Any]:
     return route
 
 
+_ABOUT_STREAMS: Final[Mapping[str, Callable[[Call], Awaitable[Answer | StreamedAnswer]]]] = {
+    LIVE: show_live,
+    STOP: stop_stream,
+    READ: read_stream,
+    CANCEL: cancel_stream,
+}
 NATIVE: Final = Native()
 
 MOUNTS: Final[tuple[Mount, ...]] = (
@@ -298,6 +332,8 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("GET", "/api/v1/usage", NATIVE, USAGE.name),
     Mount("GET", "/api/v1/live", NATIVE, LIVE),
     Mount("POST", "/api/v1/live/streams/{stream}/stop", NATIVE, STOP),
+    Mount("GET", "/v1/streams/{stream}", NATIVE, READ),
+    Mount("POST", "/v1/streams/{stream}/cancel", NATIVE, CANCEL),
     # A browser loads them before anybody can type a key.
     Mount("GET", "/", NATIVE, PAGE, accept="text/html", keyless=True),
     Mount("GET", "/page/{file}", NATIVE, PAGE, keyless=True),

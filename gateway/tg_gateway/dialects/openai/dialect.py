@@ -40,6 +40,7 @@ from tg_gateway.dialects.chat import (
     find_asked_model,
     list_ignored,
     read_request,
+    restore_chat,
 )
 from tg_gateway.dialects.openai.completion_request import (
     CompletionBody,
@@ -144,6 +145,10 @@ class OpenAi(OpenAiShaped):
                 return self._parse_completion(call)
             case _:
                 return self._parse_chat(call)
+
+    @override
+    def restore(self, form: bytes) -> Writer[TextCompletionResponse]:
+        return restore_chat(form, self._style)
 
     def _parse_chat(self, call: Call) -> Ask:
         body = decode_body(ChatBody, call.body)

@@ -18,6 +18,7 @@ import msgspec
 from tg_gateway.dialects import (
     Answer,
     Background,
+    EventCutter,
     KeptAnswer,
     KeptAnswers,
     RecordedEnd,
@@ -27,7 +28,6 @@ from tg_gateway.dialects import (
     join_output,
     server_sent_event,
 )
-from tg_gateway.dialects.responses.event_cutter import EventCutter
 from tg_gateway.dialects.responses.events import describe_stream_error
 from tg_gateway.dialects.responses.output_draft import REFUSALS, OutputForm
 from tg_gateway.dialects.responses.request import RESPONSES_FIELDS

@@ -1,0 +1,237 @@
+"""A stream that is kept -> a log while it is made -> its events, for any reader, from any number on.
+
+The log has the records of the answer, and in its head what their writer is made of. Every reader makes the same events
+of them, so the number of an event is the same at all gateways, for ever.
+"""
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tg_gateway.dialects.background import Answer, Background, RecordedEnd, StreamedAnswer
+from tg_gateway.dialects.event_cutter import EventCutter
+from tg_gateway.dialects.kept_answers import KEPT_SECONDS, KeptAnswer, KeptAnswers
+from tg_gateway.dialects.output import join_output
+from tg_gateway.dialects.writer import Writer
+from tg_schema import TgError, ToolCallDelta, decode, encode
+from tg_schema.errors import BadRequest, Cancelled, NotFound, TooLarge, Unavailable
+
+KEEP_HEADER: Final = "X-Tokengrid-Keep"
+"""The header of a request that asks for its stream to be kept, and for how long."""
+MAX_AHEAD_EVENTS: Final = 16_384
+"""How many events a reader may be ahead of the log of a stream that runs: it was sent them before they were stored."""
+_PERIOD: Final = re.compile(r"([0-9]{1,6})([smh])", re.ASCII)
+_SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600}
+_NAME: Final = re.compile(r"ks-([0-9a-f]{1,12})-[0-9a-f]{32}", re.ASCII)
+"""The time of its expiry is part of a stream's name, so that it is known without a log."""
+
+
+class ExpiredStream(NotFound):
+    """The stream was kept until a time that has passed."""
+
+    status = 410
+
+
+class StreamHead(msgspec.Struct, frozen=True):
+    """The head of the log, written first.
+
+    Attributes:
+        door: the door by which the stream was asked for.
+        form: as of its writer.
+    """
+
+    door: str
+    form: msgspec.Raw
+
+
+class KeptStreams:
+    """The streams that are kept for all keys, in the dialects of their doors.
+
+    Args:
+        restorers: `Dialect.restore` of each door, by its name.
+        clock: seconds since 1970, the same for all gateways.
+    """
+
+    def __init__(self, restorers: Mapping[str, Callable[[bytes], Writer[Any]]], clock: Callable[[], float]) -> None:
+        self._restorers = restorers
+        self._clock = clock
+
+    def keep(self, writer: Writer[Any], door: str, period: str) -> Background:
+        """How the stream of this writer is kept.
+
+        Args:
+            writer: writes the answer.
+            door: the name of its door.
+            period: the value of `KEEP_HEADER`.
+
+        Raises:
+            BadRequest: the value is wrong, or such an answer cannot be kept.
+        """
+        found = _PERIOD.fullmatch(period)
+        seconds = int(found[1]) * _SECONDS[found[2]] if found else 0
+        if not 0 < seconds <= KEPT_SECONDS:
+            raise BadRequest(f"{KEEP_HEADER} says how long to keep the stream: 90s, 10m or 2h, and 24h at most")
+        if writer.form is None:
+            raise BadRequest(f"{KEEP_HEADER}: no answer of this kind is kept: ask for a stream, or leave it out")
+        name = f"ks-{int(self._clock() + seconds):x}-{uuid.uuid4().hex}"
+        form, headers = encode(writer.form), {**writer.headers, "X-Stream-Id": name}
+        reading = _Reading(self._restorers[door](form), name, -1)
+
+        def answer(kept: KeptAnswers) -> StreamedAnswer:
+            # The client needs the name before the first event, which may take long.
+            return reading.answer(writer.keep_alive, reading.follow(kept), headers)
+
+        head = encode(StreamHead(door, msgspec.Raw(form)))
+        return Background(name, head, keeps_parts=True, answer=answer, keeps_whole=False, seconds=seconds)
+
+    async def read(self, kept: KeptAnswers, name: str, after: int) -> Answer | StreamedAnswer:
+        """The events with numbers over `after`, including later ones; 204 if the stream has ended without any.
+
+        Raises:
+            NotFound: the key has no such stream.
+            ExpiredStream: its time is over.
+            BadRequest: the stream has no event of the number `after`.
+            Unavailable: this gateway cannot write the events of its door.
+        """
+        reading = _Reading(self._restore(await self._find(kept, name)), name, after)
+        parts = reading.follow(kept)
+        first = await anext(parts, b"")
+        # An `EventSource` asks again after each end, unless it gets 204.
+        return reading.answer(first, parts, Writer.headers) if first else Answer(b"", 204)
+
+    async def cancel(self, kept: KeptAnswers, name: str) -> None:
+        """Stop the stream; return when its model has stopped. Raises as `read`."""
+        await self._find(kept, name)
+        await kept.cancel(name)
+
+    async def _find(self, kept: KeptAnswers, name: str) -> StreamHead:
+        found = _NAME.fullmatch(name)
+        if found and int(found[1], 16) <= self._clock():
+            raise ExpiredStream("the time for which this stream was kept is over: ask again")
+        # A name of another shape is nobody's: its log is not looked for.
+        answer = await kept.read(name if found else "")
+        return decode(StreamHead, answer.head or b"")
+
+    def _restore(self, head: StreamHead) -> Writer[Any]:
+        restore = self._restorers.get(head.door)
+        try:
+            if restore is not None:
+                return restore(bytes(head.form))
+        except BadRequest:
+            # It was begun by a gateway of another version.
+            pass
+        raise Unavailable(f"this gateway cannot write streams of the door {head.door!r}: read it through another one")
+
+
+class _Reading:
+    """One reader's events.
+
+    Args:
+        writer: made of the stream's head.
+        name: the stream's.
+        after: the number of the last event that the reader has; -1 = none.
+    """
+
+    def __init__(self, writer: Writer[Any], name: str, after: int) -> None:
+        self._writer = writer
+        self._name = name
+        self._cutter = EventCutter(after, shows=True)
+        self._over = self._told = False
+        self._refusal: TgError | None = None
+        self._calls = set[tuple[int, int]]()
+
+    def answer(self, first: bytes, rest: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> StreamedAnswer:
+        """The answer that begins with these bytes."""
+        writer = self._writer
+        return StreamedAnswer(
+            _lead(first, rest), writer.content_type, headers, writer.keep_alive, self._fail, writer.cut_after_failure
+        )
+
+    def _fail(self, error: TgError) -> bytes:
+        # Without a number: why this reader gets no more, which another one need not meet.
+        return b"" if self._told else join_output(self._writer.fail(error))
+
+    async def follow(self, kept: KeptAnswers) -> AsyncGenerator[bytes, None]:
+        """The events. Ends orderly if the answer is whole, or has failed and the reader has its last event already.
+
+        Raises:
+            TgError: the answer has failed; or no more of it can be read.
+        """
+        cutter, rest = self._cutter, b""
+        async with aclosing(kept.follow(self._name)) as steps:
+            async for step in steps:
+                if isinstance(step, KeptAnswer):
+                    if not self._over and (failed := self._end(step)):
+                        yield failed
+                        raise _find_failure(step)
+                    if cutter.number <= cutter.after:
+                        raise BadRequest(f"the stream has ended with event {cutter.number - 1}: none has your number")
+                    return
+                *lines, rest = (rest + step).split(b"\n")
+                if data := b"".join(map(self._write, filter(None, lines))):
+                    yield data
+                if self._refusal is not None:
+                    raise self._refusal
+                if not step:
+                    if cutter.after - cutter.number > MAX_AHEAD_EVENTS:
+                        raise BadRequest("the stream has no event of your number yet: give the id of your last event")
+                    yield self._writer.keep_alive
+                # Kept records may come all at once: give other streams a turn in between.
+                await asyncio.sleep(0)
+
+    def _write(self, line: bytes) -> bytes:
+        """The events of one record; none after a record that the writer refuses."""
+        if self._refusal is not None:
+            return b""
+        try:
+            record = self._name_calls(decode(self._writer.record_type, line))
+            data = join_output(self._writer.write(record))
+        except TgError as refusal:
+            self._refusal = refusal
+            return b""
+        self._over = record.last
+        return self._cutter.add(data + join_output(self._writer.end()) if record.last else data)
+
+    def _name_calls(self, record: Any) -> Any:
+        """The record with an id for each call that begins without one: a writer would make up a new one."""
+        named = list[ToolCallDelta]()
+        for call in getattr(record, "tool_calls", ()):
+            place = record.index, call.index
+            begins = not call.id and place not in self._calls
+            self._calls.add(place)
+            named.append(replace(call, id=f"call_{self._name[-32:]}%02d%02d" % place) if begins else call)
+        return replace(record, tool_calls=tuple(named)) if named else record
+
+    def _end(self, answer: KeptAnswer) -> bytes:
+        """The event of a failure; empty if the reader has it already."""
+        if answer.cut:
+            raise TooLarge("the events of this stream are too many to be kept")
+        failed = self._cutter.add(join_output(self._writer.fail(_find_failure(answer))))
+        self._told = bool(failed)
+        return failed
+
+
+def _find_failure(answer: KeptAnswer) -> TgError:
+    end = decode(RecordedEnd, answer.end) if answer.outcome == "ended" else RecordedEnd(0)
+    if end.cancelled or answer.outcome == "cancelled":
+        return Cancelled("the stream was cancelled")
+    if end.error is not None:
+        return TgError.of(end.error)
+    return Unavailable("what made the stream has ended, or has lost the bus: ask again")
+
+
+async def _lead(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        async for part in rest:
+            yield part
+
+
+NO_STREAMS: Final = KeptStreams({}, float)
+"""Those of a process without a gateway."""

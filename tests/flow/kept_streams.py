@@ -1,0 +1,156 @@
+"""Streams that are kept, before two gateways on one bus: how they are asked for, and read on."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import ClientPayloadError, ClientResponse, ClientSession
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, open_gateway
+from tg_base.client import Requestor
+from tg_base.config import GatewayConfig
+from tg_gateway.access import Limits
+from tg_gateway.app import Gateway
+from tg_schema.topics import Topics
+
+DEADLINE: Final = 20.0
+KEEP: Final = {"X-Tokengrid-Keep": "10m"}
+MANY: Final = "100000"
+_EVENT: Final = re.compile(rb"id: ([0-9]+)\n.*?\n\n", re.DOTALL)
+
+
+def ask_native(prompt: str) -> tuple[str, dict[str, Any]]:
+    """Our own protocol, by the short path."""
+    return "api/v1/text-completion", {"prompt": prompt, "streaming": True}
+
+
+def ask_flow(prompt: str) -> tuple[str, dict[str, Any]]:
+    """Our own protocol, by the path that names the flow."""
+    return "api/v1/flow/default/service/text-completion", {"prompt": prompt, "streaming": True}
+
+
+def ask_chat(prompt: str) -> tuple[str, dict[str, Any]]:
+    """OpenAI's chat."""
+    turns = [{"role": "user", "content": prompt}]
+    return "v1/chat/completions", {
+        "model": "counting",
+        "messages": turns,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+DOORS: Final = (ask_native, ask_flow, ask_chat)
+
+
+@dataclass
+class Pair:
+    """A model that says a word for each step, and a client of each of two gateways."""
+
+    llm: CountingLlm
+    one: ClientSession
+    other: ClientSession
+
+    def step(self, words: int) -> None:
+        """Let the model say more words."""
+        assert self.llm.step is not None
+        for _ in range(words):
+            self.llm.step.release()
+
+
+@asynccontextmanager
+async def open_pair(
+    config: GatewayConfig = ON_ANY_PORT, llm: CountingLlm | None = None, limits: Limits | None = None
+) -> AsyncIterator[Pair]:
+    """Both on one memory bus."""
+    llm = llm or CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with (
+        open_gateway(config, llm=llm, limits=limits) as opened,
+        Requestor(opened.bus, Topics(), queues=QUEUES) as requestor,
+        Gateway(config, requestor, TEXTS + PROMPTS, limits=limits) as second,
+        ClientSession(second.url) as other,
+    ):
+        yield Pair(llm, opened.http, other)
+
+
+class Reader:
+    """One client of a stream.
+
+    Attributes:
+        name: the stream's id.
+        got: all that has come.
+        over: whether the stream has ended without further events.
+    """
+
+    def __init__(self, response: ClientResponse) -> None:
+        self.name = response.headers.get("X-Stream-Id", "")
+        self.got = b""
+        self.over = response.status == 204
+        self._response = response
+
+    @property
+    def events(self) -> bytes:
+        """The numbered events that have come whole, as they came."""
+        return b"".join(found[0] for found in _EVENT.finditer(self.got))
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of these events."""
+        return [int(found[1]) for found in _EVENT.finditer(self.got)]
+
+    async def _read(self) -> bool:
+        """Whether more has come; otherwise the connection has ended, in order or not."""
+        try:
+            async with asyncio.timeout(DEADLINE):
+                more = await self._response.content.readany()
+        except ClientPayloadError:
+            return False
+        self.got += more
+        return bool(more)
+
+    async def until(self, text: bytes) -> None:
+        """Until a text has come."""
+        while text not in self.got:
+            assert await self._read(), self.got
+
+    async def until_events(self, count: int) -> None:
+        """Until so many events have come, or the connection has ended."""
+        while len(self.numbers) < count and await self._read():
+            pass
+
+    async def until_end(self) -> bytes:
+        """Until the connection has ended; all events."""
+        while await self._read():
+            pass
+        return self.events
+
+
+async def begin(
+    stack: AsyncExitStack, http: ClientSession, asked: tuple[str, Mapping[str, Any]], **headers: str
+) -> Reader:
+    """Ask for a stream that is kept."""
+    path, body = asked
+    response = await stack.enter_async_context(http.post(path, json=body, headers=KEEP | headers))
+    assert response.status == 200, await response.text()
+    return Reader(response)
+
+
+async def resume(
+    stack: AsyncExitStack, http: ClientSession, name: str, after: int = -1, *, header: bool = False
+) -> Reader:
+    """Read a stream on, as a new client."""
+    query, headers = ({}, {"Last-Event-ID": str(after)}) if header else ({"offset": str(after)}, {})
+    response = await stack.enter_async_context(http.get(f"v1/streams/{name}", params=query, headers=headers))
+    assert response.status in {200, 204}, await response.text()
+    return Reader(response)
+
+
+async def read_all(http: ClientSession, name: str, after: int = -1) -> bytes:
+    """All events of a stream, until its end."""
+    async with AsyncExitStack() as stack:
+        return await (await resume(stack, http, name, after)).until_end()

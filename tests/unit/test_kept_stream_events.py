@@ -1,0 +1,111 @@
+"""Records of a log -> the events of a stream that is kept: the same for every reader, wherever it begins."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from tests.unit.test_recorded_responses import MIXED, RECORDS, Record, write
+from tg_gateway.dialects import Answer, KeptAnswer, KeptAnswers, KeptStreams, RecordedEnd, StreamedAnswer, Writer
+from tg_gateway.dialects.chat import ChatStreamWriter
+from tg_gateway.dialects.native.dialect import EventWriter
+from tg_gateway.dialects.native.services import SERVICES
+from tg_gateway.mounts import load_mounts
+from tg_schema import TgError, encode
+from tg_schema.errors import BadRequest, Unavailable
+
+STREAMS = KeptStreams({mount.door: mount.dialect.restore for mount in load_mounts()}, lambda: 1e9)
+EVENT = re.compile(rb"id: ([0-9]+)\n.*?\n\n", re.DOTALL)
+
+
+@dataclass
+class Log(KeptAnswers):
+    """A log at the edge of this test: its parts as they are given."""
+
+    head: bytes
+    parts: list[bytes]
+    end: KeptAnswer
+
+    @override
+    async def read(self, name: str) -> KeptAnswer:
+        return KeptAnswer(self.head, b"", "running", cut=False)
+
+    @override
+    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        for part in self.parts:
+            yield part
+        yield self.end
+
+
+def make_writer(door: str) -> Writer[Record]:
+    """As the door makes it for a request."""
+    made: dict[str, Writer[Record]] = {
+        "native": EventWriter(SERVICES["text-completion"]),
+        "openai": ChatStreamWriter("m", include_usage=True),
+    }
+    return made[door]
+
+
+async def gather(answer: Answer | StreamedAnswer) -> list[bytes]:
+    """The numbered events of an answer, whose numbers have no gap."""
+    told = b""
+    if isinstance(answer, Answer):
+        assert answer.status == 204
+        return []
+    with suppress(TgError):
+        async for part in answer.parts:
+            told += part
+    found = list(EVENT.finditer(told))
+    numbers = [int(each[1]) for each in found]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
+    return [each[0] for each in found]
+
+
+@given(
+    st.sampled_from(["native", "openai"]),
+    st.lists(MIXED, max_size=8),
+    st.lists(st.integers(0, 900), max_size=6),
+    st.integers(-1, 12),
+    st.booleans(),
+)
+def test_any_reader_gets_the_same_from_any_position(
+    door: str, records: list[Record], places: list[int], after: int, whole: bool
+) -> None:
+    async def run() -> None:
+        writer = make_writer(door)
+        background = STREAMS.keep(writer, door, "10m")
+        lines, body = write([*records, RECORDS[-1]] if whole else records, None if whole else Unavailable("away"))
+        end = KeptAnswer(background.head, body, "ended", cut=False)
+        cuts = [0, *sorted(min(place, len(lines)) for place in places), len(lines)]
+        parts = [lines[start:stop] for start, stop in pairwise(cuts) if start != stop]
+        first = background.answer(Log(background.head, [lines], end))
+        events = await gather(first)
+        log = Log(background.head, parts, end)
+        if after < len(events):
+            with suppress(TgError):
+                assert await gather(await STREAMS.read(log, background.name, after)) == events[after + 1 :]
+        else:
+            with pytest.raises(TgError):
+                await STREAMS.read(log, background.name, after)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("head", [{"door": "of tomorrow", "form": {}}, {"door": "openai", "form": {"new": 1}}])
+async def test_what_another_version_began_is_refused_in_words(head: dict[str, object]) -> None:
+    name = STREAMS.keep(make_writer("openai"), "openai", "10m").name
+    log = Log(encode(head), [], KeptAnswer(b"", encode(RecordedEnd(0)), "ended", cut=False))
+    with pytest.raises(Unavailable, match="through another one"):
+        await STREAMS.read(log, name, -1)
+
+
+async def test_a_form_is_that_of_its_door() -> None:
+    with pytest.raises(BadRequest, match="no stream of this protocol"):
+        STREAMS.keep(make_writer("openai"), "lmi", "10m")
