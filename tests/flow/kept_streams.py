@@ -10,11 +10,16 @@ from typing import Any, Final
 from aiohttp import ClientPayloadError, ClientResponse, ClientSession
 
 from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.scripted_agent import ScriptedAgent
 from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, open_gateway
+from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
+from tg_base.protocol import Route
+from tg_base.server import Processor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
+from tg_schema import AGENT
 from tg_schema.topics import Topics
 
 DEADLINE: Final = 20.0
@@ -44,7 +49,13 @@ def ask_chat(prompt: str) -> tuple[str, dict[str, Any]]:
     }
 
 
-DOORS: Final = (ask_native, ask_flow, ask_chat)
+def ask_messages(prompt: str) -> tuple[str, dict[str, Any]]:
+    """Anthropic's Messages."""
+    turns = [{"role": "user", "content": prompt}]
+    return "v1/messages", {"model": "counting", "messages": turns, "stream": True, "max_tokens": 9}
+
+
+DOORS: Final = (ask_native, ask_flow, ask_chat, ask_messages)
 
 
 @dataclass
@@ -76,6 +87,23 @@ async def open_pair(
         ClientSession(second.url) as other,
     ):
         yield Pair(llm, opened.http, other)
+
+
+@asynccontextmanager
+async def open_agent_pair(agent: ScriptedAgent) -> AsyncIterator[tuple[ClientSession, ClientSession]]:
+    """A client of each of two gateways before an agent."""
+    bus, topics = MemoryBus(), Topics()
+    spoken = topics.request("default", AGENT.name), topics.response("default", AGENT.name)
+    route = Route("default", AGENT, *spoken, plain=False)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(Processor(bus, topics, agent, (route,), grace=0.05))
+        opened = list[ClientSession]()
+        for _ in range(2):
+            requestor = await stack.enter_async_context(Requestor(bus, topics, queues=(route.request,)))
+            gateway = await stack.enter_async_context(Gateway(ON_ANY_PORT, requestor, (route,)))
+            opened.append(await stack.enter_async_context(ClientSession(gateway.url)))
+        yield opened[0], opened[1]
+    await bus.aclose()
 
 
 class Reader:

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import ClientSession
 
 from tests.fakes.failing_llm import FailingLlm
+from tests.fakes.scripted_agent import ScriptedAgent
 from tests.flow.kept_streams import (
     DEADLINE,
     DOORS,
@@ -18,6 +19,7 @@ from tests.flow.kept_streams import (
     ask_chat,
     ask_native,
     begin,
+    open_agent_pair,
     open_pair,
     read_all,
     resume,
@@ -172,6 +174,38 @@ async def test_a_stream_whose_time_is_over_is_gone() -> None:
             while 410 not in statuses:
                 statuses.add((await status_of(it.other, f"v1/streams/{name}"))[0])
         assert statuses <= {200, 410}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("api/v1/prompt", {"id": "text", "terms": {"a": "1", "b": "2"}, "streaming": True}),
+        ("api/v1/prompt", {"id": "object", "terms": {"a": "1"}, "streaming": True}),
+    ],
+)
+async def test_a_prompt_is_kept_too(path: str, body: dict[str, Any]) -> None:
+    async with open_pair() as it, AsyncExitStack() as stack:
+        reader = await begin(stack, it.one, (path, body))
+        whole = await reader.until_end()
+        assert whole.endswith(b"}\n\n")
+        assert await read_all(it.other, reader.name) == whole
+
+
+async def test_an_agent_is_kept_too() -> None:
+    agent = ScriptedAgent()
+    agent.step = asyncio.Semaphore(0)
+    async with open_agent_pair(agent) as (one, other), AsyncExitStack() as stack:
+        async with AsyncExitStack() as connection:
+            first = await begin(connection, one, ("api/v1/agent", {"question": "2 + 3?", "streaming": True}))
+            agent.step.release()
+            await first.until(b"I must")
+        late = await resume(stack, other, first.name, 0)
+        for _ in agent.dialog[1:]:
+            agent.step.release()
+        rest = await late.until_end()
+        assert b"It is" in rest
+        assert first.events + rest == await read_all(one, first.name)
+    assert (len(agent.requests), agent.said) == (1, len(agent.dialog))
 
 
 async def test_readers_are_bounded_and_the_first_is_not() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import openai
 import pytest
+from aiohttp import ClientSession
 from openai import AsyncOpenAI
 from typing_extensions import override
 
@@ -16,6 +17,8 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.failing_llm import FailingLlm
 from tests.fakes.passing_bus import PassingBus
 from tests.flow.background_asking import DEADLINE, MANY, begin, client_of, gather, poll, until_told
+from tests.flow.kept_streams import DOORS, read_all, resume
+from tests.flow.kept_streams import begin as begin_kept
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, PROMPTS, QUEUES, TEXTS
 from tests.flow.open_responses import MODEL
 from tests.flow.responses_stream import check_stream
@@ -200,6 +203,35 @@ class _Held(PassingBus):
         if kind_of(Entry(body, properties, "")) == ALIVE:
             await self.free.wait()
         return await super().append(topic, body, properties)
+
+
+async def test_a_stream_that_is_kept_outlives_its_gateway_and_the_process_that_makes_it() -> None:
+    async with open_apart() as it:
+        jobs = await it.open_jobs()
+        (one, gateway), (other, _) = await it.open_gateway(), await it.open_gateway()
+        async with (
+            AsyncExitStack() as connections,
+            ClientSession(str(one.base_url.join("/"))) as first,
+            ClientSession(str(other.base_url.join("/"))) as second,
+        ):
+            begun = [await begin_kept(connections, first, asking("9")) for asking in DOORS]
+            await until(lambda: len(it.llm.requests) == len(begun))
+            # All wait for a step by now, so each gets one.
+            it.step(len(begun))
+            for reader in begun:
+                await reader.until(b"0 ")
+            await gateway.aclose()
+            # Each log says by now where the model works.
+            await it.open_jobs()
+            await jobs.aclose()
+            readers = [await resume(connections, second, each.name, each.numbers[-1]) for each in begun]
+            it.step(8 * len(begun))
+            rests = [await reader.until_end() for reader in readers]
+            wholes = [await read_all(second, reader.name) for reader in begun]
+        for reader, rest, whole in zip(begun, rests, wholes, strict=True):
+            assert reader.events + rest == whole
+            assert [word in whole for word in (b"0 ", b"8 ", b"error")] == [True, True, False]
+        assert (len(it.llm.requests), it.llm.generated) == (len(begun), 9 * len(begun))
 
 
 async def test_a_client_that_leaves_before_it_has_the_id_stops_it() -> None:

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from tests.unit.test_recorded_responses import MIXED, RECORDS, Record, write
 from tg_gateway.dialects import Answer, KeptAnswer, KeptAnswers, KeptStreams, RecordedEnd, StreamedAnswer, Writer
+from tg_gateway.dialects.anthropic.writers import StreamWriter
 from tg_gateway.dialects.chat import ChatStreamWriter
 from tg_gateway.dialects.native.dialect import EventWriter
 from tg_gateway.dialects.native.services import SERVICES
@@ -49,6 +50,7 @@ def make_writer(door: str) -> Writer[Record]:
     made: dict[str, Writer[Record]] = {
         "native": EventWriter(SERVICES["text-completion"]),
         "openai": ChatStreamWriter("m", include_usage=True),
+        "anthropic": StreamWriter("m", "r", {}),
     }
     return made[door]
 
@@ -69,7 +71,7 @@ async def gather(answer: Answer | StreamedAnswer) -> list[bytes]:
 
 
 @given(
-    st.sampled_from(["native", "openai"]),
+    st.sampled_from(["native", "openai", "anthropic"]),
     st.lists(MIXED, max_size=8),
     st.lists(st.integers(0, 900), max_size=6),
     st.integers(-1, 12),

@@ -25,7 +25,7 @@ from tg_gateway.dialects.anthropic.body import MessageBody
 from tg_gateway.dialects.anthropic.failures import MESSAGES_FIELDS, MessageFailure, make_headers, refuse
 from tg_gateway.dialects.anthropic.request import read_request
 from tg_gateway.dialects.anthropic.wire import AnswerMessage, BlockDelta, Event, Model, ModelList, Ping, TokenCount
-from tg_gateway.dialects.anthropic.writers import StreamWriter, encode_count, encode_message
+from tg_gateway.dialects.anthropic.writers import MessageForm, StreamWriter, encode_count, encode_message
 from tg_schema import TextCompletionRequest, TgError, decode, encode
 from tg_schema.errors import BadRequest, NotFound
 
@@ -82,6 +82,11 @@ class AnthropicMessages(Dialect):
                 return _answer(call, _find_model(call))
             case _:
                 return Answer(b"", headers=make_headers(call.request_id))
+
+    @override
+    def restore(self, form: bytes) -> StreamWriter:
+        of = decode(MessageForm, form)
+        return StreamWriter(of.model, of.request_id, {}, of.name)
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:

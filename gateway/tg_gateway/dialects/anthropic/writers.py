@@ -30,6 +30,14 @@ from tg_schema import TextCompletionResponse, TgError, ToolCallDelta, decode, en
 from tg_schema.errors import BadRequest, ProtocolError
 
 
+class MessageForm(msgspec.Struct, frozen=True):
+    """What a `StreamWriter` is made of."""
+
+    model: str
+    request_id: str
+    name: str
+
+
 class StreamWriter(Writer[TextCompletionResponse]):
     """`message_start`, the blocks one after the other, `message_delta` with the usage, `message_stop`.
 
@@ -39,15 +47,15 @@ class StreamWriter(Writer[TextCompletionResponse]):
         model: the model's name, until a record has it.
         request_id: the id of the request, for the event of a failure.
         headers: the headers of the answer, besides those of every stream.
+        name: the message's id; None = a new one.
     """
 
     keep_alive = PING
     cut_after_failure = True
 
-    def __init__(self, model: str, request_id: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, model: str, request_id: str, headers: Mapping[str, str], name: str | None = None) -> None:
+        self.form = MessageForm(model, request_id, name or f"msg_{new_id()}")
         self.headers = {**Writer.headers, **headers}
-        self._model = model
-        self._request_id = request_id
         self._started = False
         self._tally = Tally()
         self._blocks = BlockSequence()
@@ -79,11 +87,11 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     @override
     def fail(self, error: TgError) -> bytes:
-        return encode_failure_event(error, self._request_id)
+        return encode_failure_event(error, self.form.request_id)
 
     def _start(self) -> bytes:
         self._started = True
-        message = AnswerMessage(f"msg_{new_id()}", self._tally.model or self._model, self._tally.usage)
+        message = AnswerMessage(self.form.name, self._tally.model or self.form.model, self._tally.usage)
         return encode_event(MessageStart(message))
 
 
