@@ -95,9 +95,10 @@ class PromptTokenizer:
         begin = self._model.begin
         # Many templates write the begin token themselves; a second one makes the answers worse.
         tokens = [] if begin is None or parts[:1] == [begin] else [begin]
-        for is_token, run in groupby(parts, lambda part: isinstance(part, int)):
+        for kind, run in groupby(parts, type):
             group = list(run)
-            tokens += group if is_token else self._model.tokenize("".join(map(str, group)), special=False)
+            cut = self._model.tokenize("".join(map(str, group)), special=False) if kind is str else group
+            tokens += [token for token in cut if isinstance(token, int)]
         return tuple(tokens)
 
     def _split(self, text: str) -> Iterator[int | str]:
