@@ -349,5 +349,5 @@ async def test_a_further_key_reads_no_description_of_awss_services(monkeypatch: 
     with observe_calls(json.loads, read.append):
         for _ in range(2):
             read.clear()
-            await BedrockClient.open("eu-west-1", None, ELSEWHERE, 1, None).aclose()
+            await BedrockClient.open("eu-west-1", None, ELSEWHERE, None).aclose()
     assert read == []

@@ -88,7 +88,7 @@ def test_blocks_of_the_other_wires_may_alternate() -> None:
     ]
     for text, index in (('{"city":', 1), ('{"city":', 2), ('"Paris"}', 1), ('"Oslo"}', 2)):
         told.append(block("contentBlockDelta", index, delta={"toolUse": {"input": text}}))
-    chunks = [bedrock.chunk(event) for event in told]
+    chunks = [bedrock.chunk(msgspec.json.encode(event)) for event in told]
     assert whole_calls(call for chunk in chunks if chunk for call in chunk.tool_calls) == (PARIS, OSLO)
 
 

@@ -59,7 +59,7 @@ NAMES = {
 """Imports that are not called as their distribution."""
 INSIDE = {
     "base/tg_base/bus/pulsar/consumer.py": {"pulsar-client"},
-    "bedrock/tg_bedrock/abortable_session.py": {"botocore", "boto3", "urllib3"},
+    "bedrock/tg_bedrock/client.py": {"botocore", "boto3"},
     "flow/tg_flow/providers/ollama/client.py": {"ollama"},
     "gateway/tg_gateway/http/body_reader.py": {"aiohttp"},
 }

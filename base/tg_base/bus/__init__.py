@@ -1,6 +1,6 @@
 """Publisher -> subscriber: the bus, chosen by URL. Others import from here; drivers and core are inside."""
 
-from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, BusOptions, Delivery, Entry, Handoff, LogWriter
+from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, BusOptions, Delivery, Entry, LogWriter
 from tg_base.bus.open import find_bus, open_bus
 
 __all__ = [
@@ -9,7 +9,6 @@ __all__ = [
     "BusOptions",
     "Delivery",
     "Entry",
-    "Handoff",
     "LogWriter",
     "find_bus",
     "open_bus",

@@ -6,20 +6,19 @@
 from tg_base.llm.answer_form import strip_fence
 from tg_base.llm.answer_text import AnswerText
 from tg_base.llm.core import (
-    CallNumbers, LlmChunk, PassOn, call_arguments, event_error, find_budget, find_effort, find_request_id, join_chunks,
+    CallNumbers, LlmChunk, PassOn, call_arguments, event_error, find_budget, find_effort, join_chunks,
     name_server, read_signature, retry_after, set_fields, status_error, write_signature,
 )
 from tg_base.llm.credentials import Key, choose_key, find_key, key_from
 from tg_base.llm.embedding_list import embedding_list
 from tg_base.llm.options import Endpoint
 from tg_base.llm.http import (
-    ANSWERS, BROKEN, CONNECT_TIMEOUT_SECONDS, COUNT, EMBEDDINGS, MAX_EVENT_BYTES, MODELS, NO_FAILURES, SLOW,
-    ErrorDetail, EventDecoder, Failures, HttpAnswer, JsonLines, Method, PreparedConnection, RouteCall, SdkRecorder,
-    UsageDeltas, event_chunks, open_body, open_pool, share_tls, unreachable,
+    ANSWERS, COUNT, EMBEDDINGS, MAX_EVENT_BYTES, MODELS, NO_FAILURES, ErrorDetail, EventDecoder, Failures, Frames,
+    HttpAnswer, JsonLines, Method, PreparedConnection, RouteCall, SdkRecorder, UsageDeltas, event_chunks, open_body,
+    open_pool, share_tls, unreachable,
 )
 from tg_base.llm.keyed_connection import KeyedConnection
 from tg_base.llm.merged_streams import merge_streams
-from tg_base.llm.guard import check_numbers
 from tg_base.llm.object_schema import BadSchema, ObjectSchema, close_objects
 from tg_base.llm.operations import Detokenized, Embeddings, Scores
 from tg_base.llm.options import AddressOptions, ModelOptions, ProviderOptions, RemoteOptions
@@ -27,13 +26,12 @@ from tg_base.llm.sdk_provider import SdkConnection, SdkProvider, SdkWire
 from tg_base.llm.service import LlmService, Preset
 
 __all__ = [
-    "ANSWERS", "BROKEN", "CONNECT_TIMEOUT_SECONDS", "COUNT", "EMBEDDINGS", "MAX_EVENT_BYTES", "MODELS", "NO_FAILURES",
-    "SLOW", "AddressOptions", "AnswerText", "BadSchema", "CallNumbers", "Detokenized", "Embeddings", "Endpoint",
-    "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer", "JsonLines", "Key", "KeyedConnection", "LlmChunk",
-    "LlmService", "Method", "ModelOptions", "ObjectSchema", "PassOn", "PreparedConnection", "Preset", "ProviderOptions",
-    "RemoteOptions", "RouteCall", "Scores", "SdkConnection", "SdkProvider", "SdkRecorder", "SdkWire", "UsageDeltas",
-    "call_arguments", "check_numbers", "choose_key", "close_objects", "embedding_list", "event_chunks", "event_error",
-    "find_budget", "find_effort", "find_key", "find_request_id", "join_chunks", "key_from", "merge_streams",
-    "name_server", "open_body", "open_pool", "read_signature", "retry_after", "set_fields", "share_tls", "status_error",
-    "strip_fence", "unreachable", "write_signature",
+    "ANSWERS", "COUNT", "EMBEDDINGS", "MAX_EVENT_BYTES", "MODELS", "NO_FAILURES", "AddressOptions", "AnswerText",
+    "BadSchema", "CallNumbers", "Detokenized", "Embeddings", "Endpoint", "ErrorDetail", "EventDecoder", "Failures",
+    "Frames", "HttpAnswer", "JsonLines", "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions",
+    "ObjectSchema", "PassOn", "PreparedConnection", "Preset", "ProviderOptions", "RemoteOptions", "RouteCall", "Scores",
+    "SdkConnection", "SdkProvider", "SdkRecorder", "SdkWire", "UsageDeltas", "call_arguments", "choose_key",
+    "close_objects", "embedding_list", "event_chunks", "event_error", "find_budget", "find_effort", "find_key",
+    "join_chunks", "key_from", "merge_streams", "name_server", "open_body", "open_pool", "read_signature",
+    "retry_after", "set_fields", "share_tls", "status_error", "strip_fence", "unreachable", "write_signature",
 ]

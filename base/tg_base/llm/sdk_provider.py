@@ -32,7 +32,7 @@ from tg_base.llm.http import (
 from tg_base.llm.keyed_connection import KeyedConnection, Lease
 from tg_base.llm.large_request import RequestParts, join_request
 from tg_base.llm.operations import Embeddings
-from tg_base.llm.options import AddressOptions, ProviderOptions, RemoteOptions
+from tg_base.llm.options import ModelOptions, ProviderOptions, RemoteOptions
 from tg_base.llm.prepared_request import PreparedRequest, prepare_request
 from tg_base.llm.service import LlmService
 from tg_base.runtime import Unpicklable, start_daemon_thread
@@ -51,7 +51,7 @@ MAX_CALL_TEXTS = 32
 """Texts of one call for vectors: its answer is read as a whole, and providers have limits of their own."""
 
 Answer = TypeVar("Answer")
-SdkOptions = TypeVar("SdkOptions", bound=AddressOptions, default=RemoteOptions)
+SdkOptions = TypeVar("SdkOptions", bound=ModelOptions, default=RemoteOptions)
 
 
 class SdkConnection(Protocol):
@@ -89,7 +89,8 @@ class SdkWire(msgspec.Struct, frozen=True, kw_only=True):
 class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     """A provider with its own SDK and wire format. A subclass defines `wire`, `features`, `body` and `decoder`.
 
-    Without an argument its options are `RemoteOptions`; its own derive from them, or from `AddressOptions`.
+    Without an argument its options are `RemoteOptions`; its own derive from them, or from `AddressOptions`, or it
+    overrides `open`, which needs an address.
 
     Attributes:
         usage_patience: seconds to wait for the usage of a finished answer.
@@ -105,7 +106,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
 
     @classmethod
     @override
-    async def open(cls, model: str, options: SdkOptions) -> Self:
+    async def open(cls, model: str, options: Any) -> Self:
         try:
             # Check before the import, which takes seconds, so that a wrong option is reported at once.
             endpoint, key = options.endpoint(options.upstream_name(model)), options.key()

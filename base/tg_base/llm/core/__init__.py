@@ -5,7 +5,7 @@ from tg_base.llm.core.call_meter import CALL, CallMeter, name_server, note_joine
 from tg_base.llm.core.call_numbers import CallNumbers
 from tg_base.llm.core.chunk import LlmChunk, PassOn, join_chunks
 from tg_base.llm.core.effort import find_budget, find_effort
-from tg_base.llm.core.errors import event_error, find_request_id, retry_after, status_error
+from tg_base.llm.core.errors import event_error, find_code, find_request_id, retry_after, status_error
 from tg_base.llm.core.set_fields import set_fields
 from tg_base.llm.core.signature import read_signature, write_signature
 
@@ -18,6 +18,7 @@ __all__ = [
     "call_arguments",
     "event_error",
     "find_budget",
+    "find_code",
     "find_effort",
     "find_request_id",
     "join_chunks",

@@ -29,6 +29,8 @@ MAX_RETRY_AFTER_SECONDS = 3600.0
 
 _REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "mistral-correlation-id")
 """Headers in which providers name a request: OpenAI and many others, Anthropic, Azure, AWS, Mistral."""
+_CODE = "x-amzn-errortype"
+"""The header in which AWS names an error; a colon and an address may follow."""
 _WORD = re.compile(r"[\w.:-]{1,100}", re.ASCII)
 """A code or an id. Anything else may be a sentence with a prompt or a key in it."""
 
@@ -206,6 +208,11 @@ def event_error(code: str | int | None, name: str | None = None, text: Any = Non
 def find_request_id(headers: Mapping[str, str]) -> str:
     """The id that the provider's support asks for; "" = there is none."""
     return next((found for name in _REQUEST_IDS if (found := headers.get(name))), "")
+
+
+def find_code(headers: Mapping[str, str]) -> str:
+    """The provider's own code of an error, of those that have it in a header; "" = there is none."""
+    return headers.get(_CODE, "").partition(":")[0]
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:

@@ -4,7 +4,7 @@
 # fmt: off
 # isort: off
 from tg_base.llm.http.answer import HttpAnswer
-from tg_base.llm.http.failures import BROKEN, CONNECT_TIMEOUT_SECONDS, NO_FAILURES, SLOW, Failures, unreachable
+from tg_base.llm.http.failures import NO_FAILURES, Failures, unreachable
 from tg_base.llm.http.json_lines import JsonLines
 from tg_base.llm.http.open_pool import open_pool
 from tg_base.llm.http.prepared_connection import (
@@ -20,8 +20,8 @@ from tg_base.llm.http.stream_reader import (
 from tg_base.llm.http.usage_deltas import UsageDeltas
 
 __all__ = [
-    "ANSWERS", "BROKEN", "CONNECT_TIMEOUT_SECONDS", "COUNT", "EMBEDDINGS", "MAX_EVENT_BYTES", "MODELS", "NO_FAILURES",
-    "SLOW", "UNREADABLE", "USAGE_TIMEOUT_SECONDS", "ErrorDetail", "EventDecoder", "Failures", "Frames", "HttpAnswer",
-    "JsonLines", "Method", "OpenBody", "PreparedConnection", "Read", "RouteCall", "SdkRecorder", "Take", "UsageDeltas",
-    "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body", "share_tls", "unreachable",
+    "ANSWERS", "COUNT", "EMBEDDINGS", "MAX_EVENT_BYTES", "MODELS", "NO_FAILURES", "UNREADABLE", "USAGE_TIMEOUT_SECONDS",
+    "ErrorDetail", "EventDecoder", "Failures", "Frames", "HttpAnswer", "JsonLines", "Method", "OpenBody",
+    "PreparedConnection", "Read", "RouteCall", "SdkRecorder", "Take", "UsageDeltas", "event_chunks", "no_detail",
+    "open_body", "open_pool", "read_whole_body", "share_tls", "unreachable",
 ]

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from tg_base.llm.core import find_request_id, retry_after, status_error
+from tg_base.llm.core import find_code, find_request_id, retry_after, status_error
 from tg_base.llm.http.answer import HttpAnswer
 from tg_base.llm.http.stream_reader import UNREADABLE, Read
 from tg_schema import TgError
@@ -132,7 +132,8 @@ async def _make_error(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorD
     wait = retry_after(answer.headers)
     wait = detail.wait if wait is None else wait
     text, request_id = body.decode(errors="replace"), find_request_id(answer.headers)
-    return status_error(answer.status, detail.code, wait, detail.advice, text, request_id=request_id)
+    code = detail.code or find_code(answer.headers)
+    return status_error(answer.status, code, wait, detail.advice, text, request_id=request_id)
 
 
 async def _at_most(read: Read, size: int) -> bytes:

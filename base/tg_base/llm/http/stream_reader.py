@@ -43,7 +43,7 @@ Take = Callable[[bytes], bytes]
 class Frames(Protocol):
     """Splits a body into events; `ServerSentEvents` is one."""
 
-    def feed(self, received: bytes) -> list[bytes]:
+    def feed(self, received: bytes) -> Iterable[bytes]:
         """The data of the events that `received` completes, in order. Raises ProtocolError."""
 
 
