@@ -12,7 +12,7 @@ from tests.flow.known_providers import native_features
 from tg_base.llm import LlmChunk, status_error
 from tg_flow.providers.openai import AzureOpenAi, OpenAi, OpenAiCompatible, Vllm
 from tg_flow.providers.openai.messages import ThinkingField
-from tg_flow.providers.openai.provider import MAX_SAMPLINGS, OpenAiOptions
+from tg_flow.providers.openai.provider import OpenAiOptions
 from tg_flow.providers.openai.request import to_wire
 from tg_flow.providers.openai.stream import StreamDecoder
 from tg_schema import Message, Sampling, TextCompletionRequest, TextPart, Token, Tool, ToolCall, ToolCallDelta
@@ -57,10 +57,10 @@ def chunks(*events: bytes, thinking_field: ThinkingField | None = None) -> list[
     "options",
     [OpenAiOptions(), OpenAiOptions(upstream_model='",\\"messages":[]', temperature=0.5, extra_body={"messages": []})],
 )
-def test_what_requests_have_in_common_is_encoded_once_and_alike(options: OpenAiOptions) -> None:
+def test_a_body_is_its_chat_and_what_the_configuration_adds(options: OpenAiOptions) -> None:
     provider = OpenAiCompatible("m", options, None)  # type: ignore[arg-type]
     samplings = [None, Sampling(), Sampling(max_tokens=7), Sampling(stop=("x",)), Sampling(seed=1)]
-    samplings += [Sampling(max_tokens=number) for number in range(10, 10 + MAX_SAMPLINGS)]
+    samplings += [Sampling(max_tokens=number) for number in range(10, 74)]
     for sampling in samplings * 2:
         for text in ("p", '"messages":[]'):
             request = TextCompletionRequest(system="s", messages=(QUESTION,), prompt=text, sampling=sampling)
@@ -69,7 +69,7 @@ def test_what_requests_have_in_common_is_encoded_once_and_alike(options: OpenAiO
             assert provider.body(request) == asked
 
 
-def test_long_samplings_are_not_kept() -> None:
+def test_samplings_are_not_kept() -> None:
     provider = OpenAiCompatible("m", OpenAiOptions(), None)  # type: ignore[arg-type]
 
     tracemalloc.start()

@@ -17,19 +17,14 @@ from tg_base.llm import (
     set_fields,
 )
 from tg_base.telemetry import trace
-from tg_flow.providers.openai.messages import DIALECT, ThinkingField, WireMessage, wire_messages
-from tg_flow.providers.openai.request import OWN_FIELDS, is_bare, to_wire
+from tg_flow.providers.openai.messages import DIALECT, ThinkingField
+from tg_flow.providers.openai.request import OWN_FIELDS, to_wire
 from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list, reasoning_error_detail
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
 
 _encode = msgspec.json.Encoder().encode
-_MESSAGES = b'","messages":[]'
-MAX_SAMPLINGS = 64
-"""Samplings whose bodies are kept encoded, without the messages."""
-MAX_SAMPLING_BYTES = 1024
-"""The most bytes of such a sampling: longer ones, with many stop strings or biases, are rarely used again."""
 
 OPENAI_FEATURES: frozenset[Feature] = frozenset(
     {"n", "logit_bias", "reasoning", "parallel_tool_calls", "allowed_tools", "strict_tools", "openai_fields"}
@@ -104,7 +99,6 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         # A client may set neither the fields of the configuration nor the cache that its prompt may share.
         ours = (*options.extra_body, *options.hint_fields.values(), options.salt_field)
         self._own_names = OWN_FIELDS.union(ours)
-        self._around: dict[bytes, tuple[bytes, bytes]] = {}
 
     def make_chat(self, request: TextCompletionRequest) -> dict[str, Any]:
         """The body of an answer's request, without what the configuration adds."""
@@ -121,34 +115,10 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
     @override
     def body(self, request: TextCompletionRequest) -> bytes:
+        body = _encode(self.make_chat(request))
         # The extra fields are encoded once: they are appended to the body's JSON instead of merged as a dict.
-        body = self.bare_body(request, self.messages(request)) if is_bare(request) else _encode(self.make_chat(request))
-        return self.complete(body, request)
-
-    def complete(self, body: bytes, request: TextCompletionRequest) -> bytes:
-        """The body with what `make_chat` leaves out: what the configuration adds, hints, and fields of OpenAI's own."""
         more = self._extra + _members(self._hints(request)) + _members(self._foreign_fields(request))
         return b"".join((body[:-1], more, b"}")) if more else body
-
-    def messages(self, request: TextCompletionRequest) -> tuple[WireMessage, ...]:
-        """The conversation in the form for the server. Raises as `body`."""
-        options = self.options
-        return wire_messages(request, developer=options.developer_role, thinking_field=options.thinking_field)
-
-    def bare_body(self, request: TextCompletionRequest, messages: tuple[WireMessage, ...]) -> bytes:
-        """The body of a request whose sampling other requests have too: only its messages are encoded anew."""
-        sampling = _encode(request.sampling)
-        if len(sampling) > MAX_SAMPLING_BYTES:
-            return _encode(self.make_chat(request))
-        around = self._around.get(sampling)
-        if around is None:
-            if len(self._around) >= MAX_SAMPLINGS:
-                self._around.clear()
-            asked = _encode({**self.make_chat(request), "messages": ()})
-            # Quotes within a value are escaped, so this match is the field.
-            before, field, after = asked.partition(_MESSAGES)
-            around = self._around[sampling] = (before + field[:-2], after)
-        return b"".join((around[0], _encode(messages), around[1]))
 
     @override
     def embedding_body(self, request: TextCompletionRequest) -> bytes:

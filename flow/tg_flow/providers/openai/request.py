@@ -1,26 +1,10 @@
 """TextCompletionRequest -> the body of OpenAI's `POST /chat/completions`, after the public API reference."""
 
-from operator import attrgetter
 from typing import Any, Final
 
 from tg_base.llm import find_effort, set_fields
 from tg_flow.providers.openai.messages import ThinkingField, wire_messages
 from tg_schema import Sampling, TextCompletionRequest, Tool
-
-_further_fields: Final = attrgetter(
-    "tools", "tool_choice", "parallel_tool_calls", "allowed_tools", "schema", "response_format", "reasoning", "regex",
-    "choice",
-)  # fmt: skip
-_NONE_SET: Final = _further_fields(TextCompletionRequest())
-
-
-def is_bare(request: TextCompletionRequest) -> bool:
-    """Whether the body has only the request's messages and a sampling that other requests are likely to have too."""
-    sampling = request.sampling
-    # Each seed would need its own body; to look up a mask of a vocabulary would cost as much as to encode it.
-    return _further_fields(request) == _NONE_SET and (
-        sampling is None or (sampling.seed is None and not sampling.logit_bias)
-    )
 
 
 def to_wire(
