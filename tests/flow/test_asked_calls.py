@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import pytest
 from typing_extensions import override
@@ -169,7 +170,7 @@ async def test_a_process_that_is_killed_in_an_answer_that_was_adopted_twice(worl
             await stack.enter_async_context(other)
             assert origin is not None
             async with other.adopt(ROUTE, request, origin, taken, timeout=20) as adopted:
-                await until(lambda other=other: other.presence.serving(ROUTE.request))
+                await until(partial(other.presence.serving, ROUTE.request))
                 for _ in range(words):
                     llm.step.release()
                     await anext(adopted)

@@ -11,12 +11,12 @@ from tests.unit.source_imports import parse
 
 MAX_LARGE_FILE_LINES = 225
 """One in ten may be larger: a file has one subject, and no wall at a number."""
-MAX_MEDIAN_FILE_LINES = 90
+MAX_MEDIAN_FILE_LINES = 100
 MAX_LARGE_FUNCTION_LINES = 16
 """One in ten may be larger."""
 MAX_BROAD_EXCEPTS = 5
 MIN_COMMENTS_PER_100_LINES = 1.9
-MAX_REQUEST_CALLS, MAX_REQUEST_CHANGES = 126, 62
+MAX_REQUEST_CALLS, MAX_REQUEST_CHANGES = 127, 62
 MAX_CHUNK_CALLS, MAX_CHUNK_CHANGES = 43, 21
 
 
