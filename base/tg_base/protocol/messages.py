@@ -133,7 +133,7 @@ class Adopt(msgspec.Struct, frozen=True, tag="adopt"):
     The processor sends the records behind the first `after`. If it does not have the stream, it says "returned".
 
     Attributes:
-        key: the stream, and the attempt under which it is answered from now on: one more than before.
+        key: the stream, and the attempt under which it is answered from now on: a greater one than before.
         inbox: the requestor.
         after: how many records it has.
     """
