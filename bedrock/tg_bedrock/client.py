@@ -121,7 +121,8 @@ class BedrockClient:
     async def _send(self, method: Method, call: Callable[[], object]) -> HttpAnswer:
         request = await asyncio.to_thread(_record, call)
         headers = [(name, _text(value)) for name, value in request.headers.items()]
-        return await self._pool.ask(method, request.url, headers, request.body)
+        body: Any = request.body  # bytes, as it is JSON
+        return await self._pool.ask(method, request.url, headers, body)
 
 
 @functools.cache
