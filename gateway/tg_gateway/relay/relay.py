@@ -338,7 +338,9 @@ class Relay:
         place = name, route.model or "", route.flow
         metrics = self.places.get(place) or self._add_place(place)
         batch = request if isinstance(request, Batch) else Batch((request,))
-        self._name_payer(entry, batch.requests[0])
+        user: str | None = getattr(batch.requests[0], "user", None)
+        if self._callers or user:
+            trace.name_caller(self._callers.get(entry.key or ""), self._payers.describe(entry.key, user))
         exempt = entry.key in self._limits.exempt
         # Nothing may fail between this and the exchange, which ends the reservation.
         spending = Spending() if exempt else self._limits.admit(entry.key, name, *batch.requests)
@@ -352,11 +354,6 @@ class Relay:
             opening = partial(single, timeout=self._timeout, total=total)
         return Exchange(self, opening, spending, metrics, entry, fields=asked.fields)
 
-    def _name_payer(self, entry: AccessLogEntry, request: object) -> None:
-        user: str | None = getattr(request, "user", None)
-        if self._callers or user:
-            trace.name_caller(self._callers.get(entry.key or ""), self._payers.describe(entry.key, user))
-
     def _add_place(self, place: tuple[str, str, str]) -> AnswerMetrics:
         if len(self.places) >= MAX_PLACES:
             del self.places[next(iter(self.places))]
@@ -368,7 +365,8 @@ class Relay:
         Limits and quotas are not applied: they were, when the request was first asked.
         """
         route = asked.route
-        self._name_payer(entry, asked.request)
+        payer = self._payers.describe(entry.key, getattr(asked.request, "user", None))
+        trace.name_caller(self._callers.get(entry.key or ""), payer)
         opening = partial(self._requestor.adopt, route, asked.request, origin, after, timeout=self._timeout)
         place = route.spec.name, route.model or "", route.flow
         metrics = self.places.get(place) or self._add_place(place)
