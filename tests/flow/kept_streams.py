@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -143,7 +143,11 @@ class Reader:
 
     async def until(self, text: bytes) -> None:
         """Until a text has come."""
-        while text not in self.got:
+        await self.until_true(lambda: text in self.got)
+
+    async def until_true(self, true: Callable[[], bool]) -> None:
+        """Until what has come is enough."""
+        while not true():
             assert await self._read(), self.got
 
     async def until_events(self, count: int) -> None:
