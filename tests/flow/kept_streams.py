@@ -14,7 +14,7 @@ from tests.fakes.scripted_agent import ScriptedAgent
 from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, open_gateway
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
-from tg_base.config import GatewayConfig
+from tg_base.config import Config, GatewayConfig, TextCompletionConfig
 from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_gateway.access import Limits
@@ -87,6 +87,24 @@ async def open_pair(
         ClientSession(second.url) as other,
     ):
         yield Pair(llm, opened.http, other)
+
+
+@asynccontextmanager
+async def open_keeping(llm: CountingLlm) -> AsyncIterator[ClientSession]:
+    """A gateway whose flow keeps what can be kept."""
+    bus, config = (
+        MemoryBus(),
+        Config(flows={"default": {"text-completion": TextCompletionConfig(model="counting", keep=9)}}),
+    )
+    routes = config.routes("text-completion")
+    async with (
+        Processor(bus, config.topics, llm, routes, models=(llm.model,), grace=0.05),
+        Requestor(bus, config.topics, queues=tuple(route.request for route in routes)) as requestor,
+        Gateway(ON_ANY_PORT, requestor, routes) as gateway,
+        ClientSession(gateway.url) as http,
+    ):
+        yield http
+    await bus.aclose()
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
+from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.failing_llm import FailingLlm
 from tests.fakes.scripted_agent import ScriptedAgent
 from tests.flow.kept_streams import (
@@ -16,10 +17,12 @@ from tests.flow.kept_streams import (
     DOORS,
     KEEP,
     MANY,
+    Reader,
     ask_chat,
     ask_native,
     begin,
     open_agent_pair,
+    open_keeping,
     open_pair,
     read_all,
     resume,
@@ -30,6 +33,14 @@ from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.access import Limits
 
 Asking = Callable[[str], tuple[str, dict[str, Any]]]
+UNKEPT: Sequence[tuple[str, dict[str, Any]]] = (
+    ("api/v1/text-completion", {"prompt": "1"}),
+    ("v1/chat/completions", {"model": "counting", "messages": [{"role": "user", "content": "1"}]}),
+    ("v1/completions", {"model": "counting", "prompt": "1", "stream": True}),
+    ("v1/responses", {"model": "counting", "input": "1", "stream": True}),
+    ("api/chat", {"model": "counting", "messages": [{"role": "user", "content": "1"}]}),
+)
+"""Answers that are not kept."""
 
 
 async def status_of(http: ClientSession, path: str, **headers: str) -> tuple[int, str]:
@@ -128,8 +139,8 @@ async def test_what_is_not_there_is_refused() -> None:
                     it.other, path if each else f"{path}?offset={wrong}", **bearer["one"], **each
                 )
                 assert (status, "the id of the last event" in body) == (400, True)
-        asked, body = ask_native("1")
-        async with it.one.post(asked, json=body, headers=KEEP | bearer["none"]) as refused:
+        asked, wanted = ask_native("1")
+        async with it.one.post(asked, json=wanted, headers=KEEP | bearer["none"]) as refused:
             assert (refused.status, "store = false" in await refused.text()) == (400, True)
     assert len(it.llm.requests) == 1
 
@@ -146,14 +157,7 @@ async def test_a_wrong_period_is_refused_and_no_model_asked(period: str) -> None
 
 @pytest.mark.parametrize(
     ("path", "body"),
-    [
-        ("api/v1/text-completion", {"prompt": "1"}),
-        ("v1/chat/completions", {"model": "counting", "messages": [{"role": "user", "content": "1"}]}),
-        ("v1/completions", {"model": "counting", "prompt": "1", "stream": True}),
-        ("v1/responses", {"model": "counting", "input": "1", "stream": True}),
-        ("v1/responses", {"model": "counting", "input": "1", "stream": True, "background": True}),
-        ("api/chat", {"model": "counting", "messages": [{"role": "user", "content": "1"}]}),
-    ],
+    [*UNKEPT, ("v1/responses", {"model": "counting", "input": "1", "stream": True, "background": True})],
 )
 async def test_what_cannot_be_kept_is_refused_and_not_left_unkept(path: str, body: dict[str, Any]) -> None:
     async with open_gateway() as it:
@@ -206,6 +210,21 @@ async def test_an_agent_is_kept_too() -> None:
         assert b"It is" in rest
         assert first.events + rest == await read_all(one, first.name)
     assert (len(agent.requests), agent.said) == (1, len(agent.dialog))
+
+
+@pytest.mark.parametrize("asking", DOORS)
+async def test_a_flow_keeps_what_can_be_kept(asking: Asking) -> None:
+    async with open_keeping(CountingLlm()) as http:
+        path, body = asking("2")
+        async with http.post(path, json=body) as response:
+            name = response.headers["X-Stream-Id"]
+            kept = Reader(response)
+            assert await kept.until_end() == await read_all(http, name)
+        async with http.post(path, json=body, headers={"X-Tokengrid-Keep": "x"}) as response:
+            assert response.status == 400
+        for plain, asked in UNKEPT:
+            async with http.post(plain, json=asked) as response:
+                assert (response.status, response.headers["X-Stream-Id"][:3] == "ks-") == (200, False)
 
 
 async def test_readers_are_bounded_and_the_first_is_not() -> None:

@@ -157,6 +157,8 @@ class ServiceConfig(Section, frozen=True):
     response: str | None = None
     plain: bool = False
     """The processors are TrustGraph's: they have no inbox and send no heartbeats."""
+    keep: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 0
+    """Seconds for which its streams are kept, though no client asks for that; 0 = they are not."""
 
     def faults(self, config: "Config", flow: str) -> Iterator[BadRequest]:
         """The errors of this service of a flow that no single field shows, for instance a missing model."""
@@ -345,9 +347,9 @@ class Config(Section, frozen=True):
         return found
 
     def _route(self, flow: str, spec: ServiceSpec[Any, Any], service: ServiceConfig) -> Route[Any, Any]:
-        topics = self.topics
+        topics, keep = self.topics, f"{service.keep}s" if service.keep else None
         if service.bound_model in self.model_routes and service.bound_model in (plans := self.plans):
-            return dataclasses.replace(plans[service.bound_model].entry, flow=flow)
+            return dataclasses.replace(plans[service.bound_model].entry, flow=flow, keep=keep)
         return Route(
             flow,
             spec,
@@ -356,4 +358,5 @@ class Config(Section, frozen=True):
             service.plain,
             service.find_queue(self),
             service.bound_model,
+            keep=keep,
         )

@@ -22,6 +22,8 @@ class Route(Generic[Req, Resp]):
         model: the model that the configuration binds to it, or the route; only text completion has one.
         plan: the name of the route that a requestor carries out in place of asking `request`, which is its first
             model's queue (`RoutePlan`); None = there is none.
+        keep: how long its streams are kept at a gateway, as in the header by which a client asks for that; None = they
+            are not.
     """
 
     flow: str
@@ -32,3 +34,4 @@ class Route(Generic[Req, Resp]):
     queue: int | None = None
     model: str | None = None
     plan: str | None = None
+    keep: str | None = None

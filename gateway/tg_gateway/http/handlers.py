@@ -72,12 +72,14 @@ class HttpHandlers:
         asked = await self._parse(request, reader or self._body_reader, entry)
         if not isinstance(asked, Ask):
             return await self._reply(request, asked)
-        if (period := request.headers.get(KEEP_HEADER)) is not None:
-            return await self._keep(request, asked, period, entry)
-        if asked.background is not None:
-            await self._begin(asked, asked.background, entry)
-            kept = self._store.of(entry.key, bounded=False)
-            return await self._reply(request, asked.background.answer(kept))
+        background = asked.background
+        if (period := request.headers.get(KEEP_HEADER, asked.route.keep)) is not None:
+            background = self._keep(request, asked, period) or background
+        if background is not None:
+            live = None if background is asked.background else LiveParts()
+            made_here = await self._begin(asked, background, entry, live)
+            kept = self._store.of(entry.key, bounded=False, live=live if made_here else None)
+            return await self._reply(request, background.answer(kept))
         wanted = request.headers.get(LOAD_REQUEST_HEADER)
         async with self._relay.ask(asked, entry) as exchange:
             if asked.on_accepted is not None:
@@ -96,15 +98,17 @@ class HttpHandlers:
         headers = {"X-Stream-Id": exchange.responses.id, **load, **asked.writer.headers}
         return make_response(Answer(join_output(whole), 200, asked.writer.content_type, headers))
 
-    async def _keep(self, request: web.Request, asked: Ask, period: str, entry: AccessLogEntry) -> web.StreamResponse:
-        """Begin a stream that is kept, and send it."""
+    def _keep(self, request: web.Request, asked: Ask, period: str) -> Background | None:
+        """How a stream is kept; None if it cannot be, and only its flow asks for that."""
         door = request[DOOR]
-        if not (door.call.stores and asked.streaming and asked.background is None and door.mount is not None):
-            raise BadRequest(f"{KEEP_HEADER}: only a stream is kept, and none for a key with store = false")
-        background, live = self._streams.keep(asked.writer, door.mount.door, period), LiveParts()
-        began = await self._begin(asked, background, entry, live)
-        kept = self._store.of(entry.key, bounded=False, live=live if began else None)
-        return await self._reply(request, background.answer(kept))
+        try:
+            if not (door.call.stores and asked.streaming and asked.background is None and door.mount is not None):
+                raise BadRequest(f"{KEEP_HEADER}: only a stream is kept, and none for a key with store = false")
+            return self._streams.keep(asked.writer, door.mount.door, period)
+        except BadRequest:
+            if KEEP_HEADER in request.headers:
+                raise
+            return None
 
     async def _begin(
         self, asked: Ask, background: Background, entry: AccessLogEntry, live: LiveParts | None = None
