@@ -10,7 +10,6 @@ import pytest
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, opened, text_of, until
 from tg_llama.core.interface import EngineSizes
-from tg_llama.core.mailbox import Mailbox
 from tg_llama.engine.embedder import MIN_SHARED_TOKENS, Embedder
 from tg_llama.engine.embedding import Embedding, Vector
 from tg_llama.models import DEMO_MODEL
@@ -112,7 +111,7 @@ async def test_a_stream_beside_gets_the_text_that_it_gets_alone(service: LlamaCp
 async def test_a_step_beside_streams_is_short() -> None:
     model = Model(DEMO_MODEL)
     embedder = Embedder(model, EngineSizes(slots=1, context=512))
-    embedder.add(Embedding([(7,) * 500] * 3, "mean", Mailbox.here()))
+    embedder.add(Embedding([(7,) * 500] * 3, "mean"))
     assert embedder.step(shared=True) == MIN_SHARED_TOKENS
     assert embedder.step(shared=False) == 512
     embedder.close()

@@ -106,7 +106,7 @@ class Embedder:
     def _fill(self, context: VectorContext, room: int) -> list[tuple[_Text, int]]:
         """The texts of the next step, each with the number of tokens to evaluate; the last text may continue later."""
         rest, self._rest = self._rest, None
-        if rest is not None and _is_dropped(rest.embedding):
+        if rest is not None and rest.embedding.vectors.done():
             context.forget(rest.sequence)
             rest = None
         free = (number for number in range(context.sequences) if rest is None or number != rest.sequence)
@@ -125,7 +125,7 @@ class Embedder:
 
     def _next(self, free: Iterator[int]) -> _Text | None:
         """The next text of the request whose turn it is; None if there is none, or no sequence for it."""
-        while self._waiting and _is_dropped(self._waiting[0][0]):
+        while self._waiting and self._waiting[0][0].vectors.done():
             self._waiting.popleft()
         sequence = next(free, None) if self._waiting else None
         if sequence is None:
@@ -159,11 +159,6 @@ class Embedder:
         """Free the memory."""
         if self._context is not None:
             self._context.close()
-
-
-def _is_dropped(embedding: Embedding) -> bool:
-    """Whether its request is over, so that its other texts need no vectors."""
-    return embedding.cancelled or embedding.ended
 
 
 def _normalized(vector: Rows) -> Vector:

@@ -190,10 +190,10 @@ class Engine:
     def _take(self, task: Generation | Embedding | None) -> None:
         if task is None:
             return
-        self._mailboxes.add(task.mailbox)
         if isinstance(task, Embedding):
             self._embedder.add(task)
         else:
+            self._mailboxes.add(task.mailbox)
             self._waiting.append(task)
 
     def _rearrange(self) -> None:

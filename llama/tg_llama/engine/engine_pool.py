@@ -1,11 +1,12 @@
 """Generations -> EnginePool -> engines: several contexts of one model, so that small steps fill more than one core."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tg_base.telemetry import AdapterLoad, ModelLoad
-from tg_llama.core import EngineSizes, Mailbox, Model, OwnPooling
+from tg_llama.core import EngineSizes, Model, OwnPooling
 from tg_llama.engine.embedding import Embedding, Vector
 from tg_llama.engine.engine import Engine, EngineStats
 from tg_llama.engine.generation import Generation
@@ -75,17 +76,16 @@ class EnginePool(Generic[AnyModel]):
         idle = [engine for engine in self._engines if not engine.load()][: len(texts)]
         # Start with the last engine, since a few streams share the first.
         engines = idle or [min(reversed(self._engines), key=Engine.load)]
-        here = Mailbox.here()
-        shares = [Embedding(texts[first :: len(engines)], pooling, here, dimensions) for first in range(len(engines))]
+        shares = [Embedding(texts[first :: len(engines)], pooling, dimensions) for first in range(len(engines))]
         vectors: list[Vector] = [()] * len(texts)
         try:
             for engine, share in zip(engines, shares, strict=True):
                 engine.embed(share)
             for first, share in enumerate(shares):
-                vectors[first :: len(engines)] = await share.read()
+                vectors[first :: len(engines)] = await asyncio.wrap_future(share.vectors)
         finally:
             for share in shares:
-                share.cancel()
+                share.vectors.cancel()
         return vectors
 
     def stats(self) -> EngineStats:
