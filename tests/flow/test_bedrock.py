@@ -153,16 +153,6 @@ async def test_a_finished_answer_is_whole_without_its_usage() -> None:
         await within(1, (await server.exchange(0)).left.wait())
 
 
-async def test_a_cancel_before_any_answer_closes_the_socket() -> None:
-    async with SilentServer.running() as server, opened(server.url) as service:
-        task = asyncio.create_task(responses(service))
-        await asyncio.wait_for(server.asked.wait(), 10)
-        task.cancel()
-        await within(1, server.left.wait())
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-
 async def test_a_list_of_models_that_does_not_come_is_left() -> None:
     async with SilentServer.running() as server, opened(server.url, clocks={"first_token": 0.2}) as service:
         with pytest.raises(Timeout):
@@ -209,20 +199,6 @@ async def test_a_slow_reader_holds_the_provider_back_and_may_leave() -> None:
         await within(1, (await server.exchange(0)).left.wait())
 
 
-async def test_side_by_side_without_harm_by_cancelled_neighbours() -> None:
-    async with BedrockServer.running() as server, opened(server.url) as service:
-        server.play(*(Plan(fault=Fault.STALL, after=1) for _ in range(10)), Plan())
-        left = [asyncio.create_task(responses(service)) for _ in range(10)]
-        for number in range(10):
-            await (await server.exchange(number)).began.wait()
-        asked = asyncio.gather(*(responses(service) for _ in range(20)))
-        for task in left:
-            task.cancel()
-        answers = await asked
-        assert {"".join(record.response or "" for record in answer) for answer in answers} == {"Hello €!"}
-        await asyncio.gather(*left, return_exceptions=True)
-
-
 @pytest.mark.parametrize(
     ("unset", "options", "kind", "sentence"),
     [
@@ -253,12 +229,6 @@ async def test_a_key_of_bedrocks_own_is_enough(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(BadRequest, match="https://"):  # boto3 shows it to nobody without TLS
             await responses(service)
         assert server.exchanges == []
-
-
-async def test_nobody_listens(unused_tcp_port: int) -> None:
-    async with opened(f"http://127.0.0.1:{unused_tcp_port}") as service:
-        with pytest.raises(Unavailable, match="cannot be reached"):
-            await responses(service)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Cohere, Mistral, Ollama and text-generation-inference beyond the matrix: what their own wires say when they fail."""
+"""Bedrock, Cohere, Mistral, Ollama and text-generation-inference beyond the matrix: what their own wires say."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ from tg_schema.errors import (
 )
 from tg_schema.text_completion import Reasoning
 
-CASES = {case.provider: case for family in (cohere, mistral, ollama, tgi) for case in family.CASES}
+CASES = {case.provider: case for family in (bedrock, cohere, mistral, ollama, tgi) for case in family.CASES}
 SERVERS: dict[str, type[LoopbackServer]] = {
     "bedrock": BedrockServer,
     "cohere": CohereServer,
@@ -127,11 +127,11 @@ STATUSES: list[tuple[web.Response, type[TgError]]] = [
 ]
 
 
-@pytest.mark.parametrize("provider", [*CASES, "bedrock"])
+@pytest.mark.parametrize("provider", CASES)
 @pytest.mark.parametrize("number", range(len(STATUSES)))
 async def test_what_is_no_answer_of_the_provider_is_one_typed_error(provider: str, number: int) -> None:
     answer, kind = STATUSES[number]
-    case = CASES.get(provider, bedrock.CASES[0])
+    case = CASES[provider]
     server: type[LoopbackServer] = type("Foreign", (SERVERS[provider],), {"refusal": lambda self, plan: copy(answer)})
     async with staged(replace(case, wire=server.running)) as stage, stage.opened() as service:
         stage.wire.play(Plan(fault=Fault.REFUSE))
@@ -160,8 +160,8 @@ async def test_a_cancel_before_any_answer_closes_the_socket(provider: str) -> No
 async def test_nobody_listens(provider: str, unused_tcp_port: int) -> None:
     async with staged(CASES[provider]) as stage:
         url = f"http://127.0.0.1:{unused_tcp_port}"
-        base_url = f"{url}/v1" if provider == "tgi" else url
-        async with stage.opened(base_url=base_url) as service:
+        option = "endpoint_url" if provider == "bedrock" else "base_url"
+        async with stage.opened(**{option: f"{url}/v1" if provider == "tgi" else url}) as service:
             with pytest.raises(Unavailable, match="cannot be reached"):
                 await responses(service)
             with pytest.raises(Unavailable, match="cannot be reached"):
