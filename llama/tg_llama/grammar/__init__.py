@@ -1,12 +1,9 @@
 """Schema, regular expression or choice -> grammar -> the tokens that may come next."""
 
-from tg_llama.grammar.json_grammar import ANY_OBJECT, json_grammar, json_rule
+from tg_llama.grammar.json_grammar import ANY_OBJECT, json_grammar, json_rule, walk_schemas
 from tg_llama.grammar.parameter_types import (
     ANNOTATIONS,
     KNOWN,
-    LISTS_OF_SCHEMAS,
-    MAPS_OF_SCHEMAS,
-    SCHEMAS,
     ParameterTypes,
     fits,
 )
@@ -17,9 +14,6 @@ __all__ = [
     "ANNOTATIONS",
     "ANY_OBJECT",
     "KNOWN",
-    "LISTS_OF_SCHEMAS",
-    "MAPS_OF_SCHEMAS",
-    "SCHEMAS",
     "ParameterTypes",
     "TokenGrammars",
     "choice_grammar",
@@ -28,5 +22,6 @@ __all__ = [
     "json_grammar",
     "json_rule",
     "regex_grammar",
+    "walk_schemas",
     "write_pattern",
 ]

@@ -89,7 +89,7 @@ def json_rule(schema: dict[str, Any]) -> str:
     """The body of a rule of the schema's values, as a part of a grammar. Raises as `json_grammar`."""
     _Check().run(schema)
     count = _PatternCount(schema)
-    if any(count.of(inner) > MAX_PATTERNS for inner in _every(schema)):
+    if any(count.of(inner) > MAX_PATTERNS for inner in walk_schemas(schema)):
         raise BadRequest(f"schema: a text may have to match {MAX_PATTERNS} patterns and formats; join them into fewer")
     text = json.dumps(
         _simplified(schema) | {"x-guidance": _FORM, "x-numbers": _NUMBERS}, ensure_ascii=False, separators=(",", ":")
@@ -211,18 +211,19 @@ def _inner(schema: dict[str, Any]) -> Iterator[object]:
             yield value
 
 
-def _every(schema: object) -> Iterator[dict[str, Any]]:
+def walk_schemas(schema: object) -> Iterator[dict[str, Any]]:
+    """A schema and all sub-schemas; a caller may change each as it comes."""
     if isinstance(schema, dict):
         yield schema
         for inner in _inner(schema):
-            yield from _every(inner)
+            yield from walk_schemas(inner)
 
 
 def _simplified(schema: dict[str, Any]) -> dict[str, Any]:
     schema = copy.deepcopy(schema)
     # A closed schema cannot be merged with another one that names other properties.
-    closes = not any(merges(inner) for inner in _every(schema))
-    for inner in _every(schema):
+    closes = not any(merges(inner) for inner in walk_schemas(schema))
+    for inner in walk_schemas(schema):
         _replace_format(inner)
         _bound_number(inner)
         if closes:

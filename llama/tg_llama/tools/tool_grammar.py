@@ -8,16 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tg_llama.grammar import (
-    KNOWN,
-    LISTS_OF_SCHEMAS,
-    MAPS_OF_SCHEMAS,
-    SCHEMAS,
-    ParameterTypes,
-    escape_text,
-    json_rule,
-    write_pattern,
-)
+from tg_llama.grammar import KNOWN, ParameterTypes, escape_text, json_rule, walk_schemas, write_pattern
 from tg_llama.tools.tagged_arguments import CLOSE, OPEN
 from tg_llama.tools.tool_format import ToolFormat
 from tg_schema import Tool
@@ -126,28 +117,17 @@ def _mark(mark: str, tokens: dict[str, int]) -> str:
     return " ".join([f"<[{tokens[part]}]>" if part in tokens else _text(part) for part in parts if part])
 
 
-def _arguments_schema(parameters: dict[str, Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = _loosened(parameters)
+def _arguments_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a tool, just decoded, as the schema of its arguments."""
+    for inner in walk_schemas(schema):
+        # A grammar cannot enforce the others.
+        for word in inner.keys() - KNOWN:
+            del inner[word]
     if not {"type", "anyOf", "oneOf", "allOf", "$ref"} & schema.keys():
         schema["type"] = "object"
     if schema.get("type") == "object" and not schema.get("properties") and "additionalProperties" not in schema:
         schema["additionalProperties"] = False
     return schema
-
-
-def _loosened(schema: Any) -> Any:
-    """The schema without the keywords that a grammar cannot enforce."""
-    if not isinstance(schema, dict):
-        return schema
-    return {word: _loosened_value(word, value) for word, value in schema.items() if word in KNOWN}
-
-
-def _loosened_value(word: str, value: Any) -> Any:
-    if word in MAPS_OF_SCHEMAS and isinstance(value, dict):
-        return {name: _loosened(schema) for name, schema in value.items()}
-    if word in LISTS_OF_SCHEMAS and isinstance(value, list):
-        return [_loosened(schema) for schema in value]
-    return _loosened(value) if word in SCHEMAS else value
 
 
 _KEY = re.compile(r"[\w.\-$]{1,200}")
