@@ -20,7 +20,7 @@ from tg_base.config.text_file import read_text
 from tg_base.config.toml_positions import Keys
 from tg_base.config.toml_table import read_table
 from tg_base.config.watcher import ConfigWatcher, Prepare
-from tg_base.config.wrong_value import advise
+from tg_base.config.table_reader import advise
 
 __all__ = [
     "AGENT_PATTERNS", "SERVICES", "SERVICE_KINDS", "TOOL_KINDS", "AgentConfig", "AgentLimits", "ApiKey", "BusConfig",

@@ -10,11 +10,10 @@ from tg_base.config.findings import Findings, FirstFinding
 from tg_base.config.model import DOOR_TABLES, Config, GatewayConfig, ServiceConfig, Source
 from tg_base.config.rules import faults, foreign_faults, foreign_fields
 from tg_base.config.services import SERVICES
-from tg_base.config.table_reader import TableReader
+from tg_base.config.table_reader import TableReader, WrongValue
 from tg_base.config.text_file import read_text
 from tg_base.config.toml_positions import Keys, places_of
 from tg_base.config.toml_text import parse_toml
-from tg_base.config.wrong_value import WrongValue
 from tg_base.runtime import find_entry_points, load_function
 from tg_schema.errors import BadRequest, Internal
 

@@ -8,7 +8,7 @@ import msgspec
 from tg_base.config.model import SERVICE_KINDS, TOOL_KINDS, ApiKey, Config, ServiceConfig
 from tg_base.config.route_rules import route_faults
 from tg_base.config.services import TextCompletionConfig
-from tg_base.config.wrong_value import advise
+from tg_base.config.table_reader import advise
 from tg_base.runtime import find_entry_points
 from tg_schema.agent import DEFAULT_GROUP
 from tg_schema.errors import BadRequest
