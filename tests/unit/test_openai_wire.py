@@ -11,9 +11,8 @@ from tests.fakes.openai_transcript import event, finish_event, usage_event
 from tests.flow.known_providers import native_features
 from tg_base.llm import LlmChunk, status_error
 from tg_flow.providers.openai import AzureOpenAi, OpenAi, OpenAiCompatible, Vllm
-from tg_flow.providers.openai.messages import ThinkingField
 from tg_flow.providers.openai.provider import OpenAiOptions
-from tg_flow.providers.openai.request import to_wire
+from tg_flow.providers.openai.request import ThinkingField, to_wire
 from tg_flow.providers.openai.stream import StreamDecoder
 from tg_schema import Message, Sampling, TextCompletionRequest, TextPart, Token, Tool, ToolCall, ToolCallDelta
 from tg_schema.conversation import ForeignPart, ReasoningPart

@@ -17,8 +17,7 @@ from tg_base.llm import (
     set_fields,
 )
 from tg_base.telemetry import trace
-from tg_flow.providers.openai.messages import DIALECT, ThinkingField
-from tg_flow.providers.openai.request import OWN_FIELDS, to_wire
+from tg_flow.providers.openai.request import DIALECT, OWN_FIELDS, ThinkingField, to_wire
 from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list, reasoning_error_detail
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.errors import BadRequest

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from tg_base.llm import CallNumbers, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
-from tg_flow.providers.openai.messages import GOOGLE, ThinkingField
+from tg_flow.providers.openai.request import GOOGLE, ThinkingField
 from tg_flow.providers.openai.thinking import OpenThinking
 from tg_schema import FinishReason, ModelInfo, Token, ToolCallDelta, Usage
 from tg_schema.completion import NO_TOKEN_ID

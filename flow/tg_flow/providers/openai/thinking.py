@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from tg_base.llm import write_signature
-from tg_flow.providers.openai.messages import ThinkingField
+from tg_flow.providers.openai.request import ThinkingField
 
 _encode = msgspec.json.Encoder().encode
 
