@@ -23,12 +23,10 @@ from tg_base.config.model import BusConfig, ModelConfig, PromptsConfig, Template
 from tg_base.llm import ProviderOptions
 from tg_base.llm.guard import Clocks
 from tg_doors import LmiConfig, LmiModelConfig
-from tg_flow.agent.tools.completion_tool import CompletionOptions
 from tg_flow.agent.tools.http_tool import HttpOptions
 from tg_flow.agent.tools.mcp_options import McpOptions
-from tg_flow.agent.tools.prompt_tool import PromptOptions
 from tg_flow.agent.tools.python_tool import PythonOptions
-from tg_flow.agent.tools.service_tool import ServiceOptions
+from tg_flow.agent.tools.service_tool import CompletionOptions, PromptOptions, ServiceOptions
 from tg_flow.usage import UsageConfig
 from tg_llama.options import LlamaCppOptions
 
