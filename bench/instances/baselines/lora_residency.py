@@ -56,7 +56,7 @@ def _filter(servers: list[ServerState], adapter: str) -> tuple[list[ServerState]
 def _level(server: ServerState, adapter: str) -> Residency | None:
     resident = None if server.report is None or server.report.adapters is None else server.report.adapters.resident
     if resident is None:
-        return "gpu" if adapter in server.adapters else None
+        return "gpu" if adapter in server.adapters.used_at else None
     return resident.get(adapter)
 
 

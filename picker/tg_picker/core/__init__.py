@@ -28,12 +28,12 @@ from tg_picker.core.policies import (
     saturation,
 )
 from tg_picker.core.queue import Attained, BandLimits, FlowControl, QueueLimits, RouteSlo, SloAttainment, Waiting
-from tg_picker.core.state import KvBlocks, Pick, Placement, Rejection, ReportedAdapters, ServerState
+from tg_picker.core.state import KvBlocks, Pick, Placement, Rejection, ServerState
 
 __all__ = [
     "CHARACTERS_PER_TOKEN", "DEFAULT_POLICY", "DEFAULT_TIMING", "AdapterReport", "AdmissionRule", "Attained",
     "BandLimits", "Choice", "Endpoint", "Fingerprint", "FlowControl", "InstanceRequest", "InstanceUsage", "KvBlocks",
-    "LoadReport", "Objective", "Pick", "Placement", "Policy", "QueueLimits", "Refusal", "Rejection", "ReportedAdapters",
+    "LoadReport", "Objective", "Pick", "Placement", "Policy", "QueueLimits", "Refusal", "Rejection",
     "Residency", "RouteSlo", "Scheduler", "SchedulingContext", "ServerState", "SharedState", "SharingTiming",
     "SloAttainment", "Waiting", "fingerprint_prompt", "fingerprint_text", "fingerprint_tokens", "load_policy",
     "salt_tokens", "saturation",

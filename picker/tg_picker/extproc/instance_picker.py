@@ -113,7 +113,7 @@ class InstancePicker:
             self._draw,
             objective=asked.header(*OBJECTIVE_HEADERS),
             served=view.served,
-            has=lambda pool, adapter: self._dispatcher.scheduler.told.has(adapter, view.members.get(pool, ())),
+            has=lambda pool, adapter: self._dispatcher.scheduler.was_told(adapter, view.members.get(pool, ())),
         )
         facts = RequestFacts(_id(asked), wanted.model[:MAX_LOGGED], destination, len(body))
         if destination is None:

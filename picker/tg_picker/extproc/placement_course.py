@@ -42,7 +42,6 @@ class PlacementCourse:
         self._endpoint = pick.endpoint
         self._placement = pick.placement
         self._record = record
-        self._failed = False
 
     def served(self, address: str) -> None:
         """Move the placement to the fallback that the data plane used."""
@@ -66,7 +65,6 @@ class PlacementCourse:
     def respond(self, status: int, load: str) -> None:
         """Learn from the response's status and load header."""
         self._record.respond(status)
-        self._failed = status >= MIN_ERROR_STATUS
         if status == NOT_FOUND and self._request.adapter is not None:
             self._dispatcher.scheduler.forget_adapter(self._endpoint, self._request.adapter, self._clock())
         if load:
@@ -74,7 +72,7 @@ class PlacementCourse:
 
     def begin(self) -> None:
         """Report the first token, which an error does not have."""
-        if self._failed:
+        if self._record.status >= MIN_ERROR_STATUS:
             return
         now = self._clock()
         self._placement.first_token(now)

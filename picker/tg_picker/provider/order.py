@@ -8,7 +8,7 @@ import structlog
 from msgspec import Struct, field
 
 from tg_base.telemetry import trace
-from tg_picker.core import Endpoint, InstanceRequest, Objective, ReportedAdapters
+from tg_picker.core import Endpoint, InstanceRequest, Objective, Scheduler
 from tg_picker.pools import Destination, PoolView, Prompt, find_goal
 from tg_picker.status import RequestFacts, RequestRecord, explain
 from tg_schema import TextCompletionRequest
@@ -38,7 +38,7 @@ class Place(Struct, frozen=True):
     base: str
 
 
-def find_place(view: PoolView, model: str, adapter: str | None, draw: Random, told: ReportedAdapters) -> Place:
+def find_place(view: PoolView, model: str, adapter: str | None, draw: Random, scheduler: Scheduler) -> Place:
     """Where a request goes.
 
     Args:
@@ -46,25 +46,25 @@ def find_place(view: PoolView, model: str, adapter: str | None, draw: Random, to
         model: that is asked for if the request names no adapter.
         adapter: that the request names.
         draw: decides between weights.
-        told: knows which adapters servers told of.
+        scheduler: knows which adapters servers reported.
 
     Raises:
         NotFound: no route leads to it.
     """
-    to = _resolve(view, model, adapter, draw, told)
+    to = _resolve(view, model, adapter, draw, scheduler)
     served = view.served.get(to.pool)
     # If only the configuration names the model, servers may use another name for it.
     is_base = to.adapter is None and (not served or to.model in served)
     return Place(to, find_goal(to.slos), to.model if is_base else view.find_base(to.pool))
 
 
-def _resolve(view: PoolView, model: str, adapter: str | None, draw: Random, told: ReportedAdapters) -> Destination:
+def _resolve(view: PoolView, model: str, adapter: str | None, draw: Random, scheduler: Scheduler) -> Destination:
     asked = adapter or model
     found = view.catalogue.resolve(
         asked,
         draw,
         served=view.served,
-        has=lambda pool, name: told.has(name, view.members.get(pool, ())),
+        has=lambda pool, name: scheduler.was_told(name, view.members.get(pool, ())),
     )
     if found is not None:
         # A name in a rewrite or a table may be a base model's: only the name is known here.

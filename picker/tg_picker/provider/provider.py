@@ -166,7 +166,7 @@ class Pool(ChatCompletions[PoolOptions]):
         return Order(request, asked, to, describe(request, place, prompt), body, self._now())
 
     def _find_place(self, adapter: str | None) -> Place:
-        return find_place(self.view, self.upstream_model, adapter, self._random, self._scheduler.told)
+        return find_place(self.view, self.upstream_model, adapter, self._random, self._scheduler)
 
     def _write(self, request: TextCompletionRequest) -> tuple[bytes, Prompt]:
         """The body for the servers, and the prompt in it."""

@@ -21,7 +21,7 @@ DRAW = Random(0)
 
 
 def find(view: PoolView, adapter: str | None, scheduler: Scheduler | None = None) -> Place:
-    return find_place(view, "m", adapter, DRAW, (scheduler or Scheduler()).told)
+    return find_place(view, "m", adapter, DRAW, scheduler or Scheduler())
 
 
 def test_a_place_is_as_the_pools_are_now() -> None:

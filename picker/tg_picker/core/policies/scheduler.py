@@ -21,7 +21,6 @@ from tg_picker.core.state import (
     PlacementFollower,
     PlacementListener,
     Rejection,
-    ReportedAdapters,
     ServerState,
 )
 
@@ -55,7 +54,6 @@ class Scheduler:
         listener: is notified of placements; None = nobody.
         follower: is notified of each placement's progress, and of all that may free capacity; None = nobody.
         missing: adapters that servers answered 404 for.
-        told: adapters that servers reported.
     """
 
     def __init__(
@@ -71,7 +69,6 @@ class Scheduler:
         self.listener: PlacementListener | None = None
         self.follower: SchedulerFollower | None = None
         self.missing = MissingAdapters()
-        self.told = ReportedAdapters()
         self._servers: dict[str, ServerState] = {}
         self._estimates = OutputEstimates()
         self._engines = WeakValueDictionary[_EngineKey, EngineSpeed]()
@@ -162,7 +159,6 @@ class Scheduler:
             if (adapters := report.adapters) is not None:
                 names = (*adapters.active, *(adapters.resident or ()))
                 self.missing.find(endpoint.address, names, report.read_at)
-                self.told.note(endpoint.address, names)
             self._notify_follower()
 
     def expire(self, now: float) -> None:
@@ -189,6 +185,11 @@ class Scheduler:
         known.endpoint = endpoint  # the newest name and labels
         return known
 
+    def was_told(self, adapter: str, endpoints: Iterable[Endpoint]) -> bool:
+        """Whether one of these servers reported an adapter, and did not answer 404 for it since."""
+        known = (self._servers.get(each.address) for each in endpoints)
+        return any(adapter in server.adapters.told for server in known if server is not None)
+
     def forget_adapter(self, endpoint: Endpoint, adapter: str, now: float, *, by_peer: bool = False) -> None:
         """Note that a server does not have an adapter, since it answered 404.
 
@@ -204,7 +205,6 @@ class Scheduler:
         if server is not None:
             server.adapters.discard(adapter)
             self.missing.note(endpoint.address, adapter, now)
-            self.told.forget(endpoint.address, adapter)
             if self.listener is not None and not by_peer:
                 self.listener.lacked(endpoint.address, adapter)
 
@@ -222,7 +222,6 @@ class Scheduler:
         for address in self._servers.keys() - kept:
             del self._servers[address]
             self.missing.forget(address)
-            self.told.forget(address)
         self._last_endpoints = None
         self._notify_follower()
 

@@ -12,7 +12,6 @@ from tg_picker.core.state.placement import (
     PlacementListener,
 )
 from tg_picker.core.state.prefix_owners import MAX_BLOCKS
-from tg_picker.core.state.reported_adapters import ReportedAdapters
 from tg_picker.core.state.resident_adapters import MAX_ADAPTERS
 from tg_picker.core.state.server_speed import EngineSpeed
 from tg_picker.core.state.server_state import LOAD_SECONDS, ServerState
@@ -20,5 +19,5 @@ from tg_picker.core.state.server_state import LOAD_SECONDS, ServerState
 __all__ = [
     "ASSUMED_OUTPUT_TOKENS", "LOAD_SECONDS", "MAX_ADAPTERS", "MAX_BLOCKS", "MAX_FALLBACKS", "MAX_OUTPUT_TOKENS",
     "EngineSpeed", "KvBlocks", "LatencySample", "MissingAdapters", "OutputEstimates", "Pick", "Placement",
-    "PlacementFollower", "PlacementListener", "Rejection", "RejectionReason", "ReportedAdapters", "ServerState",
+    "PlacementFollower", "PlacementListener", "Rejection", "RejectionReason", "ServerState",
 ]  # fmt: skip

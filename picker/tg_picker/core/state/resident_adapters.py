@@ -21,14 +21,13 @@ class ResidentAdapters:
     Attributes:
         used_at: when each adapter was last placed here or reported, the oldest first.
         slots: adapters that fit; None = not reported.
+        told: the last MAX_ADAPTERS reported. An idle one that vLLM no longer reports stays until it answers 404.
     """
 
     def __init__(self) -> None:
         self.used_at: dict[str, float] = {}
         self.slots: int | None = None
-
-    def __contains__(self, adapter: object) -> bool:
-        return adapter in self.used_at
+        self.told: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self.used_at)
@@ -43,6 +42,12 @@ class ResidentAdapters:
         """Compare these assumptions with what the server reports."""
         self.slots = report.slots if report.slots is not None else self.slots
         known, reported = self.used_at, report.resident
+        for adapter in {*report.active, *(reported or ())}:
+            # Move it to the end, so that names that are reported again outlive those that were reported once.
+            self.told.pop(adapter, None)
+            self.told[adapter] = None
+        for adapter in list(self.told)[:-MAX_ADAPTERS]:
+            del self.told[adapter]
         if reported is not None:
             gone = [
                 adapter
@@ -59,6 +64,7 @@ class ResidentAdapters:
     def discard(self, adapter: str) -> None:
         """Note that the server lacks an adapter: it answered 404."""
         self.used_at.pop(adapter, None)
+        self.told.pop(adapter, None)
 
     def clear(self) -> None:
         """Forget all: the server left or restarted."""

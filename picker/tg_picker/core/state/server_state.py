@@ -31,7 +31,6 @@ class ServerState:
         loads_end_at: when the loads that need no free slot are predicted to end, one after the other.
         load: seconds of work that waits, roughly; to find the least loaded servers.
         adapter_requests: requests placed here, by adapter; an adapter without any is not in it.
-        has_spare_slot: whether one more adapter may run beside those of requests placed here.
         cache_tokens: the tokens that its KV cache holds; None = never reported.
         concurrency_limit: see `limit_concurrency`; infinite = no first token was late.
         adapters: those that the server probably has loaded.
@@ -53,7 +52,6 @@ class ServerState:
         self.loads_end_at = 0.0
         self.ready_at: dict[str, float] = {}
         self.adapter_requests: dict[str, int] = {}
-        self.has_spare_slot = True
         self.adapters = ResidentAdapters()
         self.prefixes = PrefixOwners()
         self.active = ActivePrefixes()
@@ -66,6 +64,11 @@ class ServerState:
         self._reported_tokens: float | None = None
         self._sent_back_tokens = 0.0
         self._unreported_tokens = 0.0
+
+    @property
+    def has_spare_slot(self) -> bool:
+        """Whether one more adapter may run beside those of requests placed here."""
+        return not self.adapters.slots or len(self.adapter_requests) < self.adapters.slots
 
     @property
     def running(self) -> int:
@@ -134,7 +137,6 @@ class ServerState:
                 times.popleft()
         if report.adapters is not None:
             self.adapters.observe(report.adapters, report.read_at, self.adapter_requests)
-            self._count_slots()
         self._reported_tokens = None
         if report.blocks and report.block_tokens:
             self.cache_tokens = tokens = report.blocks * report.block_tokens
@@ -190,7 +192,6 @@ class ServerState:
                     self.loads_end_at = ready
             counts[request.adapter] = counts.get(request.adapter, 0) + 1
             self.adapters.use(request.adapter, now, counts)
-            self._count_slots()
         self.prefixes.add(request.prefix)
         self.kv_tokens += uncached + expected
         self._weigh()
@@ -260,7 +261,6 @@ class ServerState:
                 self.adapter_requests[adapter] = left
             else:
                 del self.adapter_requests[adapter]
-                self._count_slots()
 
     def restart(self) -> None:
         """Forget what a server loses when it restarts. What is placed here stays counted until it ends."""
@@ -287,10 +287,6 @@ class ServerState:
         if report.queued is None or not self.unstarted:
             return self.room_tokens
         return self.room_tokens * min(report.queued / self.unstarted, 1.0)
-
-    def _count_slots(self) -> None:
-        slots = self.adapters.slots
-        self.has_spare_slot = not slots or len(self.adapter_requests) < slots
 
     def _weigh(self) -> None:
         speed = self.speed
