@@ -1,5 +1,8 @@
 """What chat doors share: OpenAI's body, answers, usage and errors, on which other doors build."""
 
+# A face is read at a glance: several names stand on one line.
+# fmt: off
+# isort: off
 from tg_gateway.dialects.chat.answer_style import OPENAI_STYLE, OWNER, AnswerStyle
 from tg_gateway.dialects.chat.asked_model import find_asked_model
 from tg_gateway.dialects.chat.body import ChatBody
@@ -7,17 +10,11 @@ from tg_gateway.dialects.chat.failures import ErrorObject, Failure, OpenAiShaped
 from tg_gateway.dialects.chat.logprobs import HALF_CHARACTER, UNKNOWN_LOGPROB, TokenLogprob, TopLogprob, make_logprobs
 from tg_gateway.dialects.chat.messages import read_image
 from tg_gateway.dialects.chat.request import DIALECT, list_ignored, read_effort, read_request, simplify
-from tg_gateway.dialects.chat.sampling import read_form, read_sampling
-from tg_gateway.dialects.chat.sampling_body import AnyCount, AtLeastOne, CommonSampling, SamplingBody, VllmSampling
+from tg_gateway.dialects.chat.sampling import (
+    AnyCount, AtLeastOne, CommonSampling, SamplingBody, VllmSampling, read_form, read_sampling,
+)
 from tg_gateway.dialects.chat.shapes import (
-    ChatCompletion,
-    ChatEnding,
-    ChunkChoice,
-    NamedAnswer,
-    WholeCall,
-    WholeChoice,
-    WholeFunction,
-    WholeMessage,
+    ChatCompletion, ChatEnding, ChunkChoice, NamedAnswer, WholeCall, WholeChoice, WholeFunction, WholeMessage,
 )
 from tg_gateway.dialects.chat.text_inputs import TextInput, TextInputs, read_inputs
 from tg_gateway.dialects.chat.tools import make_tool

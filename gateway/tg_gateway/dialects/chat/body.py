@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tg_gateway.dialects.chat.sampling_body import AtLeastOne, SamplingBody
+from tg_gateway.dialects.chat.sampling import AtLeastOne, SamplingBody
 from tg_schema.text_completion import Effort
 
 MAX_TOP_LOGPROBS = 20
