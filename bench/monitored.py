@@ -42,7 +42,7 @@ PATIENCE_SECONDS = 120.0
 LOAD_SECONDS = 0.25
 """Between two requests."""
 TOKEN = "of-the-bench"
-BROKER_BYTES = 2 * 1024 * 1024
+BROKER_BYTES = 256 * 1024
 LONG_NAME = "x" * (BROKER_BYTES + 1)
 """No message on the broker is so large, nor is a record of usage that has it."""
 CONFIGURATION = """
