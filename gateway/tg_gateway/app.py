@@ -296,7 +296,9 @@ class Gateway:
         self._resumable = JobRuns.of(requestor, relay, limits, RESUMABLE)
         waits = bool(config.max_wait)
         self._jobs = JobQueue.of(requestor, self._background, catalogue, limits, waits=waits)
-        backend = Backend(self._authenticator, catalogue, relay, self._resumable, limits)
+        streams = KeptStreams({mount.door: mount.dialect.restore for mount in self._mounts}, requestor.time)
+        kept = self._background.store
+        backend = Backend(self._authenticator, catalogue, relay, self._resumable, limits, kept, streams)
         pages = [page() for page in find_pages()]
         live = self._live = Live(requestor, relay, catalogue, lambda: chain(*(page.list_pools() for page in pages)))
         self._asked = [router, backend, live, self._jobs]
@@ -311,7 +313,7 @@ class Gateway:
             loads=loads,
             jobs=self._jobs,
             live=live,
-            streams=KeptStreams({mount.door: mount.dialect.restore for mount in self._mounts}, requestor.time),
+            streams=streams,
         )
         shown = {"/metrics": MetricsPage().show, **{page.path: page.show for page in pages}}
         middleware = Middleware(

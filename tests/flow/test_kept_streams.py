@@ -1,13 +1,15 @@
 """Streams that are kept: who leaves does not stop them, and any gateway goes on with them, for several readers."""
 
 import asyncio
+import json
 import random
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientSession, ClientWebSocketResponse
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.failing_llm import FailingLlm
@@ -29,6 +31,7 @@ from tests.flow.kept_streams import (
 )
 from tests.flow.narrow_gateway import digest_of, token_of
 from tests.flow.open_gateway import open_gateway
+from tests.flow.socket_frames import PATH, Frame, answer, frame, whole
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.access import Limits
 
@@ -278,3 +281,62 @@ async def test_any_cuts_readers_and_positions_give_the_one_text(asking: Asking) 
             texts = await asyncio.gather(*readers)
         assert set(texts) == {await first.until_end()}
         assert len(it.llm.requests) == 1
+
+
+def list_events(events: bytes) -> list[tuple[int, bytes]]:
+    """The number and the data of each event."""
+    return [(int(number), data) for number, data in re.findall(rb"id: ([0-9]+)\ndata: (.*)\n\n", events)]
+
+
+async def attach(socket: ClientWebSocketResponse, stream: str, after: int | None = None) -> list[Frame]:
+    """The messages of a stream on a socket, until the last."""
+    await socket.send_json({"id": "a", "attach": stream} | ({} if after is None else {"offset": after}))
+    return await whole(socket)
+
+
+async def test_a_socket_attaches_and_what_it_gets_has_the_same_numbers() -> None:
+    async with open_pair() as it, AsyncExitStack() as stack, it.other.ws_connect(PATH) as socket:
+        first = await begin(stack, it.one, ask_native("5"))
+        it.step(2)
+        await first.until(b"1 ")
+        await socket.send_json({"id": 7, "attach": first.name, "offset": first.numbers[0]})
+        other = asyncio.create_task(whole(socket))
+        it.step(3)
+        told = await other
+        events = [(number, json.loads(event)) for number, event in list_events(await first.until_end())]
+        assert [(each["offset"], each["response"]) for each in told] == events[1:]
+        assert {each["id"] for each in told} == {7}
+        assert [each["complete"] for each in told] == [False] * (len(told) - 1) + [True]
+        again = await attach(socket, first.name)
+        assert [(each["offset"], each["response"]) for each in again] == events
+        for after, text in ((events[-1][0], "all of it"), (events[-1][0] + 1, "none has your number")):
+            (refused,) = await attach(socket, first.name, after)
+            assert (refused["error"]["type"], text in refused["error"]["message"]) == ("bad-request", True)
+        (unknown,) = await attach(socket, "ks-")
+        assert unknown["error"]["type"] == "not-found"
+        (wrong,) = await attach(socket, first.name, -2)
+        assert wrong["error"]["type"] == "bad-request"
+    assert len(it.llm.requests) == 1
+
+
+async def test_a_socket_that_leaves_what_it_attached_to_does_not_stop_it() -> None:
+    async with open_pair() as it, AsyncExitStack() as stack, it.other.ws_connect(PATH) as socket:
+        first = await begin(stack, it.one, ask_native("3"))
+        it.step(1)
+        assert (await answer(socket, {"id": "a", "attach": first.name}))["offset"] == 0
+        await socket.send_json({"id": "a", "cancel": True})
+        assert (await frame(socket))["error"]["type"] == "cancelled"
+        it.step(2)
+        assert b"2 " in await first.until_end()
+
+
+async def test_a_socket_is_told_why_a_stream_ended() -> None:
+    async with open_pair(llm=FailingLlm()) as it, AsyncExitStack() as stack, it.other.ws_connect(PATH) as socket:
+        first = await begin(stack, it.one, ask_native("1"))
+        it.step(1)
+        await first.until_end()
+        *_, last = await attach(socket, first.name)
+        assert (last["offset"], last["complete"], "error" in last) == (first.numbers[-1], True, True)
+        chat = await begin(stack, it.one, ask_chat("1"))
+        (refused,) = await attach(socket, chat.name)
+        assert "of another protocol" in refused["error"]["message"]

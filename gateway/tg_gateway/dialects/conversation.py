@@ -8,6 +8,7 @@ from tg_gateway.dialects.call import Ask
 from tg_gateway.dialects.catalogue import Catalogue
 from tg_gateway.dialects.kept_answers import KeptAnswers
 from tg_gateway.dialects.output import Output
+from tg_gateway.dialects.writer import Writer
 from tg_schema import TgError
 
 Name = Hashable
@@ -90,6 +91,27 @@ class Socket(Protocol):
             name: as for `ask`.
             kept: the name of the answer.
             parts: frames, iterated once and closed; a TgError ends them.
+            fail: as for `ask`.
+
+        Raises:
+            RateLimited: as `ask`.
+        """
+
+    def attach(
+        self,
+        name: Name,
+        stream: str,
+        after: int,
+        restore: Callable[[bytes], Writer[Any]],
+        fail: Callable[[TgError], Output],
+    ) -> None:
+        """Send what is new of a stream that is kept, as it comes. Its end does not depend on the socket.
+
+        Args:
+            name: as for `ask`.
+            stream: its id.
+            after: as of `KeptStreams.follow`.
+            restore: as of `KeptStreams.follow`.
             fail: as for `ask`.
 
         Raises:

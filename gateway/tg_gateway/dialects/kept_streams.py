@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
+from typing_extensions import override
 
 from tg_gateway.dialects.background import Answer, Background, RecordedEnd, StreamedAnswer
 from tg_gateway.dialects.event_cutter import EventCutter
@@ -81,7 +82,7 @@ class KeptStreams:
             raise BadRequest(f"{KEEP_HEADER}: no answer of this kind is kept: ask for a stream, or leave it out")
         name = f"ks-{int(self._clock() + seconds):x}-{uuid.uuid4().hex}"
         form, headers = encode(writer.form), {**writer.headers, "X-Stream-Id": name}
-        reading = _Reading(self._restorers[door](form), name, -1)
+        reading = _Reading(self._restorers[door](form), name, EventCutter(-1, shows=True))
 
         def answer(kept: KeptAnswers) -> StreamedAnswer:
             # The client needs the name before the first event, which may take long.
@@ -99,11 +100,40 @@ class KeptStreams:
             BadRequest: the stream has no event of the number `after`.
             Unavailable: this gateway cannot write the events of its door.
         """
-        reading = _Reading(self._restore(await self._find(kept, name)), name, after)
+        reading = _Reading(self._restore(await self._find(kept, name)), name, EventCutter(after, shows=True))
         parts = reading.follow(kept)
         first = await anext(parts, b"")
         # An `EventSource` asks again after each end, unless it gets 204.
         return reading.answer(first, parts, Writer.headers) if first else Answer(b"", 204)
+
+    async def follow(
+        self, kept: KeptAnswers, name: str, after: int, restore: Callable[[bytes], Writer[Any]]
+    ) -> AsyncGenerator[bytes, None]:
+        """What another writer makes of the records behind `after`, each of which is one event.
+
+        Args:
+            kept: those of the reader's key.
+            name: the stream's.
+            after: the number of the last event that the reader has; -1 = none.
+            restore: makes the writer of the stream's form.
+
+        Raises:
+            BadRequest: as `read`; or the stream has ended, and has no event behind `after`.
+            TgError: as `read`.
+        """
+        head = await self._find(kept, name)
+        reading, told = _Reading(restore(bytes(head.form)), name, _RecordCutter(after)), False
+        try:
+            async with aclosing(reading.follow(kept)) as parts:
+                async for part in parts:
+                    told = told or bool(part)
+                    yield part
+        except TgError:
+            # The writer has told the reader why.
+            if not reading.told:
+                raise
+        if not told:
+            raise BadRequest("the stream has ended, and you have all of it")
 
     async def cancel(self, kept: KeptAnswers, name: str) -> None:
         """Stop the stream; return when its model has stopped. Raises as `read`."""
@@ -129,20 +159,32 @@ class KeptStreams:
         raise Unavailable(f"this gateway cannot write streams of the door {head.door!r}: read it through another one")
 
 
+class _RecordCutter(EventCutter):
+    """What is written of one record is one event, whatever its form."""
+
+    @override
+    def add(self, events: bytes) -> bytes:
+        self.number += 1
+        return events if self.number - 1 > self.after else b""
+
+
 class _Reading:
     """One reader's events.
 
     Args:
         writer: made of the stream's head.
         name: the stream's.
-        after: the number of the last event that the reader has; -1 = none.
+        cutter: leaves out the events that the reader has.
+
+    Attributes:
+        told: whether the reader was sent the event of a failure.
     """
 
-    def __init__(self, writer: Writer[Any], name: str, after: int) -> None:
+    def __init__(self, writer: Writer[Any], name: str, cutter: EventCutter) -> None:
         self._writer = writer
         self._name = name
-        self._cutter = EventCutter(after, shows=True)
-        self._over = self._told = False
+        self._cutter = cutter
+        self._over = self.told = False
         self._refusal: TgError | None = None
         self._calls = set[tuple[int, int]]()
 
@@ -155,7 +197,7 @@ class _Reading:
 
     def _fail(self, error: TgError) -> bytes:
         # Without a number: why this reader gets no more, which another one need not meet.
-        return b"" if self._told else join_output(self._writer.fail(error))
+        return b"" if self.told else join_output(self._writer.fail(error))
 
     async def follow(self, kept: KeptAnswers) -> AsyncGenerator[bytes, None]:
         """The events. Ends orderly if the answer is whole, or has failed and the reader has its last event already.
@@ -213,7 +255,7 @@ class _Reading:
         if answer.cut:
             raise TooLarge("the events of this stream are too many to be kept")
         failed = self._cutter.add(join_output(self._writer.fail(_find_failure(answer))))
-        self._told = bool(failed)
+        self.told = bool(failed)
         return failed
 
 

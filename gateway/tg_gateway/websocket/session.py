@@ -20,13 +20,15 @@ from tg_gateway.dialects import (
     Background,
     Catalogue,
     KeptAnswers,
+    KeptStreams,
     Name,
     Output,
     Socket,
     StreamedAnswer,
+    Writer,
     join_output,
 )
-from tg_gateway.jobs import JobRuns, LiveParts
+from tg_gateway.jobs import JobRuns, JobStore, LiveParts
 from tg_gateway.relay import DEFECT_MESSAGE, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_gateway.websocket.writer import SocketStream, SocketWriter, ignore_stop
@@ -49,6 +51,8 @@ class Backend:
     relay: Relay
     runs: JobRuns
     limits: Limits
+    kept: JobStore
+    streams: KeptStreams
 
 
 @dataclass(slots=True)
@@ -248,6 +252,19 @@ class Session(Socket):
         entry, stream = self._make_entry("kept"), SocketStream(self._writer, fail)
         answers = self.kept
         self._begin(name, lambda: self._send(parts, stream), stream, entry).begin(lambda: answers.cancel(kept))
+
+    @override
+    def attach(
+        self,
+        name: Name,
+        stream: str,
+        after: int,
+        restore: Callable[[bytes], Writer[Any]],
+        fail: Callable[[TgError], Output],
+    ) -> None:
+        entry, out, backend = self._make_entry("kept"), SocketStream(self._writer, fail), self._backend
+        parts = backend.streams.follow(backend.kept.of(self.key), stream, after, restore)
+        self._begin(name, lambda: self._send(parts, out), out, entry)
 
     def _make_entry(self, service: str) -> AccessLogEntry:
         """A log entry for one more request.

@@ -33,7 +33,14 @@ from tg_gateway.dialects.native.flow_service import FLOW_SERVICES, MODELS, answe
 from tg_gateway.dialects.native.live import LIVE, STOP, show_live, stop_stream
 from tg_gateway.dialects.native.page import INDEX, PAGE, show_page
 from tg_gateway.dialects.native.request_bodies import PromptBody
-from tg_gateway.dialects.native.services import SERVICES, MessageWriter, NativeService, frame_whole, service_of
+from tg_gateway.dialects.native.services import (
+    SERVICES,
+    AttachedWriter,
+    MessageWriter,
+    NativeService,
+    frame_whole,
+    service_of,
+)
 from tg_gateway.dialects.native.streams import CANCEL, READ, StreamQuery, cancel_stream, read_stream
 from tg_gateway.dialects.native.usage import UsageQuery, ask_usage
 from tg_schema import (
@@ -114,6 +121,8 @@ class NativeConversation(Conversation):
             socket.cancel(asked.id)
         elif socket.is_running(asked.id):
             raise BadRequest("a request with this id is running on this socket; take another id")
+        elif asked.attach is not None:
+            self._attach(asked.id, asked.attach, asked.offset)
         elif asked.service is None or not bytes(asked.request):
             raise BadRequest("service or request is missing: send `id`, `service`, `request` and, optionally, `flow`")
         elif asked.flow is None and asked.service in FLOW_SERVICES:
@@ -137,6 +146,15 @@ class NativeConversation(Conversation):
             return Ask(chosen, request, whole, streaming=False)
 
         self._socket.ask(name, route, len(body), parse, message.fail)
+
+    def _attach(self, name: envelope.Id, stream: str, after: int) -> None:
+        def restore(form: bytes) -> AttachedWriter:
+            return AttachedWriter(_find_service(form), name)
+
+        def fail(error: TgError) -> bytes:
+            return text_frame(envelope.failure(envelope.opening(name), error, error.type))
+
+        self._socket.attach(name, stream, after, restore, fail)
 
     def _refuse(self, request: envelope.Id | None, error: TgError) -> None:
         kind = "auth-required" if isinstance(error, Unauthorized) else error.type
@@ -297,10 +315,7 @@ class Native(Dialect):
 
     @override
     def restore(self, form: bytes) -> Writer[Any]:
-        name = decode(str, form)
-        if name not in SERVICES:
-            raise BadRequest(f"no stream of the service {name!r} is kept")
-        return EventWriter(SERVICES[name])
+        return EventWriter(_find_service(form))
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
@@ -309,6 +324,14 @@ class Native(Dialect):
     @override
     def converse(self, socket: Socket) -> Conversation:
         return NativeConversation(socket)
+
+
+def _find_service(form: bytes) -> NativeService:
+    """The service of a stream that is kept. Raises BadRequest if it was asked for by another protocol."""
+    try:
+        return SERVICES[decode(str, form)]
+    except (BadRequest, KeyError):
+        raise BadRequest("the stream is of another protocol: read it by GET /v1/streams/ID") from None
 
 
 def _find(call: Call) -> Route[Any, Any]:

@@ -1,17 +1,18 @@
 """WebSocket message <-> values: the multiplexer's envelope, as TrustGraph's clients speak it.
 
     client: {"type":"auth","token"}   {"id","service","flow"?,"request"}   {"id","cancel":true}
+            {"id","attach","offset"?}
     server: {"type":"auth-ok","default_workspace"}   {"type":"auth-failed","error"}
             {"id","response","complete"}*
             {"id","error":{"message","type","retry_after"?},"complete":true}
             {"error":{"message","type"},"complete":false}: a message with the id of a running request was refused
 
-`cancel` and `retry_after` (seconds) are ours. An error always stands in the envelope, never inside `response`: all
-clients understand that form.
+`cancel`, `attach` and `retry_after` (seconds) are ours. An error always stands in the envelope, never inside
+`response`: all clients understand that form.
 """
 
 import re
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -40,6 +41,8 @@ class Envelope(msgspec.Struct, frozen=True):
     flow: str | None = None
     request: msgspec.Raw = msgspec.Raw()
     cancel: bool = False
+    attach: str | None = None
+    offset: Annotated[int, msgspec.Meta(ge=-1, le=10**12)] = -1
 
 
 class _Id(msgspec.Struct, frozen=True):

@@ -172,6 +172,31 @@ class MessageWriter(Writer[Any]):
         return text_frame(envelope.failure(self._opened, error, error.type))
 
 
+class AttachedWriter(MessageWriter):
+    """WebSocket messages of a stream that is kept; each says the number of its event."""
+
+    keep_alive = b""
+
+    def __init__(self, service: NativeService, name: envelope.Id) -> None:
+        super().__init__(service, name)
+        self.record_type = service.spec.response
+        self._id, self._number = name, -1
+
+    @override
+    def write(self, record: Response) -> bytes:
+        self._count()
+        return super().write(record)
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        self._count()
+        return super().fail(error)
+
+    def _count(self) -> None:
+        self._number += 1
+        self._opened = b'%b"offset":%d,' % (envelope.opening(self._id), self._number)
+
+
 def frame_whole(records: Sequence[Response], service: NativeService, name: envelope.Id) -> bytes:
     """The whole answer in one WebSocket message."""
     return text_frame(envelope.response(envelope.opening(name), service.whole(records), last=True))
