@@ -86,7 +86,7 @@ class KeptStreams:
 
         def answer(kept: KeptAnswers) -> StreamedAnswer:
             # The client needs the name before the first event, which may take long.
-            return reading.answer(writer.keep_alive, reading.follow(kept), headers)
+            return reading.answer(_lead(writer.keep_alive, reading.follow(kept)), headers)
 
         head = encode(StreamHead(door, msgspec.Raw(form)))
         return Background(name, head, keeps_parts=True, answer=answer, keeps_whole=False, seconds=seconds)
@@ -101,10 +101,12 @@ class KeptStreams:
             Unavailable: this gateway cannot write the events of its door.
         """
         reading = _Reading(self._restore(await self._find(kept, name)), name, EventCutter(after, shows=True))
-        parts = reading.follow(kept)
-        first = await anext(parts, b"")
+        parts = reading.begin(kept)
+        if await anext(parts):
+            return reading.answer(parts, Writer.headers)
+        await parts.aclose()
         # An `EventSource` asks again after each end, unless it gets 204.
-        return reading.answer(first, parts, Writer.headers) if first else Answer(b"", 204)
+        return Answer(b"", 204)
 
     async def follow(
         self, kept: KeptAnswers, name: str, after: int, restore: Callable[[bytes], Writer[Any]]
@@ -188,12 +190,21 @@ class _Reading:
         self._refusal: TgError | None = None
         self._calls = set[tuple[int, int]]()
 
-    def answer(self, first: bytes, rest: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> StreamedAnswer:
-        """The answer that begins with these bytes."""
+    def answer(self, parts: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> StreamedAnswer:
+        """The answer with these parts."""
         writer = self._writer
         return StreamedAnswer(
-            _lead(first, rest), writer.content_type, headers, writer.keep_alive, self._fail, writer.cut_after_failure
+            parts, writer.content_type, headers, writer.keep_alive, self._fail, writer.cut_after_failure
         )
+
+    async def begin(self, kept: KeptAnswers) -> AsyncGenerator[bytes, None]:
+        """The first part, empty if there is none; then all of them, the first one again."""
+        async with aclosing(self.follow(kept)) as rest:
+            first = await anext(rest, b"")
+            yield first
+            yield first
+            async for part in rest:
+                yield part
 
     def _fail(self, error: TgError) -> bytes:
         # Without a number: why this reader gets no more, which another one need not meet.
