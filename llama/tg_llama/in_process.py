@@ -13,7 +13,7 @@ from tg_base.llm import LlmChunk, LlmService, ProviderOptions, merge_streams
 from tg_base.runtime import take_turns
 from tg_base.telemetry import trace
 from tg_llama.chat import PromptTokenizer
-from tg_llama.core import Mailbox, SamplerSettings, State
+from tg_llama.core import SamplerSettings, State
 from tg_llama.engine import Begin, EnginePool, Generation, Job, read_answer
 from tg_llama.lora import Lease
 from tg_llama.request import (
@@ -130,7 +130,7 @@ class InProcess(LlmService[OwnOptions]):
     ) -> Generation:
         pieces = self._pieces if job.shows_marks else self.engine.model.pieces
         caller = trace.find_caller()
-        return Generation(job, pieces, Mailbox.here(), evaluated, lease, prompt_tokens=prompt_tokens, caller=caller)
+        return Generation(job, pieces, evaluated, lease, prompt_tokens=prompt_tokens, caller=caller)
 
     def _echo(self, request: TextCompletionRequest, job: Job) -> str | None:
         return (request.prompt or self._text(job.prompt)) if request.echo else None

@@ -11,7 +11,6 @@ import pytest
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, opened, records_of, text_of, until, whole
 from tg_llama.core.interface import EngineSizes
-from tg_llama.core.mailbox import Mailbox
 from tg_llama.core.sampler_settings import SamplerSettings
 from tg_llama.engine.engine_pool import EnginePool
 from tg_llama.engine.generation import Generation, Job
@@ -170,7 +169,7 @@ async def test_a_common_beginning_is_evaluated_once(narrow: LlamaCpp) -> None:
 
 def generation(*prompt: int, most: int = 10) -> Generation:
     job = Job(prompt=prompt, settings=GREEDY, max_tokens=most)
-    return Generation(job, [b"x"] * 4096, Mailbox.here())
+    return Generation(job, [b"x"] * 4096)
 
 
 async def finished(generation: Generation) -> tuple[int | None, int | None, str | None]:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, demo_service
 from tests.until import until
-from tg_llama.core import Mailbox, SamplerSettings
+from tg_llama.core import SamplerSettings
 from tg_llama.demo import DemoModel
 from tg_llama.demo_provider import SLOTS, Demo, DemoOptions
 from tg_llama.engine import Generation, Job
@@ -191,7 +191,7 @@ async def test_waiting_is_bounded_and_the_cancelled_wait_no_more() -> None:
 
         def submit_all() -> None:
             while True:
-                service.engine.submit(generation := Generation(job, service.engine.model.pieces, Mailbox.here()))
+                service.engine.submit(generation := Generation(job, service.engine.model.pieces))
                 generations.append(generation)
 
         with pytest.raises(RateLimited):
@@ -208,7 +208,7 @@ async def test_a_defect_in_one_answer_ends_no_other() -> None:
     wanted = SamplerSettings(temperature=float("nan"), top_k=0, top_p=1, seed=0)
     async with opened() as service:
         job = Job(prompt=(300,), settings=wanted, max_tokens=4)
-        service.engine.submit(generation := Generation(job, service.engine.model.pieces, Mailbox.here()))
+        service.engine.submit(generation := Generation(job, service.engine.model.pieces))
         with pytest.raises(Internal, match="failed in this answer"):
             await generation.read()
         assert await text_of(service, asked("Count to 5.", temperature=0)) == "1, 2, 3, 4, 5"

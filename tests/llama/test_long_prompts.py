@@ -9,7 +9,6 @@ from typing_extensions import override
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, text_of
 from tg_llama.core.interface import State
-from tg_llama.core.mailbox import Mailbox
 from tg_llama.core.sampler_settings import SamplerSettings
 from tg_llama.engine.batch import Batch
 from tg_llama.engine.generation import Generation, Job
@@ -83,7 +82,7 @@ async def test_chats_that_take_turns_keep_their_prefixes(service: LlamaCpp) -> N
 
 async def slot_of(model: Model, sequence: int, *prompt: int) -> Slot:
     job = Job(prompt=prompt, settings=SamplerSettings(temperature=0, top_k=0, top_p=1, seed=0), max_tokens=5)
-    return Slot(model, Generation(job, model.pieces, Mailbox.here()), 512, sequence)
+    return Slot(model, Generation(job, model.pieces), 512, sequence)
 
 
 async def test_a_slot_follows_the_one_that_evaluates_its_beginning_and_goes_on_without_it() -> None:

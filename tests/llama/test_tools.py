@@ -27,7 +27,6 @@ from tests.fakes.tool_templates import (
     UNKNOWN,
 )
 from tests.llama.demo_llm import at_rest, demo_service, opened, records_of
-from tg_llama.core.mailbox import Mailbox
 from tg_llama.core.sampler_settings import SamplerSettings
 from tg_llama.engine.generation import Generation, Job, read_answer
 from tg_llama.models import DEMO_MODEL
@@ -228,7 +227,7 @@ async def test_every_format_is_generated_and_read_back(service: LlamaCpp, form: 
             max_tokens=250,
             grammar=tool_grammar(form, TOOLS, several=seed % 2 == 0),
         )
-        generation = Generation(job, model.pieces, Mailbox.here())
+        generation = Generation(job, model.pieces)
         service.engine.submit(generation)
 
         async def begin(generation: Generation = generation) -> tuple[Generation, None]:

@@ -1,4 +1,4 @@
-"""What the parts of an engine share: the form of a model, how it samples, and the way back to the event loop."""
+"""What the parts of an engine share: the form of a model, and how it samples."""
 
 from tg_llama.core.interface import (
     CONTROL_TOKEN,
@@ -13,7 +13,6 @@ from tg_llama.core.interface import (
     VectorContext,
 )
 from tg_llama.core.logit_bias import LogitBias, logprobs
-from tg_llama.core.mailbox import Mailbox
 from tg_llama.core.model_file import model_file
 from tg_llama.core.sampler_settings import SamplerSettings
 from tg_llama.core.token_data import Alternatives, token_data
@@ -26,7 +25,6 @@ __all__ = [
     "EngineSizes",
     "Floats",
     "LogitBias",
-    "Mailbox",
     "Model",
     "OwnPooling",
     "Sampler",

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 import structlog
 
 from tg_base.runtime import translate_defects
-from tg_llama.core import EngineSizes, Mailbox, Model
+from tg_llama.core import EngineSizes, Model
 from tg_llama.engine.batch import Batch
 from tg_llama.engine.embedder import Embedder
 from tg_llama.engine.embedding import Embedding
@@ -50,7 +50,7 @@ class Engine:
     """Any thread may call `submit`, `stats` and `close`; everything else runs in the engine's own thread.
 
     One step: drop cancelled generations, start waiting ones while slots are free, evaluate one batch (a token of every
-    answer, then as much prompt as fits), choose the next tokens, embed some texts, wake each event loop once. A batch
+    answer, then as much prompt as fits), choose the next tokens, embed some texts. A batch
     is of one adapter, or of the base model; they take turns.
     """
 
@@ -79,7 +79,6 @@ class Engine:
         self._waiting: deque[Generation] = deque()
         self._embedder = Embedder(model, sizes)
         self._inbox: SimpleQueue[Generation | Embedding | None] = SimpleQueue()
-        self._mailboxes: set[Mailbox] = set()
         self._steps = self._prompt_tokens = self._generated_tokens = self._embedded_tokens = 0
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="llama-engine", daemon=True)
@@ -165,8 +164,6 @@ class Engine:
                         self._step()
                     if self._embedder:
                         self._embedded_tokens += self._embedder.step(shared=bool(self._slots))
-                    for mailbox in self._mailboxes:
-                        mailbox.flush()
         except TgError as defect:
             error = defect
         finally:
@@ -178,7 +175,6 @@ class Engine:
     def _collect(self) -> bool:
         """Take new generations in, and sleep while there is nothing to do; False when the engine is to close."""
         if not self._slots and not self._waiting and not self._embedder:
-            self._mailboxes.clear()
             self._take(self._inbox.get())
         while not self._inbox.empty():
             self._take(self._inbox.get())
@@ -193,7 +189,6 @@ class Engine:
         if isinstance(task, Embedding):
             self._embedder.add(task)
         else:
-            self._mailboxes.add(task.mailbox)
             self._waiting.append(task)
 
     def _rearrange(self) -> None:
@@ -289,6 +284,4 @@ class Engine:
         for generation in (*self._waiting, *[slot.generation for slot in self._slots]):
             generation.leave()
         self._embedder.fail(error)
-        for mailbox in self._mailboxes:
-            mailbox.flush()
         self._slots, self._waiting = [], deque()

@@ -82,7 +82,8 @@ class EnginePool(Generic[AnyModel]):
             for engine, share in zip(engines, shares, strict=True):
                 engine.embed(share)
             for first, share in enumerate(shares):
-                vectors[first :: len(engines)] = await asyncio.wrap_future(share.vectors)
+                found = await asyncio.wrap_future(share.vectors)
+                vectors[first :: len(engines)] = found
         finally:
             for share in shares:
                 share.vectors.cancel()

@@ -4,11 +4,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import NamedTuple
+from weakref import ref
 
 import msgspec
 
 from tg_base.llm import AnswerText, LlmChunk
-from tg_llama.core import Adapter, Mailbox, SamplerSettings, State
+from tg_llama.core import Adapter, SamplerSettings, State
 from tg_llama.lora import Lease
 from tg_schema import FinishReason, TgError, Token
 from tg_schema.errors import Internal
@@ -86,7 +87,6 @@ class Generation:
         self,
         job: Job,
         pieces: Sequence[bytes],
-        mailbox: Mailbox,
         evaluated: State | None = None,
         lease: Lease | None = None,
         *,
@@ -101,7 +101,9 @@ class Generation:
         self.job = job
         self._lease = lease
         self.evaluated = evaluated
-        self.mailbox = mailbox
+        # The engine outlives loops: it must not keep a closed one, with its tasks, in memory.
+        self._loop = ref(asyncio.get_running_loop())
+        self._called = False
         self.caller = caller
         self.cancelled = False
         self._pieces = pieces
@@ -138,7 +140,15 @@ class Generation:
     def put(self, item: Output) -> None:
         """Pass on what the engine has made; called by the engine's thread."""
         self._arrived.append(item)
-        self.mailbox.put(self)
+        loop = self._loop()
+        try:
+            if loop is None:
+                self.cancelled = True
+            elif not self._called:
+                self._called = True
+                loop.call_soon_threadsafe(self.wake)
+        except RuntimeError:  # the loop is closed, and the reader gone
+            self.cancelled = True
 
     async def shared_prompt(self) -> State:
         """The memory of the whole prompt, of a job that is `shared`; waits until it is evaluated.
@@ -153,6 +163,7 @@ class Generation:
 
     def wake(self) -> None:
         """Take the engine's output, and wake the reader if there is something to read; called in the loop."""
+        self._called = False  # reset before the first pop: later puts schedule a new call
         arrived = self._arrived
         while arrived:
             self._take(arrived.popleft())
