@@ -24,13 +24,15 @@ class NameGuard:
     def __init__(self, names: Collection[str]) -> None:
         # Replace the marks' own characters too, or a request could write a mark.
         self._names = [_OPEN, *sorted(filter(None, names), key=len, reverse=True)]
-        self._numbers = {name: number for number, name in enumerate(self._names)}
-        self._any = re.compile("|".join(map(re.escape, self._names)))
+        self._firsts = {name[0] for name in self._names}
 
     def hide(self, value: Any) -> Any:
         """`value`, JSON as Python has it, with marks in all of its texts and keys."""
         if isinstance(value, str):
-            return self._any.sub(lambda found: f"{_OPEN}{self._numbers[found[0]]}{_CLOSE}", value)
+            # One by one, each in linear time: a pattern of all names would try each of them at every `<` of a text.
+            for number, name in enumerate(self._names if any(map(value.__contains__, self._firsts)) else ()):
+                value = value.replace(name, f"{_OPEN}{number}{_CLOSE}")
+            return value
         if isinstance(value, dict):
             return {self.hide(key): self.hide(inner) for key, inner in value.items()}
         return [self.hide(inner) for inner in value] if isinstance(value, list | tuple) else value
