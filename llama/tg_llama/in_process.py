@@ -13,8 +13,8 @@ from tg_base.llm import LlmChunk, LlmService, ProviderOptions, merge_streams
 from tg_base.runtime import take_turns
 from tg_base.telemetry import trace
 from tg_llama.chat import PromptTokenizer
-from tg_llama.core import SamplerSettings, State
-from tg_llama.engine import Begin, EnginePool, Generation, Job, read_answer
+from tg_llama.core import SamplerSettings
+from tg_llama.engine import Begin, Engine, EnginePool, Generation, Job, read_answer
 from tg_llama.lora import Lease
 from tg_llama.request import (
     alternating_texts,
@@ -27,7 +27,7 @@ from tg_llama.request import (
     offered_tools,
     read_calls,
 )
-from tg_schema import ModelInfo, Sampling, TextCompletionRequest, Token
+from tg_schema import ModelInfo, Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
 
 
@@ -83,17 +83,14 @@ class InProcess(LlmService[OwnOptions]):
         return await self._submit(job, request.adapter), self._echo(request, job)
 
     async def _answers(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        """Several answers to one prompt: the first one evaluates it, and the others begin with a copy of its memory."""
-        job = msgspec.structs.replace(await self._job(request), shared=True)
+        """Several answers to one prompt, by one engine, which evaluates it once."""
+        job = await self._job(request)
         lease = await self._lease(request.adapter)
-        first, echo = self._generation(job, lease=lease and lease.again()), self._echo(request, job)
-        begins = [
-            partial(begun, first, echo),
-            *[partial(self._follow, first, lease, echo, i) for i in range(1, request.answers)],
-        ]
+        first, echo = self._generation(job, lease and lease.again()), self._echo(request, job)
         try:
-            self.engine.submit(first)
-            answers = [self._read(begin, request) for begin in begins]
+            engine = self.engine.submit(first)
+            others = [partial(self._follow, engine, job, lease, echo, index) for index in range(1, request.answers)]
+            answers = [self._read(begin, request) for begin in (partial(begun, first, echo), *others)]
             async with aclosing(merge_streams(answers, self.capacity)) as chunks:
                 async for chunk in chunks:
                     yield chunk
@@ -103,34 +100,25 @@ class InProcess(LlmService[OwnOptions]):
                 lease.release()
 
     async def _follow(
-        self, first: Generation, lease: Lease | None, echo: str | None, index: int
+        self, engine: Engine, job: Job, lease: Lease | None, echo: str | None, index: int
     ) -> tuple[Generation, str | None]:
-        settings = first.job.settings.numbered(index)
-        job = msgspec.structs.replace(first.job, settings=settings, prompt_logprobs=None, shared=False)
-        evaluated = await first.shared_prompt()
-        # The prompt's tokens are ready before the memory that was awaited.
-        generation = self._generation(job, evaluated, lease and lease.again(), first.prompt_tokens)
-        self.engine.follow(generation)
+        job = msgspec.structs.replace(job, settings=job.settings.numbered(index))
+        generation = self._generation(job, lease and lease.again(), counted=False)
+        engine.follow(generation)
         return generation, echo
 
     async def _lease(self, adapter: str | None) -> Lease | None:
         return None if adapter is None else await self.engine.adapters.acquire(adapter)
 
     async def _submit(self, job: Job, adapter: str | None) -> Generation:
-        generation = self._generation(job, lease=await self._lease(adapter))
+        generation = self._generation(job, await self._lease(adapter))
         self.engine.submit(generation)
         return generation
 
-    def _generation(
-        self,
-        job: Job,
-        evaluated: State | None = None,
-        lease: Lease | None = None,
-        prompt_tokens: tuple[Token, ...] = (),
-    ) -> Generation:
+    def _generation(self, job: Job, lease: Lease | None, *, counted: bool = True) -> Generation:
         pieces = self._pieces if job.shows_marks else self.engine.model.pieces
         caller = trace.find_caller()
-        return Generation(job, pieces, evaluated, lease, prompt_tokens=prompt_tokens, caller=caller)
+        return Generation(job, pieces, lease, counted=counted, caller=caller)
 
     def _echo(self, request: TextCompletionRequest, job: Job) -> str | None:
         return (request.prompt or self._text(job.prompt)) if request.echo else None

@@ -1,7 +1,7 @@
 """Continuous batching: one model, one context, one owner thread, many streams."""
 
-from tg_llama.engine.engine import CUT_ADVICE
+from tg_llama.engine.engine import CUT_ADVICE, Engine
 from tg_llama.engine.engine_pool import EnginePool
 from tg_llama.engine.generation import Begin, Generation, Job, read_answer
 
-__all__ = ["CUT_ADVICE", "Begin", "EnginePool", "Generation", "Job", "read_answer"]
+__all__ = ["CUT_ADVICE", "Begin", "Engine", "EnginePool", "Generation", "Job", "read_answer"]

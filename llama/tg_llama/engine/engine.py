@@ -230,11 +230,7 @@ class Engine:
                 generation.put(error)
                 generation.leave()
                 continue
-            if generation.evaluated is None:
-                self._prefixes.begin(slot, self._slots)
-            else:
-                self._prefixes.begin_with(slot, self._slots, generation.evaluated)
-                generation.evaluated = None
+            self._prefixes.begin(slot, self._slots)
             self._turns.enter(slot.adapter)
             return slot
         return None
@@ -261,8 +257,6 @@ class Engine:
         self._prompt_tokens += batch.prompt_tokens
         self._generated_tokens += batch.generated
         for slot, row in batch.sampled:
-            if slot.shares and slot.evaluated == len(slot.tokens):
-                slot.share(self._context.save(slot.sequence))
             try:
                 # A defect in one answer must not end the others.
                 with translate_defects(Internal, "the model failed in this answer", "llama.answer_defect", log):

@@ -50,21 +50,19 @@ class EnginePool(Generic[AnyModel]):
             self.close()
             raise
 
-    def submit(self, generation: Generation) -> None:
-        """Give `generation` to an engine with few streams, else to the one with the least to do.
+    def submit(self, generation: Generation) -> Engine:
+        """Give `generation` to an engine with few streams, else to the one with the least to do; returns the engine.
 
         Raises as `Engine.submit`; then the generation has left.
         """
         few = (engine for engine in self._engines if engine.load() < FEW_STREAMS)
+        chosen = next(few, None) or min(self._engines, key=Engine.load)
         try:
-            (next(few, None) or min(self._engines, key=Engine.load)).submit(generation)
+            chosen.submit(generation)
         except TgError:
             generation.leave()
             raise
-
-    def follow(self, generation: Generation) -> None:
-        """Give a further answer of a running request to the engine with the least to do. Raises as `Engine.follow`."""
-        min(self._engines, key=Engine.load).follow(generation)
+        return chosen
 
     async def embed(
         self, texts: Sequence[tuple[int, ...]], pooling: OwnPooling, dimensions: int | None = None

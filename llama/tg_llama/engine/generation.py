@@ -9,10 +9,9 @@ from weakref import ref
 import msgspec
 
 from tg_base.llm import AnswerText, LlmChunk
-from tg_llama.core import Adapter, SamplerSettings, State
+from tg_llama.core import Adapter, SamplerSettings
 from tg_llama.lora import Lease
 from tg_schema import FinishReason, TgError, Token
-from tg_schema.errors import Internal
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -31,7 +30,6 @@ class Job(msgspec.Struct, frozen=True):
         prompt_logprobs: the same for each token of the prompt.
         scored: tokens after the prompt whose log-probabilities are asked for; None = generate an answer.
         end_token: whether the data of the token that ends the answer are wanted too.
-        shared: whether other answers begin with the same prompt.
         shows_marks: whether control tokens that mark tool calls are text.
         grammar: grammar of the answer, in llguidance's language.
     """
@@ -49,7 +47,6 @@ class Job(msgspec.Struct, frozen=True):
     prompt_logprobs: int | None = None
     scored: tuple[int, ...] | None = None
     end_token: bool = False
-    shared: bool = False
     shows_marks: bool = False
 
     @property
@@ -67,9 +64,9 @@ class Ending(NamedTuple):
     token: Token | None = None
 
 
-Output = int | Token | list[Token] | State | Ending | TgError
-"""The next token, alone or with its data; before the first one, the tokens of the prompt and, of a shared one, its
-memory; once, the end of the answer, by itself or with an error."""
+Output = int | Token | list[Token] | Ending | TgError
+"""The next token, alone or with its data; before the first one, the tokens of the prompt; once, the end of the answer,
+by itself or with an error."""
 
 
 class Generation:
@@ -87,20 +84,18 @@ class Generation:
         self,
         job: Job,
         pieces: Sequence[bytes],
-        evaluated: State | None = None,
         lease: Lease | None = None,
         *,
-        prompt_tokens: tuple[Token, ...] = (),
+        counted: bool = True,
         caller: str | None = None,
     ) -> None:
         """`pieces` are the bytes of each of the model's tokens.
 
-        `evaluated` is the prompt's memory, and `prompt_tokens` are its tokens to report, if known; `lease` has the
-        adapter, unless it is for the base model.
+        `lease` has the adapter, unless it is for the base model; `counted` says whether the tokens of the prompt count,
+        which they do once for several answers.
         """
         self.job = job
         self._lease = lease
-        self.evaluated = evaluated
         # The engine outlives loops: it must not keep a closed one, with its tasks, in memory.
         self._loop = ref(asyncio.get_running_loop())
         self._called = False
@@ -112,13 +107,10 @@ class Generation:
         self._answer = AnswerText(job.stop, keep_stop=job.keep_stop, min_tokens=job.min_tokens)
         self._text = ""
         self._tokens: tuple[Token, ...] = ()
-        # The answer that evaluated the prompt counted it; answers with copied memory do not.
-        self._prompt = len(job.prompt) + len(job.scored or ()) if evaluated is None else None
+        self._prompt = len(job.prompt) + len(job.scored or ()) if counted else None
         # Written by the engine's thread, before the first token.
         self.cached = 0
-        self._shared = asyncio.Event()
-        self._state: State | None = None
-        self.prompt_tokens = self._prompt_tokens = prompt_tokens
+        self._prompt_tokens: tuple[Token, ...] = ()
         self._count = 0
         self._end: Ending | TgError | None = None
 
@@ -150,17 +142,6 @@ class Generation:
         except RuntimeError:  # the loop is closed, and the reader gone
             self.cancelled = True
 
-    async def shared_prompt(self) -> State:
-        """The memory of the whole prompt, of a job that is `shared`; waits until it is evaluated.
-
-        Raises:
-            TgError: the generation failed before.
-        """
-        await self._shared.wait()
-        if self._state is None:
-            raise self._end if isinstance(self._end, TgError) else Internal("an answer ended before its prompt")
-        return self._state
-
     def wake(self) -> None:
         """Take the engine's output, and wake the reader if there is something to read; called in the loop."""
         self._called = False  # reset before the first pop: later puts schedule a new call
@@ -185,18 +166,14 @@ class Generation:
             self._add(*self._answer.feed(self._pieces[item.id], item))
             self._count += 1
         elif isinstance(item, list):
-            self.prompt_tokens = self._prompt_tokens = tuple(item)
-        elif isinstance(item, Ending | TgError):
+            self._prompt_tokens = tuple(item)
+        else:
             if isinstance(item, Ending):
                 self._add(*self._answer.flush())
                 if item.token is not None and self._end is None:
                     self._tokens += (item.token,)
             # The flushed text may complete a stop string, whose "stop" takes precedence.
             self._end = self._end or item
-            self._shared.set()
-        else:
-            self._state = item
-            self._shared.set()
 
     def _add(self, text: str, tokens: tuple[Token, ...], stopped: bool) -> None:
         self._text += text
@@ -259,7 +236,7 @@ async def read_answer(begin: Begin) -> AsyncGenerator[LlmChunk, None]:
     """
     generation, echo = await begin()
     try:
-        if echo is not None and generation.job.prompt_logprobs is None and not generation.prompt_tokens:
+        if echo is not None and generation.job.prompt_logprobs is None:
             yield LlmChunk(echo)
         while True:
             chunk = await generation.read()

@@ -83,12 +83,6 @@ class PrefixCache:
         slot.evaluated = slot.generation.cached = self._context.keep(slot.sequence, same)
         self._share(slot, running, {})
 
-    def begin_with(self, slot: Slot, running: Sequence[Slot], prompt: State) -> None:
-        """As `begin`, with the memory of the whole prompt."""
-        self._preserve(slot, running)
-        restored = self._context.restore(slot.sequence, prompt)
-        slot.evaluated = self._context.keep(slot.sequence, slot.first_output if restored else 0)
-
     def let_go_on(self, running: Sequence[Slot]) -> list[Slot]:
         """Copy the prefixes that followers wait for, if evaluated by now; returns the slots that follow no other."""
         copies: dict[int, State] = {}

@@ -2,7 +2,7 @@
 
 import math
 
-from tg_llama.core import Context, Floats, Model, State, logprobs, token_data
+from tg_llama.core import Context, Floats, Model, logprobs, token_data
 from tg_llama.engine.generation import Ending, Generation, Job
 from tg_schema import TgError, Token
 
@@ -66,7 +66,6 @@ class Slot:
         evaluated: how many of them the context has evaluated, which is the position of the next one.
         answering: whether the prompt is evaluated; then the last of `tokens` is evaluated next.
         done: whether the generation has ended.
-        shares: whether others wait for the memory of its prompt.
         follows: the slot that evaluates their common prefix, while this one waits; None = it does not wait.
         awaited: the number of tokens of that prefix.
     """
@@ -81,7 +80,6 @@ class Slot:
         self.evaluated = 0
         self.answering = False
         self.done = False
-        self.shares = job.shared
         self.follows: Slot | None = None
         self.awaited = 0
         self._model = model
@@ -99,11 +97,6 @@ class Slot:
     def generates(self) -> bool:
         """Whether an answer follows the prompt."""
         return self._job.scored is None
-
-    def share(self, state: State) -> None:
-        """Pass on the memory of the prompt, once it is evaluated."""
-        self.generation.put(state)
-        self.shares = False
 
     def step(self, context: Context, row: int) -> None:
         """Choose the token after batch row `row`, or score the given one, and pass it to the reader.
