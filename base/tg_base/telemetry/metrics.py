@@ -4,7 +4,7 @@ from typing import Final
 
 from tg_base.telemetry.gen_ai import CLIENT_TOKENS, OPERATIONS, TOKEN_BUCKETS, TOKEN_TYPE, rename
 from tg_base.telemetry.labels import DIRECTION, EVENT, FLOW, KEY, MODEL, OUTCOME, SECONDS, SERVICE
-from tg_base.telemetry.metric import Label
+from tg_base.telemetry.metric import Label, Metric
 from tg_base.telemetry.metric_table import MetricTable
 from tg_schema.usage_record import UsageRecord
 
@@ -44,42 +44,36 @@ REFUSALS = METRICS.counter("tg_refusals_total", "Requests refused unasked", SERV
 WARM = METRICS.counter("tg_warm_requests_total", "Requests sent past the queue by their cache key", SERVICE, EVENT)
 TASKS = METRICS.gauge("tg_tasks", "Tasks on the event loop now")
 
-_MODEL_NAME: Final = Label("model_name", "a model that is open here")
+
+def _add_model_gauge(name: str, text: str, *labels: Label) -> Metric:
+    return METRICS.add("gauge", name, text, Label("model_name", "a model that is open here"), *labels)
+
+
 _ADAPTER_NAME: Final = Label("adapter_name", "an adapter that is in memory or asked for")
-VLLM_RUNNING = METRICS.add("gauge", "vllm:num_requests_running", "Requests in the batch", _MODEL_NAME)
-VLLM_WAITING = METRICS.add("gauge", "vllm:num_requests_waiting", "Requests that wait", _MODEL_NAME)
+VLLM_RUNNING = _add_model_gauge("vllm:num_requests_running", "Requests in the batch")
+VLLM_WAITING = _add_model_gauge("vllm:num_requests_waiting", "Requests that wait")
 # Pickers before 2026 know the second name alone.
 VLLM_CACHE = [
-    METRICS.add("gauge", f"vllm:{name}", "Share of the KV cache in use", _MODEL_NAME)
+    _add_model_gauge(f"vllm:{name}", "Share of the KV cache in use")
     for name in ("kv_cache_usage_perc", "gpu_cache_usage_perc")
 ]
-VLLM_CACHE_CONFIG = METRICS.add(
-    "gauge",
-    "vllm:cache_config_info",
-    "The KV cache",
-    *(_MODEL_NAME, Label("block_size", "tokens"), Label("num_gpu_blocks", "blocks")),
+VLLM_CACHE_CONFIG = _add_model_gauge(
+    "vllm:cache_config_info", "The KV cache", Label("block_size", "tokens"), Label("num_gpu_blocks", "blocks")
 )
 _NAMES: Final = "names of adapters"
-VLLM_LORA_INFO = METRICS.add(
-    "gauge",
+VLLM_LORA_INFO = _add_model_gauge(
     "vllm:lora_requests_info",
     "Adapters with requests; a time",
-    *(_MODEL_NAME, Label("max_lora", "adapters")),
+    Label("max_lora", "adapters"),
     *(Label("running_lora_adapters", _NAMES), Label("waiting_lora_adapters", _NAMES)),
 )
-VLLM_LORA_LOADED = METRICS.add(
-    "gauge",
-    "vllm:lora_adapter_loaded",
-    "Adapters in memory",
-    *(_MODEL_NAME, _ADAPTER_NAME, Label("level", "`gpu`"), Label("pinned", "`false`")),
+VLLM_LORA_LOADED = _add_model_gauge(
+    "vllm:lora_adapter_loaded", "Adapters in memory", _ADAPTER_NAME, Label("level", "`gpu`"), Label("pinned", "`false`")
 )
-VLLM_LORA_MOST = METRICS.add("gauge", "vllm:max_gpu_lora_adapters", "Adapters in memory at most", _MODEL_NAME)
-VLLM_LORA_NUMBER = METRICS.add("gauge", "vllm:num_gpu_loaded_lora_adapters", "Adapters in memory", _MODEL_NAME)
-ADAPTER_REQUESTS = METRICS.add(
-    "gauge",
-    "tg_adapter_requests",
-    "Requests of an adapter",
-    *(_MODEL_NAME, _ADAPTER_NAME, Label("state", "`running`, `waiting`")),
+VLLM_LORA_MOST = _add_model_gauge("vllm:max_gpu_lora_adapters", "Adapters in memory at most")
+VLLM_LORA_NUMBER = _add_model_gauge("vllm:num_gpu_loaded_lora_adapters", "Adapters in memory")
+ADAPTER_REQUESTS = _add_model_gauge(
+    "tg_adapter_requests", "Requests of an adapter", _ADAPTER_NAME, Label("state", "`running`, `waiting`")
 )
 
 
