@@ -34,7 +34,6 @@ ITEM_BYTES: Final = 200
 """Counted for each item besides its content: about what its ids and names take in the last event."""
 REFUSALS: Final = (TooLarge, ProtocolError)
 """What `OutputDraft.add` raises."""
-_MIXED: Final = "the model went on with a tool call after it was complete"
 
 
 class ReasoningDraft(ItemDraft):
@@ -151,10 +150,7 @@ class OutputDraft:
 
     def add_emitted(self, message: MessageDraft, text: str) -> None:
         """Add more text of the `open_message`; the caller sends it. Raises TooLarge as `add`."""
-        self._size += len(text)
-        if self._size > MAX_ANSWER_BYTES:
-            # Called for its size check alone; the caller has sent the text.
-            self._grow(0)
+        self._grow(len(text))
         message.add_emitted(text)
 
     def finish(self, last: ItemStatus) -> Iterator[Event]:
@@ -179,8 +175,7 @@ class OutputDraft:
         while self._telling < len(self._items):
             item = self._items[self._telling]
             yield from item.emit()
-            followed = self._telling + 1 < len(self._items)
-            if not item.sealed and not (followed and item.may_end):
+            if not item.sealed and not (item.may_end and self._telling + 1 < len(self._items)):
                 return
             yield from item.finish("completed")
             self._telling += 1
@@ -198,7 +193,7 @@ class OutputDraft:
     def _add_call(self, piece: ToolCallDelta) -> None:
         call = self._calls.get(piece.index)
         if call is not None and call.status == "completed" and piece.arguments.strip():
-            raise ProtocolError(_MIXED)
+            raise ProtocolError("the model went on with a tool call after it was complete")
         if call is None:
             # A call without the provider's id gets one from its place in the output, so its signature follows the call.
             if piece.signature is not None and piece.id and self._form.encrypted:
