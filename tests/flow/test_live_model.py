@@ -8,7 +8,7 @@ from tests.virtual_time import in_virtual_time
 from tg_base.config import AgentConfig, RouteConfig
 from tg_base.telemetry import LOAD_RESPONSE_HEADER
 from tg_flow.agent.core import AgentModel, AgentPrompts
-from tg_flow.agent.core.native_calling import NativeCalling
+from tg_flow.agent.core.calling import NativeCalling
 from tg_gateway.http import LoadHeaders
 
 A_THEN_B = RouteConfig(models=("a", "b"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.flow.generated_turns import native_calling
 from tests.unit.test_react_parser import HOLD, joined, said
-from tg_flow.agent.core.native_calling import NativeReader
+from tg_flow.agent.core.calling import NativeReader
 from tg_flow.agent.parsing.events import Event, InvalidCall, ParsedCall
 from tg_flow.agent.parsing.react_parser import ReactParser
 from tg_schema import TextCompletionResponse, ToolCallDelta

@@ -9,7 +9,6 @@ from tg_flow.agent.core.calling import Goal, Reader
 from tg_flow.agent.core.dialog import Dialog
 from tg_flow.agent.core.observation import Observation, make_observation
 from tg_flow.agent.core.open_turn import OpenCall, OpenTurn
-from tg_flow.agent.core.text_calling import TextReader
 from tg_flow.agent.core.tool_calls import PreparedCall, run_concurrently
 from tg_flow.agent.core.turn import Turn
 from tg_flow.agent.parsing import (
@@ -88,7 +87,7 @@ class AgentLoop:
             if faults == MAX_FAULTS:
                 raise ProtocolError("the model makes no valid tool call; ask another model")
 
-    async def say(self, asked: Rendered, reads: type[TextReader] = TextReader) -> AsyncGenerator[AgentResponse, None]:
+    async def say(self, asked: Rendered, reads: type[Reader] = Reader) -> AsyncGenerator[AgentResponse, None]:
         """The messages of one turn with a prompt of its own and without tools.
 
         `answer` is all of its text if there is nothing but thoughts in it.

@@ -2,10 +2,8 @@
 
 from tg_base.client import Client, Requestor
 from tg_base.config import AgentConfig
-from tg_flow.agent.core.calling import Calling
-from tg_flow.agent.core.native_calling import NativeCalling
+from tg_flow.agent.core.calling import Calling, NativeCalling, TextCalling
 from tg_flow.agent.core.prompts import AgentPrompts
-from tg_flow.agent.core.text_calling import TextCalling
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 
 NATIVE_FEATURES = frozenset({"tools", "history"})

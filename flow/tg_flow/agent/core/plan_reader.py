@@ -5,7 +5,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from tg_flow.agent.core.text_calling import TextReader
+from tg_flow.agent.core.calling import Reader
 from tg_flow.agent.parsing import Event, ReactParser, TextDelta, object_of
 from tg_schema import TextCompletionResponse
 
@@ -15,7 +15,7 @@ _NAMES = ("step", "description", "task", "goal", "action", "title", "name")
 """What models call the text of a step."""
 
 
-class PlanReader(TextReader):
+class PlanReader(Reader):
     """Parses a plan. From the first sign of JSON on, it is held back until the end of the turn."""
 
     def __init__(self, parser: ReactParser) -> None:
