@@ -113,6 +113,9 @@ def predict_cost(server: ServerState, context: SchedulingContext) -> tuple[float
         if adapter not in server.adapters.used_at:
             wait += LOAD_SECONDS
             lost += beside * LOAD_SECONDS
+    if beside >= server.seats:
+        # As many answers as wait there, and one more, have to end first.
+        wait += residence * (beside + 1 - server.seats) / server.seats
     if server.ready_at:
         wait += _loading_seconds(server, adapter, context.now)
     if capacity:

@@ -135,6 +135,8 @@ class Placement:
             request, self.uncached_tokens, self.expected_tokens, now, room=self.room, marks=self.marks
         )
         self._is_held_up = is_held_up or reported_room is not None
+        if self.streamed and not self._is_held_up:
+            server.waiting_since[self] = now
 
     @property
     def ended(self) -> bool:
@@ -155,6 +157,7 @@ class Placement:
             return
         self.first_at = now
         self._note_adapter(now)
+        server.waiting_since.pop(self, None)
         server.start(self.adapter, self.uncached_tokens, now, self.room)
         self._beside = server.running - 1
         seconds = now - self.picked_at
@@ -186,6 +189,7 @@ class Placement:
         if server is None:
             return
         if self.first_at is None:
+            server.waiting_since.pop(self, None)
             server.start(self.adapter, self.uncached_tokens, now, self.room)
         sample = learnt or self._sample(usage, now, server)
         server.release(

@@ -19,7 +19,8 @@ FORGETTING = 0.97
 FADE_SECONDS = 20.0
 """Seconds after which a server's own factor counts for 1 / e."""
 OUTLIER_FACTOR = 4.0
-"""A time above this many times the predicted one counts as exactly that much: it may be a cold start, or a stall."""
+"""A time above this many times the predicted one counts as exactly that much: it may be a cold start, or a stall. A
+request that waits longer is overdue."""
 SOON_SHARE = 0.5
 """A first token within this share of its objective is soon; the rest is a reserve for unforeseen delays."""
 IDLE_FACTOR = 2.0
@@ -149,6 +150,10 @@ class ServerSpeed:
         bound = None if objective is None else objective.first_token
         share = SOON_SHARE * (DEFAULT_OBJECTIVE_SECONDS if bound is None else bound)
         return seconds <= max(share, IDLE_FACTOR * self.predict_first_token(tokens))
+
+    def is_overdue(self, seconds: float, tokens: int) -> bool:
+        """Whether a request waits for more than the computation of this many tokens, its own among them."""
+        return seconds > OUTLIER_FACTOR * self.predict_first_token(tokens, is_behind=True)
 
     def predict_pace(self, beside: float) -> float:
         """Seconds from a token of an answer to the next while `beside` other answers run."""

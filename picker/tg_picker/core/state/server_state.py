@@ -33,6 +33,8 @@ class ServerState:
         adapter_requests: requests placed here, by adapter; an adapter without any is not in it.
         cache_tokens: the tokens that its KV cache holds; None = never reported.
         concurrency_limit: see `limit_concurrency`; infinite = no first token was late.
+        seats: requests that its engine runs side by side; infinite = it has not shown how many.
+        waiting_since: own placements that wait only for the engine to compute them, with when each began to wait.
         adapters: those that the server probably has loaded.
         prefixes: blocks that it has cached, as assumed or reported.
         active: prompt prefixes that are in use.
@@ -48,7 +50,8 @@ class ServerState:
         self.requests = self.unstarted = self.uncached_tokens = self.kv_tokens = self.room_tokens = 0
         self._placed_at, self._begun_at = deque[float](maxlen=_MAX_REMEMBERED), deque[float](maxlen=_MAX_REMEMBERED)
         self.load = 0.0
-        self.concurrency_limit = float("inf")
+        self.concurrency_limit = self.seats = float("inf")
+        self.waiting_since: dict[object, float] = {}
         self.loads_end_at = 0.0
         self.ready_at: dict[str, float] = {}
         self.adapter_requests: dict[str, int] = {}
@@ -131,6 +134,7 @@ class ServerState:
         """Take the server's report."""
         self.report = report
         self.is_stale = False
+        self._count_seats(report)
         # It is known some time after the look: what happened in between is in no report yet.
         for times in (self._placed_at, self._begun_at):
             while times and times[0] <= report.read_at:
@@ -269,8 +273,21 @@ class ServerState:
         self.ready_at.clear()
         self.loads_end_at = 0.0
         self.is_cold = True
+        self.seats = float("inf")
         # Its cache events also reveal the new process, perhaps earlier than this call, so they are kept.
         self.prefixes.blocks.clear()
+
+    def _count_seats(self, report: LoadReport) -> None:
+        """Learn from a look at which a request is overdue: the engine does not begin it beside those that run.
+
+        One that runs more later shows that it has more seats.
+        """
+        # A cold one begins nothing for a while, whatever runs there.
+        if report.running and not self.is_cold:
+            waited = report.read_at - next(iter(self.waiting_since.values()), report.read_at)
+            is_full = report.queued and self.speed.is_overdue(waited, self.uncached_tokens)
+            if is_full or report.running > self.seats:
+                self.seats = report.running
 
     def _count_sent_back(self, report: LoadReport) -> float:
         """Tokens of queued requests other than ours without a first token, each estimated as large as a running one.

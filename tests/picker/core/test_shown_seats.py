@@ -1,0 +1,101 @@
+"""How many requests a server runs side by side: as its engine showed when a request there was overdue."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.picker.core.cases import endpoint, request
+from tg_picker.core import AdapterReport, Choice, InstanceRequest, LoadReport, Pick, Scheduler
+from tg_picker.core.interface import Endpoint
+
+FULL, FREE = endpoint("full"), endpoint("free")
+PROMPT = request(tokens=1_000)
+"""It takes 0.15 s, or 0.2 s behind others."""
+
+
+@dataclass
+class World:
+    """Two servers. One runs four answers, and has told so at 0.0."""
+
+    scheduler: Scheduler = field(default_factory=Scheduler)
+
+    def __post_init__(self) -> None:
+        for at in (-0.6, -0.45, -0.3, -0.15):
+            self.place(FULL, at=at).placement.first_token(at + 0.15)  # as predicted, so nothing is learnt
+        self.look(running=4, queued=0, at=0.0)
+
+    def place(self, where: Endpoint, asked: InstanceRequest = PROMPT, at: float = 0.0) -> Pick:
+        """Place a request on this server."""
+        made = self.scheduler.pick(asked, (where,), at)
+        assert isinstance(made, Pick)
+        return made
+
+    def look(self, *, running: int, queued: int, at: float) -> None:
+        """Report what a look at the first server saw."""
+        adapters = AdapterReport(slots=4, resident={"x": "gpu"})
+        self.scheduler.observe(FULL, LoadReport(at, queued=queued, running=running, adapters=adapters))
+
+    def seats(self) -> float:
+        """What is known of the first server."""
+        return self.scheduler.server(FULL).seats
+
+    def choose(self) -> Endpoint:
+        """Where the next request goes. The other server has 6,000 tokens to compute, and the first one has 1,000."""
+        made = self.scheduler.choose(PROMPT, (FULL, FREE), 0.9)
+        assert isinstance(made, Choice)
+        return made.server.endpoint
+
+
+def test_where_all_seats_are_taken_an_answer_has_to_end() -> None:
+    """One that should have begun after 0.2 s has not begun after 0.9 s, beside four.
+
+    For the request that comes now two of the four have to end, which takes half of the 4 s of an answer.
+    """
+    world = World()
+    world.place(FREE, request(tokens=6_000))
+    world.place(FULL)
+    assert world.choose() == FULL
+    world.look(running=4, queued=1, at=0.9)
+    assert (world.seats(), world.choose()) == (4, FREE)
+
+
+@pytest.mark.parametrize(
+    ("asked", "at", "queued"),
+    [
+        pytest.param(PROMPT, 0.79, 1, id="less than four times as long as predicted"),
+        pytest.param(request(tokens=9_000), 0.9, 1, id="a long prompt"),
+        pytest.param(PROMPT, 0.9, 0, id="begun, and the first token is on its way"),
+        pytest.param(request("y", tokens=1_000), 0.9, 1, id="its adapter is loaded"),
+        pytest.param(InstanceRequest("base", prompt_tokens=1_000, streamed=False), 0.9, 1, id="it comes whole"),
+    ],
+)
+def test_who_waits_for_something_else_shows_no_seats(asked: InstanceRequest, at: float, queued: int) -> None:
+    world = World()
+    world.place(FULL, asked)
+    world.look(running=4, queued=queued, at=at)
+    assert world.seats() == float("inf")
+
+
+def test_a_cold_server_shows_no_seats() -> None:
+    """It has begun nothing yet, so it is not full: it warms up beside the one answer that runs."""
+    world = World()
+    world.scheduler.restarted(FULL)
+    world.place(FULL)
+    world.look(running=1, queued=1, at=0.9)
+    assert world.seats() == float("inf")
+
+
+def test_one_that_runs_more_has_more_seats_and_a_new_process_has_its_own() -> None:
+    world = World()
+    overdue = world.place(FULL)
+    world.look(running=4, queued=1, at=0.9)
+    world.look(running=6, queued=0, at=1.0)
+    assert world.seats() == 6
+    # It waits beside fewer now, for instance since these fill the cache.
+    world.look(running=3, queued=1, at=1.1)
+    assert world.seats() == 3
+    overdue.placement.finish(None, 1.2)
+    world.look(running=2, queued=1, at=2.9)
+    assert world.seats() == 3
+    world.scheduler.restarted(FULL)
+    assert world.seats() == float("inf")
