@@ -35,7 +35,7 @@ from tg_gateway.http import (
     find_pages,
 )
 from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner, notice_leaving
-from tg_gateway.jobs import JobQueue, JobRuns
+from tg_gateway.jobs import JobQueue, JobRequests, JobRuns, JobStore
 from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
@@ -271,7 +271,6 @@ class Gateway:
             left = await self._hand_over() if self._shared.handing_over else self._config.drain
             await self._jobs.drain()
             await self._relay.drain(left)
-            await asyncio.gather(*(runs.close(LAST_WRITE_SECONDS) for runs in (self._background, self._resumable)))
             await self._sockets.close()
 
     async def _hand_over(self) -> float:
@@ -292,28 +291,21 @@ class Gateway:
             config.max_unauthenticated, lambda: self._authenticator.required
         )
         requestor = self._requestor
-        self._background = JobRuns.of(requestor, relay, limits)
-        self._resumable = JobRuns.of(requestor, relay, limits, RESUMABLE)
-        waits = bool(config.max_wait)
-        self._jobs = JobQueue.of(requestor, self._background, catalogue, limits, waits=waits)
+        runs, waits = JobRuns.of(requestor, relay, limits), bool(config.max_wait)
+        self._jobs = JobQueue.of(requestor, runs, catalogue, limits, waits=waits)
+        jobs, resumable = (
+            JobRequests(requestor, self._jobs, JobStore.open(requestor, limits, scope), limits)
+            for scope in ("", RESUMABLE)
+        )
         streams = KeptStreams({mount.door: mount.dialect.restore for mount in self._mounts}, requestor.time)
-        kept = self._background.store
-        backend = Backend(self._authenticator, catalogue, relay, self._resumable, limits, kept, streams)
+        backend = Backend(self._authenticator, catalogue, relay, resumable, limits, jobs.store, streams)
         pages = [page() for page in find_pages()]
         live = self._live = Live(requestor, relay, catalogue, lambda: chain(*(page.list_pools() for page in pages)))
         self._asked = [router, backend, live, self._jobs]
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
         loads = LoadHeaders(requestor)
         handlers = HttpHandlers(
-            relay,
-            self._background,
-            config,
-            limits,
-            parser=self._parser,
-            loads=loads,
-            jobs=self._jobs,
-            live=live,
-            streams=streams,
+            relay, config, limits, parser=self._parser, loads=loads, jobs=jobs, live=live, streams=streams
         )
         shown = {"/metrics": MetricsPage().show, **{page.path: page.show for page in pages}}
         middleware = Middleware(

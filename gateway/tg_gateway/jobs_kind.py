@@ -68,7 +68,8 @@ class JobsKind(ServiceKind):
             relay = Relay(requestor, gateway.request_timeout, rate_limits, callers, payers)
             runs = JobRuns.of(requestor, relay, self._limits)
             catalogue, waits = Catalogue.of(requestor, routes, gateway), bool(gateway.max_wait)
-            queue = JobQueue.of(requestor, runs, catalogue, self._limits, waits=waits, apart=True)
+            name = host.name_processor()
+            queue = JobQueue.of(requestor, runs, catalogue, self._limits, waits=waits, name=name)
 
             def prepare(edited: Config) -> Callable[[], None]:
                 def commit() -> None:
@@ -83,9 +84,9 @@ class JobsKind(ServiceKind):
 
             stack.enter_context(context.follow(prepare))
             await stack.enter_async_context(queue)
-            name, topics = host.name_processor(), tuple(map(config.topics.jobs, catalogue.flows))
 
             def describe() -> Presence:
+                topics = tuple(map(config.topics.jobs, queue.catalogue.flows))
                 return Presence(name, topics, self._limits.all_background, queue.in_flight)
 
             host.add(name, describe)
@@ -95,8 +96,5 @@ class JobsKind(ServiceKind):
             finally:
                 host.remove(name)
                 await host.announce()
-                others = (each for topic in topics for each in requestor.presence.serving(topic))
-                if any(each.processor != name for each in others):
-                    runs.leave()
                 await queue.drain()
                 await relay.drain(host.rest_of(gateway.drain))

@@ -52,7 +52,10 @@ class Pair:
 
 @asynccontextmanager
 async def open_pair(
-    config: GatewayConfig = ON_ANY_PORT, limits: Limits | None = None, bus: Bus | None = None
+    config: GatewayConfig = ON_ANY_PORT,
+    limits: Limits | None = None,
+    bus: Bus | None = None,
+    other_limits: Limits | None = None,
 ) -> AsyncIterator[Pair]:
     """Both on one memory bus."""
     llm = TokenLlm()
@@ -60,7 +63,7 @@ async def open_pair(
     async with (
         open_gateway(config, llm=llm, limits=limits, bus=bus) as opened,
         Requestor(opened.bus, TOPICS, queues=QUEUES) as requestor,
-        Gateway(config, requestor, TEXTS + PROMPTS, limits=limits) as second,
+        Gateway(config, requestor, TEXTS + PROMPTS, limits=other_limits or limits) as second,
         ClientSession(second.url) as other,
     ):
         if not config.keys:

@@ -1,7 +1,8 @@
 """LMTP's kept streams: wherever their log is cut and from whatever item on, a reader gets the same items once."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
@@ -16,19 +17,20 @@ from tg_doors.lmtp.item_writers import StreamForm
 from tg_doors.lmtp.resumable import name_stream, resume
 from tg_doors.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects import (
-    BEGUN_LINES,
     Background,
     Keep,
     KeptAnswer,
     KeptAnswers,
     StreamedAnswer,
+    Waiting,
     Writer,
     join_output,
 )
-from tg_gateway.jobs import JobLogs, JobStore, LiveParts
-from tg_gateway.jobs.live_parts import MAX_LIVE_BYTES
+from tg_gateway.jobs import JobLogs, JobStore
+from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.log import CANCEL, NameTaken, is_late, kind_of, label_end
 from tg_gateway.jobs.record_writer import RecordWriter
+from tg_gateway.jobs.writer import JobWriter
 from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.errors import BadRequest, NotFound
 from tg_schema.topics import Topics
@@ -123,13 +125,23 @@ def make_kept(name: str) -> Background:
     return Background(name, b"head", keeps_parts=True, answer=answer, chosen="word")
 
 
+@asynccontextmanager
+async def open_log(store: JobStore, name: str) -> AsyncIterator[JobWriter]:
+    """Begin an answer and make it."""
+    await store.put("k", make_kept(name), Waiting(60.0))
+    claim = Claim(store.logs, store.logs.owner("k"), name)
+    await claim.load()
+    await claim.take()
+    async with claim.write(make_kept(name)) as writer:
+        yield writer
+
+
 async def test_of_several_who_claim_a_name_the_first_in_the_log_has_it() -> None:
     bus = MemoryBus()
     stores = [JobStore(JobLogs(bus, Topics())) for _ in range(2)]
-    async with stores[0].open("k", make_kept("n")):
+    async with open_log(stores[0], "n"):
         with pytest.raises(BadRequest, match="kept already"):
-            async with stores[1].open("k", make_kept("n")):
-                raise AssertionError
+            await stores[1].put("k", make_kept("n"), Waiting(60.0))
         for store in stores:
             with pytest.raises(BadRequest, match="kept already"):
                 await store.check_free("k", "n")
@@ -140,11 +152,11 @@ async def test_of_several_who_claim_a_name_the_first_in_the_log_has_it() -> None
 async def test_who_began_a_name_first_does_not_erase_what_another_has_begun_there_anew() -> None:
     bus = MemoryBus()
     first, second = (JobStore(JobLogs(bus, Topics(), key_answers=1)) for _ in range(2))
-    async with first.open("k", make_kept("n")) as (writer, _):
+    async with open_log(first, "n") as writer:
         writer.freed = True
         await writer.end(b"late", "ended")
         claim = writer.claim
-    async with second.open("k", make_kept("n")) as (writer, _):
+    async with open_log(second, "n") as writer:
         with pytest.raises(NameTaken):
             await first.check_free("k", "n")
         # The bus has stored the first end twice.
@@ -164,10 +176,10 @@ async def test_who_began_a_name_first_does_not_erase_what_another_has_begun_ther
 async def test_who_was_taken_for_dead_does_not_erase_what_another_has_begun_there_anew() -> None:
     bus = MemoryBus()
     first, second = (JobStore(JobLogs(bus, Topics(), key_answers=1)) for _ in range(2))
-    async with first.open("k", make_kept("n")) as (writer, _):
+    async with open_log(first, "n") as writer:
         # A reader has found nothing but the head, and silence.
         await second.logs.declare_dead("n", await second.logs.load(second.logs.owner("k"), "n"))
-        async with second.open("k", make_kept("n")) as (other, _):
+        async with open_log(second, "n") as other:
             await other.end(b"whole", "ended")
         # It was only suspended.
         await writer.end(b"late", "ended")
@@ -182,13 +194,13 @@ async def test_what_ends_one_answer_too_late_does_not_end_the_next_one_of_its_na
     bus = MemoryBus()
     held = HeldBus(bus)
     store, reader = JobStore(JobLogs(bus, Topics())), JobStore(JobLogs(held, Topics(), silence=0.0))
-    async with store.open("k", make_kept("n")) as (writer, _):
+    async with open_log(store, "n") as writer:
         kept = reader.of("k")
         ending = asyncio.create_task(kept.cancel("n") if cancels else kept.read("n"))
         await until(lambda: held.appending == 1)
         writer.freed = True
         await writer.end(b"", "ended")
-    async with store.open("k", make_kept("n")) as (writer, _):
+    async with open_log(store, "n") as writer:
         held.open.set()
         await ending
         assert (await store.of("k").read("n")).outcome == "running"
@@ -197,33 +209,4 @@ async def test_what_ends_one_answer_too_late_does_not_end_the_next_one_of_its_na
         assert (await store.of("k").cancel("n", b"another head")).outcome == "running"
         notes = [entry for entry in await bus.read(Topics().kept("n")) if kind_of(entry) == CANCEL]
         assert [is_late(entry, writer.claim) for entry in notes] == [True] * cancels
-    await bus.aclose()
-
-
-@pytest.mark.parametrize("late", [False, True])
-async def test_a_client_that_falls_behind_goes_on_with_the_log(late: bool) -> None:
-    bus, live = MemoryBus(), LiveParts()
-    store = JobStore(JobLogs(bus, Topics()))
-    said = [b"%06d" % number * 1000 for number in range(2 * MAX_LIVE_BYTES // 6000)]
-    async with store.open("k", make_kept("n"), live) as (writer, _):
-        following = store.of("k", live=live).follow("n")
-        got = b""
-        for number, part in enumerate(said):
-            writer.send(part, last=False)
-            if not late or number == 3:
-                step = await anext(following)
-                assert isinstance(step, bytes)
-                got += step
-        await writer.end(b"", "ended")
-    live.close()
-    outcome = None
-    async for step in following:
-        if isinstance(step, KeptAnswer):
-            outcome = step
-        else:
-            got += step
-    # What is cut in the middle of a line goes on there.
-    assert got.replace(BEGUN_LINES, b"") == b"".join(said)
-    assert outcome is not None
-    assert (outcome.outcome, outcome.cut) == ("ended", False)
     await bus.aclose()

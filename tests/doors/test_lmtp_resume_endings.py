@@ -83,16 +83,18 @@ async def test_a_cancel_right_before_its_socket_closes_stops_the_model(*, begun:
         await upgrade(raw, path="/lmtp")
         body = {"model": MODEL, "prompt": [72] * 9, "max_tokens": 9, "stream_id": 1, "request_key": "k"}
         raw.send(masked(b"GENERATE " + json.dumps(body).encode()))
-        await it.llm.started.wait()
         if begun:
             bus.open.set()
             it.step(1)
             await raw.until(b"}]")
+        else:
+            await until(lambda: bus.appending == 1)
         raw.send(masked(b'CANCEL {"stream_id":1}') + masked(b"", first=0x88))
         # Our close: both have been read.
         await raw.until(b"\x88")
         bus.open.set()
-        await asyncio.wait_for(it.llm.stopped.wait(), 10)
+        if begun:
+            await asyncio.wait_for(it.llm.stopped.wait(), 10)
         assert it.llm.generated == begun
         async with it.connect(other=True) as client:
             await client.send("RESUME", stream_id=5, request_key="k")

@@ -14,6 +14,7 @@ from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor, ResponseStream
 from tg_base.client.response_stream import ADOPTED, AskedStream
+from tg_base.protocol import MAX_NUMBER
 from tg_base.server import Processor
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import Unavailable
@@ -83,7 +84,7 @@ def test_who_adopts_reads_on_where_the_other_one_was(read_words: int, more: int,
                 await first.aclose()
             async with other.adopt(ROUTE, REQUEST, origin, taken, timeout=20) as adopted:
                 assert isinstance(adopted, AskedStream)
-                await until(lambda: not adopted.adopted)
+                await until(lambda: adopted.link < MAX_NUMBER)
                 # It was only suspended, and cancels what it has lost.
                 await first.aclose()
                 step(llm, WORDS + 1)

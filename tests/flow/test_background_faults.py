@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -35,16 +36,20 @@ from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
+from tg_gateway.jobs.log import QUEUED
 from tg_schema import TextCompletionRequest
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.topics import Topics
+
+READS = Limits(all_background=0)
+"""Those of a gateway that makes no response."""
 
 
 async def test_a_gateway_that_drains_waits_and_ends_what_does_not_end() -> None:
     llm = CountingLlm()
     llm.step = asyncio.Semaphore(0)
     async with (
-        open_gateway(llm=llm) as opened,
+        open_gateway(llm=llm, limits=READS) as opened,
         Requestor(opened.bus, Topics(), queues=QUEUES) as requestor,
         client_of(opened.gateway) as client,
     ):
@@ -63,7 +68,7 @@ async def test_a_gateway_does_not_leave_before_its_ends_are_kept() -> None:
     llm, bus = CountingLlm(), UnwritableBus(MemoryBus())
     llm.step = asyncio.Semaphore(0)
     async with (
-        open_gateway(llm=llm, bus=bus) as opened,
+        open_gateway(llm=llm, bus=bus, limits=READS) as opened,
         Requestor(bus, Topics(), queues=QUEUES) as requestor,
         client_of(opened.gateway) as client,
     ):
@@ -81,7 +86,7 @@ async def test_whoever_reads_what_a_dead_gateway_left_says_that_it_failed() -> N
     llm.step = asyncio.Semaphore(0)
     mute = UnwritableBus(bus)
     async with (
-        open_gateway(llm=llm, bus=bus, limits=Limits(silence=0.2)) as opened,
+        open_gateway(llm=llm, bus=bus, limits=replace(READS, silence=0.2)) as opened,
         Requestor(mute, Topics(), queues=QUEUES) as requestor,
         Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as dying,
         client_of(dying) as one,
@@ -90,6 +95,7 @@ async def test_whoever_reads_what_a_dead_gateway_left_says_that_it_failed() -> N
         made = [await one.responses.create(model=MODEL, input=MANY, background=True) for _ in range(2)]
         stream = await one.responses.create(model=MODEL, input=MANY, background=True, stream=True)
         name = await begin(stream)
+        await until(lambda: len(llm.requests) == 3)
         for _ in range(30):
             llm.step.release()
         await until_told(stream)
@@ -112,7 +118,7 @@ async def test_whoever_follows_is_told_why_no_end_can_be_written() -> None:
     llm.step = asyncio.Semaphore(0)
     mute, full = UnwritableBus(bus), UnwritableBus(bus)
     async with (
-        open_gateway(llm=llm, bus=full, limits=Limits(silence=0.2)) as opened,
+        open_gateway(llm=llm, bus=full, limits=replace(READS, silence=0.2)) as opened,
         Requestor(mute, Topics(), queues=QUEUES) as requestor,
         Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as writing,
         client_of(writing) as one,
@@ -184,7 +190,7 @@ class _Narrow(PassingBus):
 async def test_a_response_too_large_to_be_kept_says_so() -> None:
     bus = MemoryBus()
     async with (
-        open_gateway(bus=bus),
+        open_gateway(bus=bus, limits=READS),
         Requestor(_Narrow(bus), Topics(), queues=QUEUES) as requestor,
         Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as gateway,
         client_of(gateway) as client,
@@ -245,16 +251,17 @@ async def test_an_end_that_the_bus_refuses_is_appended_again() -> None:
 
 
 class _Slow(PassingBus):
-    """Takes a head when it is told to."""
+    """Never takes the note that a service is asked."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
-        self.asked, self.free, self.erased = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.asked, self.erased = asyncio.Event(), asyncio.Event()
 
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
-        self.asked.set()
-        await self.free.wait()
+        if properties["kind"] == QUEUED:
+            self.asked.set()
+            await asyncio.Event().wait()
         return await super().append(topic, body, properties)
 
     @override

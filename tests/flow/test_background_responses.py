@@ -25,6 +25,7 @@ from tests.flow.open_gateway import open_gateway
 from tests.flow.open_responses import MODEL
 from tests.flow.responses_stream import check_stream
 from tests.flow.test_kept_responses import LOCKED, TOKENS
+from tests.until import until
 from tg_base.llm import ProviderOptions
 from tg_gateway.access import Limits
 from tg_schema.topics import Topics
@@ -129,6 +130,7 @@ async def test_deleting_one_that_runs_stops_the_model_and_breaks_its_streams() -
         it.llm.stopped.clear()
         stream = await it.one.responses.create(model=MODEL, input=MANY, background=True, stream=True)
         name = await begin(stream)
+        await until(lambda: len(it.llm.requests) == 2)
         await it.other.responses.delete(name)
         with pytest.raises(openai.APIConnectionError):
             await gather(stream)

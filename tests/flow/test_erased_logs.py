@@ -20,7 +20,7 @@ from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
 from tg_gateway.jobs import JobLogs, JobStore
 from tg_gateway.jobs.claim import Claim
-from tg_gateway.jobs.log import ALIVE, ASKED, CANCEL, HEAD, label_claim, label_end, label_first, label_taken
+from tg_gateway.jobs.log import ALIVE, CANCEL, HEAD, label, label_asked, label_end, label_first
 from tg_schema.errors import NotFound
 from tg_schema.topics import Topics
 
@@ -81,7 +81,7 @@ async def test_a_sign_of_life_of_a_suspended_gateway_does_not_bring_back_what_wa
     slow = SlowSigns(bus)
     limits = Limits(silence=0.2)
     async with (
-        open_gateway(llm=llm, bus=bus) as opened,
+        open_gateway(llm=llm, bus=bus, limits=Limits(all_background=0)) as opened,
         Requestor(slow, Topics(), queues=QUEUES) as requestor,
         client_of(opened.gateway) as other,
     ):
@@ -89,6 +89,7 @@ async def test_a_sign_of_life_of_a_suspended_gateway_does_not_bring_back_what_wa
         async with suspended, client_of(suspended) as one:
             made = await one.responses.create(model=MODEL, input=MANY, background=True)
             topic = Topics().kept(made.id)
+            await asyncio.wait_for(llm.started.wait(), DEADLINE)
             await asyncio.wait_for(slow.sent.wait(), DEADLINE)
             # It was taken for dead; its sign is on its way when it finds that out.
             await bus.append(topic, b"", label_end("cancelled"))
@@ -119,16 +120,28 @@ async def _cancel(store: JobStore, _: JobLogs) -> None:
     await store.of(None).cancel(NAME)
 
 
-async def _reload(_: JobStore, logs: JobLogs) -> None:
-    """A client cancels what pauses, and deletes it while the gateway that has it writes its end."""
-    claim = Claim(logs, None, NAME)
+async def _take(_: JobStore, logs: JobLogs) -> None:
+    """It is deleted while another process goes on with it."""
+    claim = Claim(logs, OWNER, NAME)
     bus = logs.bus
     assert isinstance(bus, ErasingBus)
     bus.armed = False
-    await claim.take()
-    await bus.append(logs.topic(NAME), b"", label_claim(CANCEL, ""))
+    await claim.load()
     bus.armed = True
-    await claim.reload()
+    await claim.take()
+    assert not claim.running
+
+
+async def _reload(_: JobStore, logs: JobLogs) -> None:
+    """A client cancels what pauses, and deletes it while the process that has its message writes its end."""
+    claim = Claim(logs, OWNER, NAME)
+    bus = logs.bus
+    assert isinstance(bus, ErasingBus)
+    bus.armed = False
+    await claim.load()
+    await bus.append(logs.topic(NAME), b"", label(CANCEL))
+    bus.armed = True
+    await claim.load()
     assert not claim.running
 
 
@@ -136,9 +149,8 @@ RUNNING = [label_first(HEAD, OWNER, 1000.0)]
 WAITING = [label_first(HEAD, OWNER, 1000.0, waits=500.0)]
 EXPIRED = [label_first(HEAD, OWNER, 1000.0, waits=-1.0)]
 LOST = [
-    label_first(HEAD, OWNER, 1000.0, waits=500.0, attempts=3),
-    label_taken("gone"),
-    label_claim(ASKED, "gone"),
+    label_first(HEAD, OWNER, 1000.0, waits=500.0),
+    label_asked("gone"),
 ]
 
 
@@ -150,6 +162,7 @@ LOST = [
         pytest.param(RUNNING, _cancel, id="cancelled"),
         pytest.param(LOST, _follow, id="lost while it is followed"),
         pytest.param(LOST, _poll, id="lost while it is polled"),
+        pytest.param(LOST, _take, id="adopted"),
         pytest.param(EXPIRED, _follow, id="expired while it is followed"),
         pytest.param(EXPIRED, _poll, id="expired"),
         pytest.param(WAITING, _cancel, id="cancelled while it waits"),

@@ -30,7 +30,7 @@ from tg_base.config import Config, GatewayConfig
 from tg_base.server import Host, Processor, ServeContext
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.jobs.log import ALIVE, kind_of
+from tg_gateway.jobs.log import QUEUED, kind_of
 from tg_gateway.jobs_kind import JobsKind
 
 WAITING = GatewayConfig(port=0, drain=0.05, max_wait=3600)
@@ -192,7 +192,7 @@ async def test_what_runs_outlives_the_process_that_makes_it(streamed: bool) -> N
 
 
 class _Held(PassingBus):
-    """Takes no signs of life until it is told to."""
+    """Takes no note that a service is asked until it is told to."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
@@ -200,7 +200,7 @@ class _Held(PassingBus):
 
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
-        if kind_of(Entry(body, properties, "")) == ALIVE:
+        if kind_of(Entry(body, properties, "")) == QUEUED:
             await self.free.wait()
         return await super().append(topic, body, properties)
 

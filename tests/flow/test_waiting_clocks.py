@@ -8,10 +8,10 @@ from structlog.testing import capture_logs
 
 from tests.flow.background_asking import poll
 from tests.flow.open_gateway import CONFIG
-from tests.flow.waiting_gateways import NO_PAUSE, ask, open_gateways
+from tests.flow.waiting_gateways import ASKED_BEFORE, DEADLINE, NO_PAUSE, ask, open_gateways
 from tests.until import until
 from tg_gateway.access import Limits
-from tg_gateway.jobs.log import ASKED, JobLog, label_claim, label_taken
+from tg_gateway.jobs.log import RETURNED, JobLog, kind_of
 
 TEN_MINUTES = 600.0
 
@@ -53,16 +53,18 @@ async def test_a_pause_after_a_lost_attempt_ends_when_it_should(ahead: float) ->
         work = await it.occupy(one)
         made = await ask(one, "made")
         topic = CONFIG.topics.kept(made.id)
-        for note in (label_taken("dead"), label_claim(ASKED, "dead")):
-            await it.bus.append(topic, b"", note)
-        # The first one finds that it is lost, and says until when it pauses.
-        while (log := JobLog(await it.bus.read(topic))).taker:
-            await one.responses.retrieve(made.id)
-            await asyncio.sleep(0.05)
-        assert -1 < log.resumes - time.time() <= 1
-        for _ in range(2):
-            it.llm.steps.release()
+        await it.bus.append(topic, b"", ASKED_BEFORE)
+        it.llm.steps.release()
         await work
+        # One of them finds that it is lost, and says until when it pauses.
+        position = (await it.bus.read(topic))[1].position
+        async with asyncio.timeout(DEADLINE), it.bus.follow(topic, position) as entries:
+            async for entry in entries:
+                if kind_of(entry) == RETURNED:
+                    break
+        log = JobLog(await it.bus.read(topic))
+        assert -1 < log.resumes - time.time() <= 1
+        it.llm.steps.release()
         assert (await poll(other, made.id)).status == "completed"
 
 

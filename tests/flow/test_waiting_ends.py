@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -12,20 +13,17 @@ from typing_extensions import override
 from tests.fakes.passing_bus import PassingBus
 from tests.flow.open_gateway import CONFIG, TEXTS
 from tests.flow.open_responses import MODEL
-from tests.flow.waiting_gateways import DEADLINE, FLEX, ask, open_gateways, until_end
+from tests.flow.waiting_gateways import ASKED_BEFORE, DEADLINE, FLEX, ask, count_waited, open_gateways, until_end
 from tests.until import until
 from tg_base.bus import Bus, Delivery, Entry, LogWriter
 from tg_gateway.access import Limits
 from tg_gateway.jobs.log import (
-    ASKED,
     END,
     RETURNED,
-    TAKEN,
     JobLog,
     kind_of,
-    label_claim,
+    label_asked,
     label_returned,
-    label_taken,
 )
 
 ALIVE = Limits(silence=1000.0)
@@ -91,12 +89,12 @@ async def test_what_is_cancelled_in_its_pause_is_asked_of_nobody() -> None:
         work = await it.occupy(client)
         made = await ask(client, "made")
         topic = CONFIG.topics.kept(made.id)
-        for note in (label_taken("dead"), label_claim(ASKED, "dead"), label_returned("dead", time.time() + 2)):
+        for note in (ASKED_BEFORE, label_returned("dead", time.time() + 2)):
             await bus.append(topic, b"", note)
+        taken = count_waited("taken")
         it.llm.steps.release()
         await work
-        async with asyncio.timeout(DEADLINE), bus.follow(topic, (await bus.read(topic))[3].position) as entries:
-            assert kind_of(await anext(entries)) == TAKEN
+        await until(lambda: count_waited("taken") > taken)
         assert (await client.responses.cancel(made.id)).status == "cancelled"
         await asyncio.wait_for(bus.acknowledged.wait(), DEADLINE)
         # For the work alone.
@@ -149,36 +147,45 @@ async def test_a_gateway_that_shuts_down_says_how_what_it_made_stands(attempts: 
 @pytest.mark.parametrize("asked", [False, True])
 async def test_a_gateway_that_drains_gives_what_waits_in_its_hands_to_another_one_at_once(asked: bool) -> None:
     async with open_gateways(capacity=2, room=2) as it:
+        it.bus = followed = FollowedBus(it.bus)
         client = await it.open_gateway(replace(FLEX, drain=DEADLINE * 2), limits=ALIVE)
         for _ in range(2):
             await client.responses.create(model=MODEL, input="1", background=True)
         await until(lambda: len(it.llm.order) == 2)
         made = await ask(client, "made")
-        topic = CONFIG.topics.kept(made.id)
-        notes: list[Mapping[str, str]] = [label_taken("dead"), label_claim(ASKED, "dead")]
-        # It pauses, or it waits for the end of who has it.
-        for note in notes if asked else [*notes, label_returned("dead", time.time() + 1000)]:
+        topic, taken = CONFIG.topics.kept(made.id), count_waited("taken")
+        # It pauses, or it waits for the end of who has it, and cannot be followed.
+        pausing: list[Mapping[str, str]] = [ASKED_BEFORE, label_returned("dead", time.time() + 1000)]
+        for note in [label_asked("dead")] if asked else pausing:
             await it.bus.append(topic, b"", note)
         # One of both ends; the gateway has the other one until all is seen.
         it.llm.steps.release()
-        async with asyncio.timeout(DEADLINE), it.bus.follow(topic, (await it.bus.read(topic))[0].position) as entries:
-            await until_taken(entries, 2)
-            # Its taker has read that as well.
-            for _ in range(TURNS):
-                await asyncio.sleep(0)
-            await it.open_gateway(limits=ALIVE)
-            closing = asyncio.create_task(it.gateways[0].aclose())
-            await until_taken(entries, 1)
-            assert not closing.done()
+
+        def has_taken(times: int) -> bool:
+            return (followed.follows[topic] if asked else count_waited("taken") - taken) >= times
+
+        await until(lambda: has_taken(1))
+        await it.open_gateway(limits=ALIVE)
+        closing = asyncio.create_task(it.gateways[0].aclose())
+        await until(lambda: has_taken(2))
+        assert not closing.done()
         it.llm.steps.release()
         await closing
 
 
-async def until_taken(entries: AsyncIterator[Entry], times: int) -> None:
-    """Until somebody has taken it so often."""
-    for _ in range(times):
-        while kind_of(await anext(entries)) != TAKEN:
-            pass
+class FollowedBus(PassingBus):
+    """Counts who follows its logs."""
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.follows = Counter[str]()
+
+    @override
+    @asynccontextmanager
+    async def follow(self, topic: str, after: str) -> AsyncIterator[AsyncIterator[Entry]]:
+        self.follows[topic] += 1
+        async with super().follow(topic, after) as entries:
+            yield entries
 
 
 class OvertakenBus(PassingBus):
@@ -187,8 +194,8 @@ class OvertakenBus(PassingBus):
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
         if properties["kind"] == END:
-            for note in (label_taken("other", JobLog(await self.read(topic)).taker), label_claim(ASKED, "other")):
-                await super().append(topic, b"", note)
+            taker = JobLog(await self.read(topic)).taker
+            await super().append(topic, b"", label_asked("other", taker))
         return await super().append(topic, body, properties)
 
 

@@ -22,7 +22,7 @@ from tests.flow.open_responses import MODEL
 from tests.until import until
 from tg_base.bus import Bus, Delivery
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Requestor
+from tg_base.client import Requestor, StreamOrigin
 from tg_base.client.shared_time import SharedTime
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.llm import LlmChunk, ProviderOptions
@@ -30,7 +30,7 @@ from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.jobs.log import END, kind_of
+from tg_gateway.jobs.log import END, kind_of, label_asked
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import RateLimited
 
@@ -40,6 +40,8 @@ SLOWER = HeartbeatTiming(interval=0.5)
 ONCE: dict[str, Any] = {"max_attempts": 1}
 NO_PAUSE = Limits(attempt_pause=0.0)
 """Lost attempts are made again at once."""
+ASKED_BEFORE = label_asked("dead", origin=StreamOrigin("gone", 1, "gone"))
+"""The note of a process that has died, and whose processor has died too."""
 FLEX = GatewayConfig(port=0, drain=0.05, max_wait=3600)
 
 

@@ -48,7 +48,7 @@ REQUESTING: Final = (
     Fault(
         "a second attempt although the permit was given",
         _CLIENT + "start_confirmations.py",
-        "        permit.begun = True\n",
+        "        permit.begun = not permit.repeats\n",
         "",
         worlds="permits",
     ),
@@ -86,7 +86,7 @@ REQUESTING: Final = (
     Fault(
         "a confirmation although something was shown",
         _CLIENT + "start_confirmations.py",
-        "        if stream.relayed or stream.failed:\n"
+        "        if stream.failed or (stream.relayed and not stream.adopted):\n"
         "            self._controls.cancel(processor, stream.key)\n        elif",
         "        if stream.failed:\n            self._controls.cancel(processor, stream.key)\n        elif",
     ),

@@ -18,24 +18,22 @@ WAITING: Final = (
     Fault(
         "a message of the flex queue is acknowledged whatever became of it",
         _JOBS + "queue.py",
-        "            if ended:\n                self._bounds.forget(message.name)\n                delivery.ack()\n",
-        "            if True:\n                self._bounds.forget(message.name)\n                delivery.ack()\n",
+        "            if ended:\n                delivery.ack()\n",
+        "            if True:\n                delivery.ack()\n",
         worlds="waiting",
     ),
     Fault(
         "a model is asked before the log says so",
         _JOBS + "claim.py",
-        "        return await writer.note(label_claim(ASKED, self.own)) and await self._until_decided()\n",
+        "        if not await writer.note(label_asked(self.own, self.log.taker, origin)):\n            return False\n",
         "        return True\n",
         worlds="waiting",
     ),
     Fault(
         "a gateway that leaves keeps the messages of the flex queue",
         _JOBS + "queue.py",
-        "                except asyncio.CancelledError:\n"
-        "                    self._deliveries.pop(message.name).nack()\n                    raise\n",
-        "                except asyncio.CancelledError:\n"
-        "                    self._deliveries.pop(message.name).ack()\n                    raise\n",
+        "            except asyncio.CancelledError:\n                self._deliveries.pop(message.name).nack()\n",
+        "            except asyncio.CancelledError:\n                self._deliveries.pop(message.name).ack()\n",
         worlds="waiting",
     ),
     Fault(

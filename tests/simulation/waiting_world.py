@@ -20,7 +20,7 @@ from tg_base.client.shared_time import SharedTime
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits, Payers, RateLimits
 from tg_gateway.dialects import Ask, Call, Catalogue, RecordedEnd
-from tg_gateway.jobs import AttemptPauses, JobLogs, JobQueue, JobRuns, JobStore, QueueBounds
+from tg_gateway.jobs import AttemptPauses, JobLogs, JobQueue, JobRequests, JobRuns, JobStore
 from tg_gateway.jobs.log import JobLog
 from tg_gateway.mounts import load_mounts
 from tg_gateway.relay import Relay
@@ -60,7 +60,7 @@ class _Gate:
     """What one life of a gateway has."""
 
     catalogue: Catalogue
-    queue: JobQueue
+    jobs: JobRequests
 
 
 class WaitingWorld(World):
@@ -86,13 +86,11 @@ class WaitingWorld(World):
             pauses = AttemptPauses(time, draw)
             logs = JobLogs(bus, TOPICS, time, silence=LIMITS.silence, pauses=pauses)
             relay = Relay(requestor, 60.0, RateLimits(GATEWAY, seconds), {}, Payers(GATEWAY))
-            runs = JobRuns(relay, JobStore(logs), max_running=64, max_all=64, longest_run=600.0)
+            runs = JobRuns(relay, logs, max_running=64, max_all=64, longest_run=600.0)
             catalogue = Catalogue(CONFIG.routes(TEXT_COMPLETION.name), requestor.presence.serving, {})
-            bounds = QueueBounds(runs.store.logs, max_key=64, max_all=64)
-            queue = JobQueue(requestor, runs, catalogue, bounds, longest_pause=5.0, most_paused=2**24, waits=True)
+            queue = JobQueue(requestor, runs, catalogue, longest_pause=5.0, most_paused=2**24, waits=True)
             await stack.enter_async_context(queue)
-            self._gates[process] = _Gate(catalogue, queue)
-            stack.push_async_callback(runs.close, 1.0)
+            self._gates[process] = _Gate(catalogue, JobRequests(requestor, queue, JobStore(logs), LIMITS))
             stack.push_async_callback(relay.drain, DRAIN)
             stack.push_async_callback(queue.drain)
             await self._serve(process, stack)
@@ -106,10 +104,9 @@ class WaitingWorld(World):
         gate, name = self._gates[process], asked.script.name
         asking = await self._parse(gate.catalogue, asked)
         assert asking.background is not None
-        assert asking.background.waiting is not None
         entry = AccessLogEntry("background", name)
         try:
-            await gate.queue.put(asking, asking.background, asking.background.waiting, entry)
+            await gate.jobs.put(asking, asking.background, entry)
         except TgError as error:
             self.simulator.note(process.name, "does not keep", name, error.message)
             return

@@ -4,16 +4,14 @@ import pytest
 
 from tests.fakes.given_delivery import GivenDelivery
 from tests.until import until
-from tg_base.protocol import Route
 from tg_gateway.jobs.queue_limits import MAX_AWAY_BYTES, MAX_KEY_SHARE, PAUSED_TASK_BYTES, ModelQueue
-from tg_schema import TEXT_COMPLETION
 
 MOST = 1_000_000
 
 
 @pytest.mark.parametrize(("size", "full"), [(MOST - PAUSED_TASK_BYTES, True), (1000, False)])
 async def test_what_pauses_is_bounded_in_bytes(size: int, full: bool) -> None:
-    queue = ModelQueue(Route("f", TEXT_COMPLETION, "request", "response"), "band", 30.0, MOST)
+    queue = ModelQueue("band", "f", lambda: 1, 30.0, MOST)
     with queue.count_paused("key", size):
         # Those behind their pause may begin all the same: else nobody would ever leave.
         assert (queue.is_full, queue.is_open) == (full, True)
@@ -21,14 +19,14 @@ async def test_what_pauses_is_bounded_in_bytes(size: int, full: bool) -> None:
 
 
 async def test_what_one_key_may_hold_leaves_room_for_others() -> None:
-    queue = ModelQueue(Route("f", TEXT_COMPLETION, "request", "response"), "band", 30.0, MOST)
+    queue = ModelQueue("band", "f", lambda: 1, 30.0, MOST)
     with queue.count_paused("one", int(MOST * MAX_KEY_SHARE)):
         assert (queue.is_full, queue.is_crowded("one"), queue.is_crowded("other")) == (False, True, False)
     assert not queue.is_crowded("one")
 
 
 async def test_what_is_given_back_for_a_while_is_bounded() -> None:
-    queue = ModelQueue(Route("f", TEXT_COMPLETION, "request", "response"), "band", 30.0, MOST)
+    queue = ModelQueue("band", "f", lambda: 1, 30.0, MOST)
     queue.away = MAX_AWAY_BYTES - 1
     assert queue.send_away(GivenDelivery(b"large", {}), 0.0)
     assert not queue.send_away(GivenDelivery(b"large", {}), 0.0)

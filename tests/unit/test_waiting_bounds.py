@@ -3,9 +3,10 @@
 import pytest
 
 from tg_base.bus.memory import MemoryBus
-from tg_gateway.dialects import Answer, Background, Keep
+from tg_gateway.dialects import Answer, Background, Keep, Waiting
 from tg_gateway.jobs import JobLogs, JobStore, QueueBounds
 from tg_gateway.jobs.claim import Claim
+from tg_gateway.jobs.log import label_end
 from tg_schema.errors import NotFound
 from tg_schema.topics import Topics
 
@@ -16,14 +17,15 @@ def background(name: str) -> Background:
 
 
 async def take(store: JobStore, name: str) -> Claim:
-    claim = Claim(store.logs, "k", name)
+    claim = Claim(store.logs, store.logs.owner("k"), name)
+    await claim.load()
     await claim.take()
     return claim
 
 
 async def test_what_has_waited_is_not_the_oldest_when_it_is_made() -> None:
     store = JobStore(JobLogs(MemoryBus(), Topics(), key_answers=2))
-    await store.put("k", background("a"), 60.0)
+    await store.put("k", background("a"), Waiting(60.0))
     for name in "bc":
         await store.keep("k", Keep(name, lambda: b"x"))
     # A gateway begins to make it, after some time.
@@ -42,8 +44,8 @@ async def test_what_others_make_of_what_a_gateway_has_put_is_bounded() -> None:
     names = [f"r{number}" for number in range(20)]
     for name in names:
         await bounds.admit("k", name, 60.0, "text-completion")
-        await one.put("k", background(name), 60.0)
-        await other.logs.declare(name, "ended", b"x", by=(await take(other, name)).own)
+        await one.put("k", background(name), Waiting(60.0))
+        await other.logs.declare(name, label_end("ended", by=(await take(other, name)).own), b"x")
     # As many as it may keep, as many as may wait, and the newest.
     kept = [name for name in names if await bus.read(Topics().kept(name))]
     assert len(kept) <= 2 + 2 + 1

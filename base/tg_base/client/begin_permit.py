@@ -13,19 +13,23 @@ class BeginPermit:
 
     Args:
         check: returns whether a processor may begin. Awaited before a processor gets the permission, and again after a
-            False.
+            False, or for another attempt.
+        repeats: whether another processor may be asked after one that may have begun and was lost.
 
     Attributes:
-        granted: whether a processor may begin.
+        repeats: as given.
+        granted: whether the processor of this attempt may begin.
         sent: the attempt whose processor was sent the whole body; 0 = none. No other attempt can begin.
-        begun: whether a processor may have begun. From then on no other is asked, since both would be billed.
+        begun: whether a processor may have begun, unless it `repeats`. From then on no other is asked, since both would
+            be billed.
         works: whether that processor has reported since that it works.
     """
 
-    __slots__ = ("_check", "_turn", "begun", "granted", "sent", "works")
+    __slots__ = ("_check", "_turn", "begun", "granted", "repeats", "sent", "works")
 
-    def __init__(self, check: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, check: Callable[[], Awaitable[bool]], *, repeats: bool = False) -> None:
         self._check = check
+        self.repeats = repeats
         self._turn = asyncio.Lock()
         self.sent = 0
         self.granted = self.begun = self.works = False

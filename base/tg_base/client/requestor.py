@@ -448,7 +448,7 @@ class Requestor:
         # Only the first time: a processor repeats this, and by then a later request of the key may be elsewhere.
         if stream.processor is None and stream.cache_key is not None and frame.kind != "returned":
             self._warm.note_taken(stream, processor)
-        stream.processor, stream.link, stream.adopted = processor, link, False
+        stream.processor, stream.link = processor, link
         match frame.kind:
             case "record" | "end":
                 if not stream.put(bytes(frame.record), last=frame.last) and not frame.last:
@@ -510,7 +510,7 @@ class Requestor:
         The same holds for a stream on a link that its processor has closed, because it believed us dead.
         """
         processor = stream.processor
-        if stream.adopted and self._clock() > stream.asked_at + ADOPTION_SECONDS:
+        if stream.adopted and stream.link == MAX_NUMBER and self._clock() > stream.asked_at + ADOPTION_SECONDS:
             stream.fail(_NOT_ADOPTED)
         elif processor in lost:
             self._lose(stream, BusError("a part of the answer was lost on the bus; ask again"))

@@ -347,7 +347,7 @@ class AskedStream(ResponseStream[Any]):
         permit: asked before a processor may begin; None = processors begin at once.
         run: as in its terms.
         kept: as in its terms.
-        adopted: whether another requestor asked for it, and its processor has not said yet that it has it.
+        adopted: whether another requestor asked for it.
     """
 
     __slots__ = (
@@ -438,6 +438,8 @@ class AskedStream(ResponseStream[Any]):
         self.attempt += 1
         self.asked_at = self._time()
         self.processor = self.direct = None
+        if self.permit is not None:
+            self.permit.granted = False
         self.place_at(None)
 
     def place_at(self, place: Service | None) -> None:

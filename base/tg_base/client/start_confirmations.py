@@ -47,7 +47,8 @@ class StartConfirmations:
 
     def confirm(self, stream: AskedStream, processor: str, question: int) -> None:
         """Confirm that a processor may begin (after its permit, if there is one), or cancel if a record has come."""
-        if stream.relayed or stream.failed:
+        # What is adopted was permitted by the requestor that is gone.
+        if stream.failed or (stream.relayed and not stream.adopted):
             self._controls.cancel(processor, stream.key)
         elif (permit := stream.permit) is None or permit.sent != stream.attempt:
             self._controls.send(processor, Confirmed(stream.key, question))
@@ -70,7 +71,7 @@ class StartConfirmations:
             start_task(self._tasks, permit.grant())
 
     def _permit(self, permit: BeginPermit, stream: AskedStream, processor: str, question: int) -> None:
-        permit.begun = True
+        permit.begun = not permit.repeats
         self._controls.send(processor, Confirmed(stream.key, question))
 
     async def _permit_granted(self, permit: BeginPermit, stream: AskedStream, processor: str, question: int) -> None:

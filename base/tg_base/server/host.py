@@ -271,12 +271,12 @@ class Host:
     def _find_first(self, key: StreamKey) -> StreamKey:
         """The attempt under which a stream was begun: another one may answer what was adopted."""
         kept = self.kept.get(key.stream)
-        return key if kept is None else kept.first
+        return key if kept is None or kept.key != key else kept.first
 
     def _on_confirmed(self, confirmed: Confirmed) -> None:
-        if confirmed.key in self.running:
-            self.links.note_alive(self.running[confirmed.key].inbox)
-            self.running[confirmed.key].confirm(confirmed.question)
+        if (work := self.running.get(self._find_first(confirmed.key))) is not None:
+            self.links.note_alive(work.inbox)
+            work.confirm(confirmed.question)
 
     def _on_adopt(self, adopt: Adopt) -> None:
         link, found = self.links.to(adopt.inbox), self.kept.get(adopt.key.stream)
@@ -325,7 +325,7 @@ class Host:
             self._outbox.put(announce.inbox, msgspec.structs.replace(record, birth=birth), _PRESENCE)
 
     def _cancel(self, key: StreamKey, ttl: float) -> None:
-        if (kept := self.kept.get(key.stream)) is not None and kept.key != key:
+        if (kept := self.kept.get(key.stream)) is not None and kept.first == key != kept.key:
             # By a requestor that has lost it to another one.
             return
         work = self.running.get(self._find_first(key))
@@ -340,8 +340,10 @@ class Host:
             await self._clock.sleep(self.timing.tick)
             silence = self._death_silence_seconds()
             for key in self.links.silent(silence):
-                if key.stream not in self.kept or key in self.links.silent(silence + ADOPTABLE_SECONDS):
-                    self.running[self._find_first(key)].stop(_LOST)
+                work = self.running[self._find_first(key)]
+                kept = key.stream in self.kept and not work.unconfirmed
+                if not kept or key in self.links.silent(silence + ADOPTABLE_SECONDS):
+                    work.stop(_LOST)
             await self.links.sweep(silence)
             self.cancelled.sweep()
             self.ended.sweep()

@@ -239,16 +239,17 @@ class LmtpConversation(Conversation):
         socket, stream = self._socket, body.stream_id
         self._check_new(stream)
         writer = form.make_writer(stream, self._batch, typed="ERRORS" in self._accepted)
+        notices = StreamNotices(partial(self._send_system, stream)) if "SYSTEM" in self._accepted else None
         background: Background | None = None
         chosen: Writer[TextCompletionResponse] = writer
         fail: Callable[[TgError], Output] = writer.fail
         if body.request_key is not None:
-            background = make_background(name_stream(socket.key, body.request_key), form, writer)
+            kept = name_stream(socket.key, body.request_key)
+            background = make_background(kept, form, writer, None if notices is None else notices.start)
         elif leave is not None:
             chosen = self._leaving[stream] = LeavingWriter(writer, leave, ids=form.kind == "ids")
             fail = chosen.fail
         seconds = None if body.deadline_ms is None else body.deadline_ms / 1000
-        notices = StreamNotices(partial(self._send_system, stream)) if "SYSTEM" in self._accepted else None
         if notices is not None:
             writer.on_begin = notices.begin
 

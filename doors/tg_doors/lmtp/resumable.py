@@ -17,7 +17,15 @@ from tg_doors.lmtp.messages import RequestKey, StreamId
 from tg_doors.lmtp.prompt import Prompt
 from tg_doors.lmtp.request import StreamBody
 from tg_doors.lmtp.stream_writer import StreamWriter
-from tg_gateway.dialects import Background, KeptAnswer, KeptAnswers, RecordedEnd, StreamedAnswer, join_output
+from tg_gateway.dialects import (
+    BEGUN_LINES,
+    Background,
+    KeptAnswer,
+    KeptAnswers,
+    RecordedEnd,
+    StreamedAnswer,
+    join_output,
+)
 from tg_schema import TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import BadRequest, Cancelled, NotFound, TooLarge, Unavailable
 
@@ -61,18 +69,21 @@ def digest_request(body: StreamBody, prompt: Prompt, mask: bytes = b"") -> str:
     return digest.hexdigest()
 
 
-def make_background(name: str, form: StreamForm, writer: StreamWriter) -> Background:
+def make_background(
+    name: str, form: StreamForm, writer: StreamWriter, on_started: Callable[[], None] | None = None
+) -> Background:
     """How the gateway keeps a stream while it is made.
 
     Args:
         name: from `name_stream`.
         form: the form of its items.
         writer: the writer for the client that asks.
+        on_started: called when a processor works on it.
     """
     head = encode(form)
 
     def answer(kept: KeptAnswers) -> StreamedAnswer:
-        return StreamedAnswer(_read_on(kept, name, head, writer, 0), "", {}, b"")
+        return StreamedAnswer(_read_on(kept, name, head, writer, 0, on_started=on_started), "", {}, b"")
 
     return Background(
         name,
@@ -108,7 +119,13 @@ async def resume(
 
 
 async def _read_on(
-    kept: KeptAnswers, name: str, head: bytes, writer: StreamWriter, after: int
+    kept: KeptAnswers,
+    name: str,
+    head: bytes,
+    writer: StreamWriter,
+    after: int,
+    *,
+    on_started: Callable[[], None] | None = None,
 ) -> AsyncGenerator[bytes, None]:
     writer.number_items(after)
     rest, begun = b"", False
@@ -116,6 +133,8 @@ async def _read_on(
         async for step in steps:
             if isinstance(step, KeptAnswer):
                 raise _name_failure(step, begun=begun)
+            if step == BEGUN_LINES and on_started is not None:
+                on_started()
             *lines, rest = (rest + step).split(b"\n")
             for line in filter(None, lines):
                 begun = True

@@ -26,7 +26,7 @@ from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
 from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import CORS_HEADERS, DOOR, ENTRY, make_response
-from tg_gateway.jobs import JobQueue, JobRuns, LiveParts
+from tg_gateway.jobs import JobRequests
 from tg_gateway.parsing import CallParser
 from tg_gateway.relay import Exchange, HeldEnd, Relay
 from tg_gateway.telemetry import AccessLogEntry
@@ -40,20 +40,18 @@ class HttpHandlers:
     def __init__(
         self,
         relay: Relay,
-        background: JobRuns,
         config: GatewayConfig,
         limits: Limits,
         *,
         parser: CallParser,
         loads: LoadHeaders,
         live: LiveFigures,
-        jobs: JobQueue,
+        jobs: JobRequests,
         streams: KeptStreams,
     ) -> None:
         self._streams = streams
         self._relay = relay
-        self._store = background.store
-        self._background = background
+        self._store = jobs.store
         self._jobs = jobs
         self._parser = parser
         self._live = live
@@ -76,10 +74,8 @@ class HttpHandlers:
         if (period := request.headers.get(KEEP_HEADER, asked.route.keep)) is not None:
             background = self._keep(request, asked, period) or background
         if background is not None:
-            live = None if background is asked.background else LiveParts()
-            made_here = await self._begin(asked, background, entry, live)
-            kept = self._store.of(entry.key, bounded=False, live=live if made_here else None)
-            return await self._reply(request, background.answer(kept))
+            await self._jobs.put(asked, background, entry)
+            return await self._reply(request, background.answer(self._store.of(entry.key, bounded=False)))
         wanted = request.headers.get(LOAD_REQUEST_HEADER)
         async with self._relay.ask(asked, entry) as exchange:
             if asked.on_accepted is not None:
@@ -109,19 +105,6 @@ class HttpHandlers:
             if KEEP_HEADER in request.headers:
                 raise
             return None
-
-    async def _begin(
-        self, asked: Ask, background: Background, entry: AccessLogEntry, live: LiveParts | None = None
-    ) -> bool:
-        """Queue the answer until there is capacity, or begin it now; returns whether this process makes it."""
-        if background.waiting is not None and self._jobs.takes(asked):
-            await self._jobs.put(asked, background, background.waiting, entry)
-        elif self._jobs.is_made_apart(asked.route.flow):
-            await self._jobs.hand_over(asked, background, entry)
-        else:
-            await self._background.start(asked, background, entry, live)
-            return True
-        return False
 
     async def _parse(
         self, request: web.Request, reader: BodyReader, entry: AccessLogEntry

@@ -1,123 +1,118 @@
-"""Flex queue -> log: a gateway's claim on a waiting response; another may take it over until a model is asked.
+"""Message of a response -> log: a process's claim on making it; it goes on where another one was, or asks a model.
 
-The order of the log decides. So only one of two gateways with the same message asks a model, even if one of them was
+The order of the log decides. So only one of two processes with the same message asks a model, even if one of them was
 wrongly declared dead.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 from tg_base.bus import Entry
+from tg_base.client import StreamOrigin
 from tg_base.telemetry import new_id
 from tg_gateway.dialects import Background
-from tg_gateway.jobs.log import ASKED, JobLog, label_claim, label_end, label_returned, label_taken
-from tg_gateway.jobs.logs import JobLogs, is_name
+from tg_gateway.jobs.log import JobLog, claim_of, label_asked, label_end, label_returned
+from tg_gateway.jobs.logs import JobLogs
 from tg_gateway.jobs.writer import JobWriter
 from tg_schema.errors import NotFound
 
 
 class Claim:
-    """Take it first. `note` feeds it the further entries of its log.
+    """Load it first. `note` feeds it the further entries of its log.
 
     Args:
         logs: has the log.
-        key: the name of the key that asked.
+        owner: whose answer it is, as `JobLogs.owner`.
         name: the name of the answer.
 
     Attributes:
         own: the id that distinguishes it from others' claims.
         log: the state of its log, as far as it was read, without bodies.
-        adopted: the lines of an answer that goes on; None = a model is to be asked.
+        adopted: where an answer goes on, and the lines that it has; None = a model is to be asked.
     """
 
-    def __init__(self, logs: JobLogs, key: str | None, name: str) -> None:
+    def __init__(self, logs: JobLogs, owner: str, name: str) -> None:
         self._logs = logs
-        self._owner = logs.owner(key)
+        self._owner = owner
         self._name = name
         self.own = new_id()
         self.log = JobLog()
-        self.adopted: bytes | None = None
+        self.adopted: tuple[StreamOrigin, bytes] | None = None
         self._decided = asyncio.Event()
 
     @property
     def mine(self) -> bool:
-        """Whether this gateway has it."""
+        """Whether this process has it."""
         return self.running and self.log.taker == self.own
+
+    @property
+    def lost(self) -> bool:
+        """Whether another process has it."""
+        return self.running and self.log.taker not in {"", self.own}
 
     @property
     def running(self) -> bool:
         """Whether the response exists, and had no end when its log was last read."""
         return self.log.owner is not None and self.log.outcome == "running"
 
-    async def take(self, *, asks: bool = False) -> None:
-        """Claim the response. `mine` is true if this gateway was the first, or the one before had not asked a model.
+    async def load(self) -> None:
+        """Read its log. Raises BusError: the bus did not answer, so nothing is known of it."""
+        await self._load()
+        # Release the log's bodies: the response may take long, and only others need them.
+        self.log.drop_bodies()
 
-        Args:
-            asks: whether it asks a model as soon as it has the response, with no permit.
+    async def _load(self) -> None:
+        try:
+            self.log = await self._logs.load(self._owner, self._name)
+            if self.running and self.log.cancelled:
+                # The process that should stop has returned the response, or was lost.
+                end = label_end("cancelled", claim=self.log.claim, by=self.log.taker)
+                await self._logs.note(self._name, end)
+                self.log = await self._logs.load(self._owner, self._name)
+        except NotFound:
+            self.log = JobLog()
+
+    async def take(self) -> None:
+        """Log that this process makes the answer, before it asks; `mine` tells whether it does.
+
+        If another process makes it, this one goes on there: what the other still says of it counts no more.
 
         Raises:
             BusError: the bus did not answer, so the owner of the claim is unknown.
         """
-        # Check the name before it becomes part of a topic's name: anybody may have put it on the bus.
-        if not is_name(self._name):
-            return
-        try:
-            await self._append(label_taken(self.own, asks=asks))
-            await self._load()
-            if self.log.taker != self.own and self.log.waiting:
-                # The broker sent the message to us, so the gateway that took it is dead or has lost it.
-                await self._append(label_taken(self.own, self.log.taker, asks=asks))
-                await self._load()
-            elif self.log.taker != self.own and asks and self.running and self.log.origin is not None:
-                # What makes it goes on for a while, and what that process still says of it counts no more.
-                await self._append(label_taken(self.own, self.log.taker, asks=True, adopts=True))
-                await self._load()
-                self.adopted = b"".join(self.log.take_parts())
-            await self._heed_cancel()
-        except NotFound:
-            self.log = JobLog(await self._logs.bus.read(self._logs.topic(self._name)))
-            if self.log.owner is None:
-                # The log was erased meanwhile: our note began a new log that nobody would find.
-                await self._logs.sweep_remnant(self._name)
-            else:
-                await self.give_back()
-            self.log = JobLog()
-        # Release the log's bodies: the response may take long, and only others need them.
+        before = self.log
+        origin = None if before.origin is None else before.origin._replace(attempt=before.origin.attempt + 1)
+        asked = label_asked(self.own, before.taker, origin, adopts=bool(before.taker))
+        await self._logs.note(self._name, asked)
+        await self._load()
+        if self.mine and before.origin is not None:
+            self.adopted = before.origin, b"".join(self.log.take_parts())
         self.log.drop_bodies()
-
-    async def _append(self, properties: Mapping[str, str]) -> None:
-        await self._logs.bus.append(self._logs.topic(self._name), b"", properties)
-
-    async def _load(self) -> None:
-        self.log = await self._logs.load(self._owner, self._name)
-
-    async def _heed_cancel(self) -> None:
-        if self.mine and self.log.cancelled:
-            # The gateway that should stop has returned the response, or was lost.
-            await self._append(label_end("cancelled", by=self.own))
-            await self._load()
 
     def note(self, entry: Entry) -> None:
         """One more entry of the log."""
         self.log.add(entry)
         self.log.drop_bodies()
-        if self.log.asked or not self.mine:
+        if claim_of(entry) == self.own or not self.running:
             self._decided.set()
 
-    async def ask(self, writer: JobWriter) -> bool:
-        """Log that a model is asked next, and return whether this gateway may ask.
+    async def ask(self, writer: JobWriter, origin: StreamOrigin) -> bool:
+        """Log where a model is asked next, and return whether this process may ask.
 
         Keep noting the log's entries meanwhile.
         """
-        return await writer.note(label_claim(ASKED, self.own)) and await self._until_decided()
-
-    async def _until_decided(self) -> bool:
+        self._decided.clear()
+        if not await writer.note(label_asked(self.own, self.log.taker, origin)):
+            return False
         await self._decided.wait()
+        writer.by = self.log.taker
         return self.mine
 
     async def outlast(self) -> bool:
-        """Read on until the response, which another gateway took, is over or waits again; returns whether it waits.
+        """Read on until the response, which another process makes, is over; returns whether it is not.
+
+        It is not if it waits again, or if its process is silent and this one can go on.
 
         Raises:
             BusError: as `take`.
@@ -130,28 +125,19 @@ class Claim:
                     return False
                 if entry is not None:
                     self.note(entry)
-                elif self.log.waiting:
+                elif self.log.origin is not None:
                     break
                 else:
                     await self._logs.declare_dead(self._name, self.log)
         return self.running
 
-    async def reload(self) -> None:
-        """Read its log again after a pause, before a model is asked. Raises BusError as `take`."""
-        try:
-            await self._load()
-            await self._heed_cancel()
-        except NotFound:
-            self.log = JobLog()
-            await self._logs.sweep_remnant(self._name)
-        self.log.drop_bodies()
-
     @asynccontextmanager
-    async def write(self, background: Background) -> AsyncIterator[tuple[JobWriter, str]]:
-        """Write the answer. Entering gives the position after which its log is new. Raises BusError."""
+    async def write(self, background: Background) -> AsyncIterator[JobWriter]:
+        """Write the answer. Raises BusError."""
         self._logs.written.mark(self._name, waits=False)
-        async with self._logs.write(background, parts=self.log.part_count, by=self.own) as writer:
-            yield writer, self.log.position
+        log = self.log
+        async with self._logs.write(background, parts=log.part_count, claim=log.claim, by=log.taker) as writer:
+            yield writer
 
     async def give_back(self, *, spent: bool = False) -> None:
         """Let the response wait again: no model works on it. Raises BusError as `take`.
@@ -161,4 +147,4 @@ class Claim:
         """
         self._logs.written.mark(self._name, waits=True)
         resumes = self._logs.pauses.choose(self.log.attempts, self.log.waits or 0.0) if spent else None
-        await self._append(label_returned(self.own, resumes))
+        await self._logs.bus.append(self._logs.topic(self._name), b"", label_returned(self.own, resumes))

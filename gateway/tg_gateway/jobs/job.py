@@ -19,6 +19,7 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         name: the name of the answer's log.
         until: when it expires, by the time of all requestors.
+        owner: whose it is, as `JobLogs.owner`.
         flow: the flow that is asked.
         service: its service.
         request: the record.
@@ -26,6 +27,7 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
         entry: the id of the request.
         model: what the name of its model meant when it came; None = it had none.
         waits: whether it waits for capacity, and a model may be asked for it again.
+        deadline: as of its `Ask`.
         keeps_parts: as of its `Background`.
         keeps_whole: as of its `Background`.
         door: the name of the door by which it came; None = by none.
@@ -34,6 +36,7 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     until: float
+    owner: str
     flow: str
     service: str
     request: msgspec.Raw
@@ -41,13 +44,16 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
     entry: str
     model: str | None = None
     waits: bool = False
+    deadline: float | None = None
     keeps_parts: bool = False
     keeps_whole: bool = True
     door: str | None = None
     traceparent: str | None = None
 
     @classmethod
-    def of(cls, asked: Ask, background: Background, entry: AccessLogEntry, until: float) -> Self:
+    def of(
+        cls, asked: Ask, background: Background, entry: AccessLogEntry, until: float, owner: str, *, waits: bool
+    ) -> Self:
         """The message of an answer that is asked for by the current span."""
         route, request, span = asked.route, asked.request, trace.current()
         encoded = request.body if isinstance(request, EncodedRequest) else encode_request(request)
@@ -55,13 +61,15 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(
             background.name,
             until,
+            owner,
             route.flow,
             route.spec.name,
             msgspec.Raw(encoded),
             entry.key,
             entry.request,
             route.plan or ":".join(filter(None, (model, adapter))) or None,
-            background.waiting is not None,
+            waits,
+            asked.deadline,
             background.keeps_parts,
             background.keeps_whole,
             trace.find_door(),
@@ -82,7 +90,7 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
         record = decode(route.spec.request, self.request)
         writer = RecordWriter(route.spec.response, keeps_whole=False)
         kept = Background(self.name, b"", self.keeps_parts, _answer_nobody, keeps_whole=self.keeps_whole)
-        return Ask(route, record, writer, streaming=True), kept
+        return Ask(route, record, writer, streaming=True, deadline=self.deadline), kept
 
     def make_entry(self) -> AccessLogEntry:
         """Its line in the log; the current task goes on in its trace."""

@@ -1,10 +1,9 @@
 """Entries of one log -> the answer that they hold: whole, or still being made.
 
-An answer that was kept at its end is one entry. An answer in the background consists of a head, parts, a note that a
-processor works on it, signs of life, perhaps a request to stop, and an end. An answer that waits also has notes: which
-gateway has taken it, is about to ask a model, has returned it because no model worked on it, or was lost while a model
-did. Of several ends, the first counts for every reader: the writer, and readers that took it for dead, may each append
-one. An end may free the name; then the next head restarts the log.
+An answer that was kept at its end is one entry. An answer in the background consists of a head, notes which process
+makes it and where, parts, a note that a processor works on it, signs of life, perhaps a request to stop, and an end.
+Of several ends, the first counts for every reader: the writer, and readers that took it for dead, may each append one.
+An end may free the name; then the next head restarts the log.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from tg_gateway.dialects import BEGUN_LINES, KeptAnswer, Outcome
 from tg_schema.errors import BadRequest
 
 WHOLE, HEAD, PART, ALIVE, BEGUN, CANCEL, END = "", "head", "records", "alive", "begun", "cancel", "end"
-TAKEN, ASKED, RETURNED, LOST = "taken", "asked", "returned", "lost"
+QUEUED, ASKED, RETURNED = "queued", "asked", "returned"
 """The kinds of entries."""
 _RENDERED: Final = "part"
 """The kind of a part that the version before has written, as its dialect shows it."""
@@ -27,14 +26,12 @@ _KEY: Final = "key"
 _EXPIRES: Final = "expires"
 _CLAIM: Final = "claim"
 _OVER: Final = "over"
-_ASKS: Final = "asks"
 _ADOPTS: Final = "adopts"
 _TAKEN: Final = "taken"
 _ORIGIN: Final = ("stream", "attempt", "processor")
 _WAITS: Final = "waits"
 _ATTEMPTS: Final = "attempts"
 _BY: Final = "by"
-_BEHIND: Final = "behind"
 _SPENT: Final = "spent"
 _RESUMES: Final = "resumes"
 _KIND: Final = "kind"
@@ -42,8 +39,6 @@ _NUMBER: Final = "number"
 _OUTCOME: Final = "outcome"
 _CUT: Final = "cut"
 _FREE: Final = "free"
-_CAREFUL: Final = {"tells": "1", "signs": "1"}
-"""What the version before needs to know: that this gateway logs when it asks a model, and signs its entries."""
 _OUTCOMES: Final = frozenset(get_args(Outcome))
 
 
@@ -65,7 +60,7 @@ def label_first(
     return {_KIND: kind, _KEY: owner, _EXPIRES: str(expires)} | ({_CLAIM: claim} if claim else {}) | waiting | repeats
 
 
-def label_part(number: int, by: str = "", claim: str = "", taken: int = 0) -> Mapping[str, str]:
+def label_part(number: int, by: str | None = None, claim: str = "", taken: int = 0) -> Mapping[str, str]:
     """The properties of a part.
 
     Args:
@@ -77,17 +72,8 @@ def label_part(number: int, by: str = "", claim: str = "", taken: int = 0) -> Ma
     return {_KIND: PART, _NUMBER: str(number), **_sign(by, claim)} | ({_TAKEN: str(taken)} if taken else {})
 
 
-def label_begun(by: str = "", claim: str = "", origin: StreamOrigin | None = None) -> Mapping[str, str]:
-    """The properties of a note that a processor works on the answer. `by` and `claim`: as of an end.
-
-    `origin`: where another process may adopt it; None = nowhere.
-    """
-    place = {} if origin is None else dict(zip(_ORIGIN, map(str, origin), strict=True))
-    return {_KIND: BEGUN, **_sign(by, claim), **place}
-
-
 def label_end(
-    outcome: Outcome, *, cut: bool = False, claim: str = "", frees: bool = False, by: str = ""
+    outcome: Outcome, *, cut: bool = False, claim: str = "", frees: bool = False, by: str | None = None
 ) -> Mapping[str, str]:
     """The properties of the end.
 
@@ -96,61 +82,48 @@ def label_end(
         cut: whether some of its parts are missing.
         claim: the claim of the head that it ends, so that it cannot end a later one; "" = that head has none.
         frees: whether the next head restarts the log.
-        by: the claim of the gateway that made an answer that waited; the end does not count if another gateway has it;
-            "" = it counts.
+        by: the claim of the process that makes the answer, "" = no process does; the end does not count if another
+            one does. None = it counts.
     """
     own = _sign(by, claim)
     told = _RECORDED if outcome == "ended" else outcome
     return {_KIND: END, _OUTCOME: told} | own | ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
 
 
-def label_taken(claim: str, over: str = "", *, asks: bool = False, adopts: bool = False) -> Mapping[str, str]:
-    """The properties of a note that a gateway takes the answer, and will log it before it asks a model.
+def label_asked(
+    claim: str, over: str = "", origin: StreamOrigin | None = None, *, adopts: bool = False
+) -> Mapping[str, str]:
+    """The properties of a note that a process makes the answer: a model may be asked once this is in the log.
 
     Args:
-        claim: of that gateway.
-        over: the claim that it replaces, unless a model may have been asked under that one before this note.
-        asks: whether this note says as well that it asks.
+        claim: of that process.
+        over: the claim that it replaces; the note is void if another one has the answer.
+        origin: where the answer is made, and another process may adopt it; None = nowhere.
         adopts: whether it reads on in the answer of the replaced one, whose model goes on.
     """
-    own = {_KIND: TAKEN, _CLAIM: claim, **_CAREFUL}
-    return own | ({_OVER: over} if over else {}) | ({_ASKS: "1"} if asks else {}) | ({_ADOPTS: "1"} if adopts else {})
+    place = {} if origin is None else dict(zip(_ORIGIN, map(str, origin), strict=True))
+    own = {_KIND: ASKED, _CLAIM: claim, **place}
+    return own | ({_OVER: over} if over else {}) | ({_ADOPTS: "1"} if adopts else {})
 
 
 def label_returned(claim: str, resumes: float | None = None) -> Mapping[str, str]:
     """The properties of a note that the answer waits again.
 
     Args:
-        claim: of who had taken it.
+        claim: of who makes it.
         resumes: a model may have been asked for it, so that one attempt is used: when the next one may begin (wall
             clock). None = no attempt is used.
     """
     return {_KIND: RETURNED, _CLAIM: claim} | ({} if resumes is None else {_SPENT: "1", _RESUMES: str(resumes)})
 
 
-def label_lost(claim: str, behind: str, resumes: float = 0.0) -> Mapping[str, str]:
-    """The properties of a note that the taker is silent, so the answer waits again with one attempt used.
-
-    Args:
-        claim: of the silent gateway.
-        behind: the position of the last entry that was read; the note is void if another entry follows that one.
-        resumes: when the next attempt may begin (wall clock).
-    """
-    return {_KIND: LOST, _CLAIM: claim, _BEHIND: behind, _RESUMES: str(resumes)}
-
-
-def label_claim(kind: str, claim: str) -> Mapping[str, str]:
-    """The properties of a note by the gateway that has the answer. `CANCEL`: the claim of the head that is meant."""
-    return {_KIND: kind, _CLAIM: claim}
-
-
-def label(kind: str, by: str = "", claim: str = "") -> Mapping[str, str]:
+def label(kind: str, by: str | None = None, claim: str = "") -> Mapping[str, str]:
     """The properties of an entry that says nothing else. `by` and `claim`: as of an end."""
     return {_KIND: kind} | _sign(by, claim)
 
 
-def _sign(by: str, claim: str) -> dict[str, str]:
-    return ({_CLAIM: claim} if claim else {}) | ({_BY: by} if by else {})
+def _sign(by: str | None, claim: str) -> dict[str, str]:
+    return ({_CLAIM: claim} if claim else {}) | ({} if by is None else {_BY: by})
 
 
 def is_late(entry: Entry, claim: str) -> bool:
@@ -165,6 +138,11 @@ def is_late(entry: Entry, claim: str) -> bool:
 def kind_of(entry: Entry) -> str:
     """Which kind an entry is."""
     return entry.properties.get(_KIND, WHOLE)
+
+
+def claim_of(entry: Entry) -> str:
+    """The claim that an entry is about; "" = none."""
+    return entry.properties.get(_CLAIM, "")
 
 
 class NameTaken(BadRequest):
@@ -187,12 +165,9 @@ class JobLog:
         owner: whose answer it is; None if there is none, or a stranger wrote to the log.
         expires: when it ends, by the wall clock; long ago if that cannot be read.
         claim: the claim of its first entry.
-        waits: until when it may wait for capacity, by the wall clock; None = it never waited.
-        taker: for an answer that has waited, the claim of the gateway that took it; "" = none.
-        asked: whether the taker has logged that it asks a model.
+        waits: until when it may wait for a process that makes it, by the wall clock; None = none does.
+        taker: the claim of the process that makes it; "" = none.
         attempts: how many were begun, without those in which no model was asked.
-        lost: whether the last attempt was lost, and no gateway has taken it since.
-        again: whether the taker follows a gateway that was lost, during its attempt or before it could ask.
         resumes: after a lost attempt, when the next one may begin, by the wall clock.
         cancelled: whether a client has cancelled it.
         outcome: its state.
@@ -220,7 +195,7 @@ class JobLog:
     def _empty(self) -> None:
         """Forget everything after the first entry."""
         self.taker = ""
-        self.asked = self.lost = self.again = self.cancelled = False
+        self.cancelled = False
         self.attempts = 0
         self.resumes = 0.0
         self.outcome: Outcome = "running"
@@ -236,7 +211,7 @@ class JobLog:
 
     def add(self, entry: Entry) -> None:
         """Note one more entry. Skip entries that none of our programs can have written."""
-        first, behind, self.position = not self.position, self.position, entry.position
+        first, self.position = not self.position, entry.position
         kind = kind_of(entry)
         self.size += len(entry.body)
         if first:
@@ -246,8 +221,11 @@ class JobLog:
             self._begin(kind, entry)
         # Nothing after an end counts: if two writers each appended one, all readers use the first.
         elif self.owner is not None and self.outcome == "running":
-            if kind in {TAKEN, ASKED, RETURNED, LOST}:
-                self._pass_on(kind, entry, behind)
+            if kind in {ASKED, RETURNED}:
+                self._pass_on(kind, entry)
+            elif kind == QUEUED:
+                # Its service is asked: from now on silence means something.
+                self.waits = None
             # A gateway wrongly declared dead learns only later that another one took over the response.
             elif entry.properties.get(_BY, self.taker) == self.taker:
                 self._add_of_taker(kind, entry)
@@ -262,7 +240,6 @@ class JobLog:
         elif kind == BEGUN:
             self._begun = True
             self._parts.append(BEGUN_LINES)
-            self.origin = _read_origin(entry)
         elif kind == CANCEL:
             self.cancelled = True
         elif kind == END:
@@ -275,26 +252,21 @@ class JobLog:
 
     @property
     def waiting(self) -> bool:
-        """Whether no model works on it, and its taker cannot have asked one, so that silence means nothing."""
-        return self.waits is not None and not self.asked and self.outcome == "running"
+        """Whether no process makes it, so that silence means nothing."""
+        return self.waits is not None and not self.taker and self.outcome == "running"
 
     @property
     def repeatable(self) -> bool:
         """Whether a model may be asked again if the taker is lost: the client permits it, and has read nothing."""
         lives = self.outcome == "running" and not self.cancelled
-        return lives and self.asked and not self._told and self.attempts < self._max_attempts
+        return lives and bool(self.taker) and not self._told and self.attempts < self._max_attempts
 
-    def label_death(self) -> Mapping[str, str]:
-        """The properties of the end that a reader appends if the writer is lost, and no gateway asks again."""
+    def label_loss(self, outcome: Outcome) -> Mapping[str, str]:
+        """The properties of the end that a reader appends if the writer is lost, or none has come in time."""
         # A chosen name is free if nothing of the answer was sent: its head may come from an append that seemed to fail.
         frees = bool(self.claim) and not (self.part_count or self._cut)
-        # Signed with its taker: if that gateway has returned the response meanwhile, this end does not count.
-        return label_end("died", claim=self.claim, frees=frees, by=self.taker)
-
-    def label_expiry(self) -> Mapping[str, str]:
-        """The properties of the end that a reader appends if the answer waits too long."""
-        # Signed even if no gateway has it: if one takes it meanwhile, it may ask a model, and this end does not count.
-        return {**label_end(self.overdue, claim=self.claim), _BY: self.taker}
+        # Signed even if nobody makes it: if another process does from now on, this end does not count.
+        return label_end(outcome, claim=self.claim, frees=frees, by=self.taker)
 
     @property
     def overdue(self) -> Outcome:
@@ -320,7 +292,7 @@ class JobLog:
         if kind not in {WHOLE, HEAD}:
             return
         self.owner = entry.properties.get(_KEY)
-        self.claim = entry.properties.get(_CLAIM, "")
+        self.claim = claim_of(entry)
         self.expires = _read_number(entry, _EXPIRES, 0.0)
         self.waits = _read_number(entry, _WAITS, 0.0) if _WAITS in entry.properties else None
         self._max_attempts = _read_number(entry, _ATTEMPTS, 1.0)
@@ -329,33 +301,20 @@ class JobLog:
         else:
             self._end, self.outcome = entry.body, "ended"
 
-    def _pass_on(self, kind: str, entry: Entry, behind: str) -> None:
-        """The first of several gateways that take the answer owns it: only that one asks a model or returns it."""
-        properties, claim = entry.properties, entry.properties.get(_CLAIM, "")
-        adopts = _ADOPTS in properties and self.origin is not None
-        replaces = properties.get(_OVER) == self.taker and (adopts or not self.asked)
-        if kind == TAKEN and (not self.taker or replaces):
-            self.again, self.lost, self.asked = self.lost or bool(self.taker), False, _ASKS in properties
-            self.attempts += self.asked and not adopts
-            self.taker = claim
-        elif not claim or claim != self.taker:
-            return
-        elif kind == ASKED:
-            self.attempts += not self.asked
-            self.asked = True
-        elif kind == RETURNED:
-            self._let_go(entry, spent=_SPENT in properties)
-        elif kind == LOST and self.repeatable and properties.get(_BEHIND) == behind:
-            self._let_go(entry, spent=True)
-
-    def _let_go(self, entry: Entry, *, spent: bool) -> None:
-        self.attempts -= self.asked and not spent
-        self.lost, self.resumes = spent, _read_number(entry, _RESUMES, 0.0)
-        self.taker, self.asked, self._begun = "", False, False
+    def _pass_on(self, kind: str, entry: Entry) -> None:
+        """The first of several processes that ask for the answer has it: only that one asks a model or returns it."""
+        properties, claim = entry.properties, claim_of(entry)
+        if kind == ASKED and claim and properties.get(_OVER, "") == self.taker:
+            self.attempts += claim != self.taker and _ADOPTS not in properties
+            self.taker, self.origin = claim, _read_origin(entry)
+        elif kind == RETURNED and claim and claim == self.taker:
+            spent = _SPENT in properties
+            self.attempts -= not spent
+            self.resumes = _read_number(entry, _RESUMES, 0.0)
+            self.taker, self.origin, self._begun = "", None, False
 
     def _add_part(self, entry: Entry) -> None:
-        # Ignore entries before any gateway has taken it.
-        self._told = self._told or bool(self.taker)
+        self._told = True
         number = _read_number(entry, _NUMBER, -1.0)
         # A broker may have stored a part twice. If a part is missing, the rest is useless.
         if number == self.part_count and not self._cut:

@@ -8,13 +8,14 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, Self
 
 from tg_base.bus import Bus, Entry
+from tg_base.client import Requestor
 from tg_base.runtime import running
-from tg_gateway.dialects import KEPT_SECONDS, MAX_KEPT_BYTES, Background, Outcome
-from tg_gateway.jobs.live_parts import LiveParts
-from tg_gateway.jobs.log import JobLog, erase_remnant, label_end, label_first, label_lost
+from tg_gateway.access import Limits
+from tg_gateway.dialects import KEPT_SECONDS, MAX_KEPT_BYTES, Background
+from tg_gateway.jobs.log import JobLog, erase_remnant, label_first
 from tg_gateway.jobs.log_watch import watch
 from tg_gateway.jobs.pauses import AttemptPauses
 from tg_gateway.jobs.writer import JobWriter
@@ -79,6 +80,20 @@ class JobLogs:
         self.pauses = pauses or AttemptPauses(clock)
         self.written = WrittenLogs(bus, topics, key_answers, key_bytes, all_bytes)
 
+    @classmethod
+    def of(cls, requestor: Requestor, limits: Limits, scope: str = "") -> Self:
+        """The logs of a process with these limits."""
+        clock = requestor.time
+        return cls(
+            requestor.bus,
+            requestor.topics,
+            clock,
+            scope=scope,
+            silence=limits.silence,
+            pauses=AttemptPauses(clock, first=limits.attempt_pause),
+            part_bytes=limits.part_bytes,
+        )
+
     def owner(self, key: str | None) -> str:
         """A log's owner: the key's name within this store; requests without a key share one owner."""
         return f"{self._scope}{key or ''}"
@@ -131,7 +146,7 @@ class JobLogs:
 
     @asynccontextmanager
     async def write(
-        self, background: Background, *, live: LiveParts | None = None, parts: int = 0, claim: str = "", by: str = ""
+        self, background: Background, *, parts: int = 0, claim: str = "", by: str = ""
     ) -> AsyncIterator[JobWriter]:
         """Write an answer that has begun, as `JobWriter`, while the block runs. Raises BusError as `begin`."""
         name = background.name
@@ -142,7 +157,6 @@ class JobLogs:
                 alive=self.silence / ALIVE_SHARE,
                 limit=self._limit,
                 part_bytes=self._part_bytes,
-                live=live,
                 parts=parts,
                 claim=claim,
                 by=by,
@@ -176,28 +190,16 @@ class JobLogs:
         """The entries of an answer behind a position, until it is erased, as `log_watch.watch`."""
         return watch(self.bus, self.topic(name), position, self.silence)
 
-    async def declare(self, name: str, outcome: Outcome, body: bytes = b"", *, claim: str = "", by: str = "") -> None:
-        """Append an end, as `label_end`, on behalf of a writer that does not answer, or never existed.
-
-        Raises BusError.
-        """
+    async def declare(self, name: str, end: Mapping[str, str], body: bytes = b"") -> None:
+        """Append an end on behalf of a writer that does not answer, or never existed. Raises BusError."""
         # From now on it may be erased to make room for others.
         self.written.mark(name, waits=False)
-        await self.note(name, label_end(outcome, claim=claim, by=by), body)
-
-    async def declare_expired(self, name: str, log: JobLog) -> None:
-        """End a response that has waited too long, unless a gateway takes it meanwhile. Raises BusError."""
-        self.written.mark(name, waits=False)
-        await self.note(name, log.label_expiry())
+        await self.note(name, end, body)
 
     async def declare_dead(self, name: str, log: JobLog) -> None:
-        """Append that the writer is lost: the answer waits again, or ends. Raises BusError."""
-        if log.repeatable:
-            resumes = self.pauses.choose(log.attempts, log.waits or 0.0)
-            await self.note(name, label_lost(log.taker, log.position, resumes))
-        else:
-            self.written.mark(name, waits=False)
-            await self.note(name, log.label_death())
+        """End an answer whose writer is lost, unless another process may ask again. Raises BusError."""
+        if not (log.repeatable and log.waits is not None and log.waits > self.clock()):
+            await self.declare(name, log.label_loss("died"))
 
     async def note(self, name: str, properties: Mapping[str, str], body: bytes = b"") -> None:
         """Append an entry to a log that was read; if the log was erased meanwhile, remove the entry.

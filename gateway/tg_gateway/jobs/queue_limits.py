@@ -1,19 +1,14 @@
-"""Flex queue -> whether another response may wait, and whether this gateway may take a model's next one."""
+"""Topic of responses -> whether this process may take the next one."""
 
 import asyncio
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from tg_base.bus import Delivery
-from tg_base.protocol import Route
-from tg_base.telemetry import REFUSALS
-from tg_gateway.jobs.logs import JobLogs
-from tg_gateway.telemetry import BAND
-from tg_schema.errors import NotFound, RateLimited
+from tg_gateway.telemetry import BAND, BAND_MADE
 
 MIN_PAUSE_SECONDS: Final = 0.5
 """Seconds after a first refusal, unless the provider asks for more in `retry_after`; they double with each refusal."""
@@ -31,17 +26,19 @@ PAUSED_TASK_BYTES: Final = 16 * 1024
 
 @dataclass(slots=True)
 class ModelQueue:
-    """One gateway's view of the flex queue of one model.
+    """One process's view of a topic of responses: the flex queue of a model, or what a flow is asked for at once.
 
     Attributes:
-        route: the service.
-        topic: the topic of the flex queue.
+        topic: the topic.
+        flow: the flow that is asked.
+        find_room: returns how many more may be asked for now.
         longest_pause: seconds until the next is taken after a refusal, at most.
         most_paused: bytes from which on nothing more is taken, as `paused` counts them.
         starting: names of messages in hand for which no model has been asked yet.
         held: how many wait here until their keys may ask again, by key.
         paused: bytes of those that wait here for the end of their pause, or for room behind it, by key.
         away: bytes of those that are given back for a while.
+        service: the service, in the metrics of what waits for capacity; None = these do not.
         asked: names of those that a model was asked for and has neither ended nor refused.
         window: how many of them may be at a time, for a while after a refusal; None = as many as find room. A pool
             may refuse a request although its processor has a free slot, because its servers have none.
@@ -52,10 +49,12 @@ class ModelQueue:
         turn: the turn of the paused task that checks for capacity.
     """
 
-    route: Route[Any, Any]
     topic: str
+    flow: str
+    find_room: Callable[[], int]
     longest_pause: float
     most_paused: int
+    service: str | None = None
     starting: set[str] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
     held: Counter[str | None] = field(default_factory=Counter)
@@ -70,7 +69,23 @@ class ModelQueue:
 
     def count(self, event: str) -> None:
         """Note the result of one attempt."""
-        BAND.labels(self.route.spec.name, event).inc()
+        if self.service is not None:
+            BAND.labels(self.service, event).inc()
+
+    @contextmanager
+    def ask(self, name: str) -> Iterator[None]:
+        """Count it among the asked ones, as long as the block runs."""
+        self.asked.add(name)
+        try:
+            with nullcontext() if self.service is None else BAND_MADE.labels(self.service).track_inprogress():
+                yield
+        finally:
+            self.asked.discard(name)
+
+    def free(self, name: str) -> None:
+        """It starts no more, so others may."""
+        self.starting.discard(name)
+        self.freed.set()
 
     @property
     def is_full(self) -> bool:
@@ -139,79 +154,3 @@ class ModelQueue:
             yield
         finally:
             self.paused -= Counter({key: size})
-
-
-CHECKED_AT_ONCE: Final = 4
-"""How many waiting responses are checked at each refusal: other gateways may have taken them."""
-RETRY_AFTER_SECONDS: Final = 10.0
-
-
-class QueueBounds:
-    """Counts the responses that one gateway has put into the flex queue.
-
-    Args:
-        logs: the logs of the responses.
-        max_key: how many of one key may wait.
-        max_all: how many of all keys.
-    """
-
-    def __init__(self, logs: JobLogs, *, max_key: int, max_all: int) -> None:
-        self._logs = logs
-        self._max_key = max_key
-        self._max_all = max_all
-        self._keys: Counter[str | None] = Counter()
-        self._waiting: dict[str, tuple[str | None, float]] = {}
-
-    async def admit(self, key: str | None, name: str, seconds: float, service: str) -> None:
-        """Count one more.
-
-        Raises:
-            RateLimited: as many wait as may.
-            BusError: the bus did not answer.
-        """
-        if self._is_full(key):
-            await self._look(key)
-        if self._is_full(key):
-            REFUSALS.labels(service, "band").inc()
-            raise RateLimited(
-                'too many responses wait for room; wait for some of them, or ask without service_tier "flex"',
-                retry_after=RETRY_AFTER_SECONDS,
-            )
-        self._waiting[name] = key, time.monotonic() + seconds
-        self._keys[key] += 1
-
-    def forget(self, name: str) -> None:
-        """Stop counting a response that waits no longer."""
-        if name in self._waiting:
-            key, _ = self._waiting.pop(name)
-            self._keys -= Counter([key])
-
-    def _is_full(self, key: str | None) -> bool:
-        return self._keys[key] >= self._max_key or self._keys.total() >= self._max_all
-
-    async def _look(self, key: str | None) -> None:
-        """Forget expired responses.
-
-        Check a few, least recently checked first, and forget those that others took or ended.
-        """
-        now, crowded = time.monotonic(), self._keys.total() >= self._max_all
-        found = [(name, *known) for name, known in self._waiting.items() if crowded or known[0] == key]
-        for name, _, until in found:
-            if until <= now:
-                self._logs.written.mark(name, waits=False)
-                self.forget(name)
-        for name, owner, until in found[:CHECKED_AT_ONCE]:
-            if until > now and not await self._contains(owner, name):
-                self.forget(name)
-            elif name in self._waiting:
-                # Move it to the end; otherwise only the oldest would ever be checked.
-                self._waiting[name] = self._waiting.pop(name)
-
-    async def _contains(self, key: str | None, name: str) -> bool:
-        """Whether no model was asked, and it has no end. Raises BusError as `admit`."""
-        with suppress(NotFound):
-            if (await self._logs.load(self._logs.owner(key), name)).waiting:
-                return True
-            # Other gateways do not count what this gateway has queued.
-            self._logs.written.mark(name, waits=False)
-        return False

@@ -1,21 +1,21 @@
-"""One response in the background while it is made: requests to stop it, and whether it may be attempted again."""
+"""One response while it is made: requests to stop it, and whether it may be attempted again."""
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from tg_base.client import BeginPermit
+from tg_base.bus import Entry
+from tg_base.client import BeginPermit, ResponseStream
 from tg_gateway.dialects import Ask, Background
 from tg_gateway.jobs.claim import Claim
-from tg_gateway.jobs.live_parts import LiveParts
+from tg_gateway.jobs.log import CANCEL, END, kind_of
 from tg_gateway.jobs.record_writer import RecordWriter
 from tg_gateway.jobs.writer import JobWriter
+from tg_gateway.relay import Exchange
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
-from tg_schema.errors import BusError, IncompleteStream, RateLimited, Timeout, Unavailable
+from tg_schema.errors import BusError, Cancelled, IncompleteStream, RateLimited, Timeout, Unavailable
 
 PERMIT_SECONDS: Final = 5.0
 """Seconds that a log may take to show an appended entry; after that a processor's question to begin stays
@@ -27,18 +27,18 @@ class JobRun:
     """One response, and what the outside has requested of it.
 
     Attributes:
-        begun: set when its head is stored, or to the error that refused it.
-        opening: opens its log for writing.
-        claim: this process's claim, if its head was stored earlier.
+        claim: this process's.
+        owner: whose it is, as `JobLogs.owner`.
+        on_asked: called once the service is asked.
         waits: whether it waited for capacity, and may wait again.
-        permit: the permit of a response that waits.
+        permit: asked before a processor may begin; None = processors begin at once.
         records: writes what comes as it is kept.
+        exchange: the request and its answer, while it is asked.
         writer: the writer of its log, while that is open.
-        live: gets the parts as they are made.
+        opened: set when its log is open and is read, or it has failed before.
         cancelled: a client cancelled it.
-        over: another gateway or client has ended or erased it, so this process writes no end.
+        over: another process or client has ended or erased it, so this process writes no end.
         erased: it was erased.
-        abandoned: its client left before it got the name.
         counted: whether it counts among the running ones.
         left: another process goes on with it.
         overran: it took longer than any response may, so the next attempt would too.
@@ -47,41 +47,80 @@ class JobRun:
     asked: Ask
     background: Background
     entry: AccessLogEntry
-    begun: "asyncio.Future[None]"
-    opening: Callable[[], AbstractAsyncContextManager[tuple[JobWriter, str]]]
-    live: LiveParts | None = None
-    claim: Claim | None = None
+    claim: Claim
+    owner: str
+    on_asked: Callable[[], None]
     waits: bool = False
     permit: BeginPermit | None = None
+    exchange: Exchange | None = None
     writer: JobWriter | None = None
     cancelled: bool = False
     over: bool = False
     erased: bool = False
-    abandoned: bool = False
-    counted: bool = True
+    counted: bool = False
     left: bool = False
     overran: bool = False
     records: RecordWriter = field(init=False)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.records = RecordWriter(self.asked.route.spec.response, keeps_whole=self.background.keeps_whole)
-        if self.waits and self.claim is not None:
-            self.permit = BeginPermit(partial(self._say_asked, self.claim))
+        if not (self.asked.route.plain or self.claim.adopted):
+            self.permit = BeginPermit(self._say_asked, repeats=not self.waits)
 
-    async def _say_asked(self, claim: Claim) -> bool:
-        """Log that a model is about to be asked; returns whether this gateway still owns the response."""
+    async def _say_asked(self) -> bool:
+        """Log where a model is about to be asked; returns whether this process still has the response."""
         try:
             async with asyncio.timeout(PERMIT_SECONDS):
                 # A processor may ask before the bus has confirmed the request.
-                await asyncio.wait([self.begun])
-                return self.writer is not None and await claim.ask(self.writer)
+                await self.opened.wait()
+                stream = self.stream
+                if stream is None or stream.origin is None or self.writer is None:
+                    return False
+                return await self.claim.ask(self.writer, stream.origin)
         except TimeoutError:
             return False
 
     @property
-    def lost(self) -> bool:
-        """Whether another gateway declared this one dead and now makes the response."""
-        return self.claim is not None and self.claim.running and not self.claim.mine
+    def stream(self) -> ResponseStream[Any] | None:
+        """What comes of it, where another process could adopt it; None = nowhere."""
+        responses = None if self.exchange is None else self.exchange.responses
+        return responses if isinstance(responses, ResponseStream) and not self.asked.route.plain else None
+
+    def stop(self, error: TgError) -> None:
+        """End it with this error."""
+        if self.exchange is not None:
+            self.exchange.responses.fail(error)
+
+    def note_erased(self) -> None:
+        """Its log was erased: stop the model."""
+        self.over = self.erased = True
+        self.stop(Cancelled("the response was deleted"))
+
+    def note(self, entry: Entry) -> bool:
+        """Take an entry of its log, which may stop the model; returns whether later entries are irrelevant."""
+        kind, before = kind_of(entry), self.claim.mine
+        self.claim.note(entry)
+        if self.claim.lost:
+            if before and (stream := self.stream) is not None:
+                # Who has it now goes on with our model.
+                self.left = stream.left = True
+            self.stop(Cancelled("another process makes the response"))
+            return True
+        if kind == END and self.claim.running:
+            # The entry comes from a process declared dead that does not know it yet.
+            return False
+        if kind in {CANCEL, END}:
+            self.cancelled = self.cancelled or kind == CANCEL
+            self.over = kind == END
+            self.stop(Cancelled("the response was cancelled"))
+        return kind == END
+
+    def leave(self) -> None:
+        """Let another process go on with it, whose model goes on if it was asked."""
+        if (stream := self.stream) is not None:
+            self.left, stream.left = True, bool(self.claim.log.taker)
+            stream.fail(Unavailable("another process goes on with the response"))
 
     def waits_again(self, error: TgError, *, told: bool) -> bool:
         """Whether no model has worked on the response, so that it may wait again without losing an attempt.
@@ -90,7 +129,7 @@ class JobRun:
             error: why the attempt failed.
             told: whether the error came from the processor.
         """
-        if self.permit is None:
+        if self.permit is None or not self.waits:
             return False
         if not self.permit.begun:
             return error.retryable
@@ -104,6 +143,6 @@ class JobRun:
         lost = isinstance(error, (Unavailable, IncompleteStream, BusError, Timeout))
         # A response that took too long, by our clock or the model's, would take too long again.
         too_long = self.overran or (isinstance(error, Timeout) and error.clock == "total")
-        if self.claim is None or not self.waits or self.cancelled or self.over or too_long or not lost:
+        if not self.waits or self.cancelled or self.over or self.left or too_long or not lost:
             return False
         return self.claim.mine and self.claim.log.repeatable

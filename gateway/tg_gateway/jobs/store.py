@@ -2,20 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass
+from typing import Self
 
 import structlog
 from typing_extensions import override
 
+from tg_base.client import Requestor
 from tg_base.telemetry import new_id
-from tg_gateway.dialects import Background, Keep, KeptAnswer, KeptAnswers
-from tg_gateway.jobs.live_parts import LiveParts
-from tg_gateway.jobs.log import CANCEL, HEAD, WHOLE, JobLog, NameTaken, label_claim
+from tg_gateway.access import Limits
+from tg_gateway.dialects import Background, Keep, KeptAnswer, KeptAnswers, Waiting
+from tg_gateway.jobs.log import CANCEL, HEAD, WHOLE, JobLog, NameTaken, label, label_end
 from tg_gateway.jobs.log_watch import FollowerCount, SeenLogs
 from tg_gateway.jobs.logs import NOT_FOUND, JobLogs
-from tg_gateway.jobs.writer import JobWriter
 from tg_schema.errors import BusError, NotFound, TooLarge
 
 log = structlog.get_logger()
@@ -42,16 +43,21 @@ class JobStore:
         self.followers = FollowerCount(max_followers, max_all_followers)
         self.seen = SeenLogs(logs.silence, time.monotonic)
 
-    def of(self, key: str | None, *, bounded: bool = True, live: LiveParts | None = None) -> KeptAnswers:
+    @classmethod
+    def open(cls, requestor: Requestor, limits: Limits, scope: str = "") -> Self:
+        """That of a process with these limits; `scope` is that of its `JobLogs`."""
+        logs = JobLogs.of(requestor, limits, scope)
+        return cls(logs, max_followers=limits.followers, max_all_followers=limits.all_followers)
+
+    def of(self, key: str | None, *, bounded: bool = True) -> KeptAnswers:
         """The kept answers of this key; requests without a key share theirs.
 
         Args:
             key: the key's name.
             bounded: whether followers count. A client that has just begun an answer need not count: its answers are
                 bounded, and a refusal would hide the name of the running answer.
-            live: the parts of the answer that it has just begun, for its first follower.
         """
-        return _KeyAnswers(self, self.logs.owner(key), bounded, live)
+        return _KeyAnswers(self, self.logs.owner(key), bounded)
 
     async def keep(self, key: str | None, keep: Keep) -> None:
         """Return once it can be read through any gateway, or if it is optional and cannot be kept.
@@ -67,42 +73,32 @@ class JobStore:
                 raise
             log.warning("answer.not_kept", answer=keep.name, reason=error.message)
 
-    @asynccontextmanager
-    async def open(
-        self, key: str | None, background: Background, live: LiveParts | None = None
-    ) -> AsyncIterator[tuple[JobWriter, str]]:
-        """Store an answer while it is made. Entering stores its head, and gives the head's position.
+    async def put(self, key: str | None, background: Background, waiting: Waiting) -> float:
+        """Store a response that a process is to make; returns until when it waits for one, by the wall clock.
 
         Raises:
             NameTaken: its name is chosen, and another request was first.
             TooLarge, BusError: as `keep`.
         """
-        owner, name = self.logs.owner(key), background.name
+        logs, name = self.logs, background.name
         claim = new_id() if background.chosen else ""
-        position = await self.logs.begin(owner, name, background.head, HEAD, claim=claim, seconds=background.seconds)
-        # If several gateways begin one log at a time, the broker's order says which of them has it.
-        if background.chosen and JobLog(await self.logs.bus.read(self.logs.topic(name))).claim != claim:
-            self.logs.written.discard(name)
-            raise NameTaken
-        async with self.logs.write(background, live=live, claim=claim) as writer:
-            yield writer, position
-
-    async def put(self, key: str | None, background: Background, seconds: float, attempts: int = 1) -> float:
-        """Store a response that waits for capacity; returns until when it may wait, by the wall clock.
-
-        Raises:
-            TooLarge, BusError: as `keep`.
-        """
-        name, until = background.name, self.logs.clock() + seconds
-        await self.logs.begin(
-            self.logs.owner(key),
+        if claim:
+            await self.check_free(key, name)
+        until = logs.clock() + waiting.seconds
+        await logs.begin(
+            logs.owner(key),
             name,
             background.head,
             HEAD,
+            claim=claim,
             seconds=background.seconds,
             waits=until,
-            attempts=attempts,
+            attempts=waiting.attempts,
         )
+        # If several gateways begin one log at a time, the broker's order says which of them has it.
+        if claim and JobLog(await logs.bus.read(logs.topic(name))).claim != claim:
+            logs.written.discard(name)
+            raise NameTaken
         return until
 
     async def check_free(self, key: str | None, name: str) -> None:
@@ -124,7 +120,6 @@ class _KeyAnswers(KeptAnswers):
     store: JobStore
     owner: str
     bounded: bool
-    live: LiveParts | None
 
     @override
     async def read(self, name: str) -> KeptAnswer:
@@ -134,18 +129,13 @@ class _KeyAnswers(KeptAnswers):
         if log.outcome == "running" and not log.waiting and self.store.seen.is_silent(name, log.position):
             await logs.declare_dead(name, log)
         elif log.is_expired(logs.clock()):
-            await logs.declare_expired(name, log)
+            await logs.declare(name, log.label_loss(log.overdue))
         else:
             return log.answer
         return (await logs.load(self.owner, name)).answer
 
     @override
-    def follow(self, name: str, head: bytes | None = None) -> _Steps:
-        steps = self._read_on(name, head)
-        # Of an answer that this process makes, without the log's delay while the client keeps up.
-        return steps if self.live is None else self.live.lead(steps)
-
-    async def _read_on(self, name: str, head: bytes | None) -> _Steps:
+    async def follow(self, name: str, head: bytes | None = None) -> _Steps:
         # Count ended responses too: this process holds a whole response until its client has read it.
         with self.store.followers.enter(self.owner) if self.bounded else nullcontext():
             log = await self.store.logs.load(self.owner, name, head)
@@ -164,7 +154,7 @@ class _KeyAnswers(KeptAnswers):
             async for entry in entries:
                 if entry is None:
                     if log.is_expired(logs.clock()):
-                        await logs.declare_expired(name, log)
+                        await logs.declare(name, log.label_loss(log.overdue))
                     elif log.waiting:
                         yield b""
                     else:
@@ -189,17 +179,17 @@ class _KeyAnswers(KeptAnswers):
         if head not in {None, log.answer.head}:
             return log.answer
         if log.waiting:
-            # No gateway works on it yet, so nobody needs a stop signal. A gateway that takes it now finds this end.
-            await logs.declare(name, "cancelled", claim=log.claim)
+            # Nobody makes it yet, so nobody needs a stop signal. A process that takes it now finds this end.
+            await logs.declare(name, label_end("cancelled", claim=log.claim))
             log = await logs.load(self.owner, name)
         elif log.outcome == "running":
-            await logs.bus.append(logs.topic(name), b"", label_claim(CANCEL, log.claim))
+            await logs.bus.append(logs.topic(name), b"", label(CANCEL, claim=log.claim))
             try:
                 async with asyncio.timeout(logs.silence), aclosing(self._watch(name, log)) as parts:
                     async for _ in parts:
                         pass
             except TimeoutError:
-                await logs.declare(name, "cancelled", claim=log.claim)
+                await logs.declare(name, label_end("cancelled", claim=log.claim))
                 log = await logs.load(self.owner, name)
             except NotFound:
                 await logs.sweep(name)

@@ -10,9 +10,8 @@ from typing_extensions import override
 
 from tg_base.bus import LogWriter
 from tg_base.client import ResponseStream
-from tg_gateway.dialects import Outcome, Output, join_output, measure_output
-from tg_gateway.jobs.live_parts import LiveParts
-from tg_gateway.jobs.log import ALIVE, label, label_begun, label_end, label_part
+from tg_gateway.dialects import Outcome, Output, join_output
+from tg_gateway.jobs.log import ALIVE, BEGUN, label, label_end, label_part
 from tg_gateway.relay import Sink
 from tg_schema.errors import BusError, TooLarge
 
@@ -36,16 +35,16 @@ class JobWriter(Sink):
         alive: seconds without an entry after which a sign of life is written.
         limit: the most bytes of an end, as the attribute.
         part_bytes: the most bytes of stored parts; a larger answer has none for late followers.
-        live: gets the parts too, as they are sent.
         claim: the claim of the log's head, if its name is chosen.
         parts: how many the log has.
-        by: the claim of the gateway that makes an answer that has waited.
+        by: the claim of the process that makes the answer; "" = none may do so yet.
 
     Attributes:
         size: bytes that were appended.
         begun: whether anything of the answer was sent.
         told_begun: whether the log says so, or soon does.
         claim: the claim of the log's head.
+        by: as given.
         source: the answer, for another process to go on with it; None = none does.
         freed: whether its end lets the next head restart the log.
     """
@@ -58,16 +57,14 @@ class JobWriter(Sink):
         alive: float,
         limit: int,
         part_bytes: int,
-        live: LiveParts | None = None,
         parts: int = 0,
         claim: str = "",
         by: str = "",
     ) -> None:
         self.claim = claim
-        self._by = by
+        self.by = by
         self.size = 0
         self.freed = False
-        self._live = live
         self._log = log
         self._keeps_parts = keeps_parts
         self._alive = alive
@@ -102,15 +99,14 @@ class JobWriter(Sink):
     def _keep(self, data: Output) -> None:
         if not self._keeps_parts or not data:
             return
-        if self._live is not None:
-            self._live.put(join_output(data))
         if self._cut:
             return
-        self._sent_bytes += measure_output(data)
+        part = join_output(data)
+        self._sent_bytes += len(part)
         if self._sent_bytes > self._part_bytes:
             self._cut = True
             return
-        self._waiting += join_output(data)
+        self._waiting += part
         if self.source is None or self.source.settled:
             self._marks.append((self._appended + len(self._waiting), 0 if self.source is None else self.source.taken))
             self._wake.set()
@@ -150,8 +146,7 @@ class JobWriter(Sink):
             if self.begun and not self.told_begun:
                 # If this note is lost, the answer appears as queued until its end.
                 self.told_begun = True
-                origin = None if self.source is None else self.source.origin
-                await self._append(b"", label_begun(self._by, self.claim, origin))
+                await self._append(b"", label(BEGUN, self.by, self.claim))
             elif self._marks:
                 await self._append_part()
                 await asyncio.sleep(BATCH_SECONDS)
@@ -173,7 +168,7 @@ class JobWriter(Sink):
         while self._marks and self._marks[0][0] <= self._appended + MAX_BATCH_BYTES:
             end, taken = self._marks.popleft()
         part = bytes(self._waiting[: end - self._appended])
-        if await self._append(part, label_part(self._number, self._by, self.claim, taken)):
+        if await self._append(part, label_part(self._number, self.by, self.claim, taken)):
             self._number += 1
             self._appended = end
             del self._waiting[: len(part)]
@@ -210,7 +205,7 @@ class JobWriter(Sink):
         # Append the end anyway: without it, readers would wait until the writer counts as dead.
         if len(body) > self.limit:
             body, outcome = b"", "too-large"
-        end = label_end(outcome, cut=self._cut, claim=self.claim, frees=self.freed, by=self._by)
+        end = label_end(outcome, cut=self._cut, claim=self.claim, frees=self.freed, by=self.by)
         for pause in END_PAUSES_SECONDS:
             if await self._append(body, end):
                 # Stop the signs of life here: after its end the log may be erased at any time.

@@ -28,7 +28,7 @@ from tg_gateway.dialects import (
     Writer,
     join_output,
 )
-from tg_gateway.jobs import JobRuns, JobStore, LiveParts
+from tg_gateway.jobs import JobRequests, JobStore
 from tg_gateway.relay import DEFECT_MESSAGE, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_gateway.websocket.writer import SocketStream, SocketWriter, ignore_stop
@@ -49,7 +49,7 @@ class Backend:
     authenticator: Authenticator
     catalogue: Catalogue
     relay: Relay
-    runs: JobRuns
+    jobs: JobRequests
     limits: Limits
     kept: JobStore
     streams: KeptStreams
@@ -155,7 +155,7 @@ class Session(Socket):
     @property
     @override
     def kept(self) -> KeptAnswers:
-        return self._backend.runs.store.of(self.key)
+        return self._backend.jobs.store.of(self.key)
 
     async def __aenter__(self) -> Self:
         return self
@@ -330,11 +330,11 @@ class Session(Socket):
                 await stream.deliver(join_output(await exchange.write_whole(writer)))
 
     async def _relay_kept(self, running: _Running, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
-        runs, live = self._backend.runs, LiveParts()
+        jobs = self._backend.jobs
         running.set_apart()
-        began = await runs.start_or_join(asked, background, entry, live)
-        running.begin(lambda: runs.store.of(entry.key).cancel(background.name, background.head))
-        answer = background.answer(runs.store.of(entry.key, bounded=not began, live=live if began else None))
+        began = await jobs.put(asked, background, entry)
+        running.begin(lambda: jobs.store.of(entry.key).cancel(background.name, background.head))
+        answer = background.answer(jobs.store.of(entry.key, bounded=not began))
         if isinstance(answer, StreamedAnswer):
             await self._send(answer.parts, running.stream)
         else:

@@ -1,0 +1,85 @@
+"""Flex queue -> whether another response may wait: what one gateway has put there, by key."""
+
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import Final
+
+from tg_base.telemetry import REFUSALS
+from tg_gateway.jobs.logs import JobLogs
+from tg_schema.errors import NotFound, RateLimited
+
+CHECKED_AT_ONCE: Final = 4
+"""How many waiting responses are checked at each refusal: other gateways may have taken them."""
+RETRY_AFTER_SECONDS: Final = 10.0
+
+
+class QueueBounds:
+    """Counts the responses that one gateway has put into the flex queue.
+
+    Args:
+        logs: the logs of the responses.
+        max_key: how many of one key may wait.
+        max_all: how many of all keys.
+    """
+
+    def __init__(self, logs: JobLogs, *, max_key: int, max_all: int) -> None:
+        self._logs = logs
+        self._max_key = max_key
+        self._max_all = max_all
+        self._keys: Counter[str | None] = Counter()
+        self._waiting: dict[str, tuple[str | None, float]] = {}
+
+    async def admit(self, key: str | None, name: str, seconds: float, service: str) -> None:
+        """Count one more.
+
+        Raises:
+            RateLimited: as many wait as may.
+            BusError: the bus did not answer.
+        """
+        if self._is_full(key):
+            await self._look(key)
+        if self._is_full(key):
+            REFUSALS.labels(service, "band").inc()
+            raise RateLimited(
+                'too many responses wait for room; wait for some of them, or ask without service_tier "flex"',
+                retry_after=RETRY_AFTER_SECONDS,
+            )
+        self._waiting[name] = key, time.monotonic() + seconds
+        self._keys[key] += 1
+
+    def forget(self, name: str) -> None:
+        """Stop counting a response that waits no longer."""
+        if name in self._waiting:
+            key, _ = self._waiting.pop(name)
+            self._keys -= Counter([key])
+
+    def _is_full(self, key: str | None) -> bool:
+        return self._keys[key] >= self._max_key or self._keys.total() >= self._max_all
+
+    async def _look(self, key: str | None) -> None:
+        """Forget expired responses.
+
+        Check a few, least recently checked first, and forget those that others took or ended.
+        """
+        now, crowded = time.monotonic(), self._keys.total() >= self._max_all
+        found = [(name, *known) for name, known in self._waiting.items() if crowded or known[0] == key]
+        for name, _, until in found:
+            if until <= now:
+                self._logs.written.mark(name, waits=False)
+                self.forget(name)
+        for name, owner, until in found[:CHECKED_AT_ONCE]:
+            if until > now and not await self._contains(owner, name):
+                self.forget(name)
+            elif name in self._waiting:
+                # Move it to the end; otherwise only the oldest would ever be checked.
+                self._waiting[name] = self._waiting.pop(name)
+
+    async def _contains(self, key: str | None, name: str) -> bool:
+        """Whether no model was asked, and it has no end. Raises BusError as `admit`."""
+        with suppress(NotFound):
+            if (await self._logs.load(self._logs.owner(key), name)).waiting:
+                return True
+            # Other gateways do not count what this gateway has queued.
+            self._logs.written.mark(name, waits=False)
+        return False

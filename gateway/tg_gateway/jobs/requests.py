@@ -1,0 +1,143 @@
+"""Ask -> head of a log, and a message on the bus: a gateway lets a response be made; from then on it only reads."""
+
+import asyncio
+from contextlib import AsyncExitStack, aclosing
+from typing import Final
+
+from tg_base.client import Requestor
+from tg_gateway.access import Limits
+from tg_gateway.dialects import Ask, Background, RecordedEnd, Waiting
+from tg_gateway.jobs.job import QueuedJob
+from tg_gateway.jobs.log import QUEUED, NameTaken, kind_of, label_end
+from tg_gateway.jobs.queue import JobQueue
+from tg_gateway.jobs.queue_bounds import QueueBounds
+from tg_gateway.jobs.store import JobStore
+from tg_gateway.telemetry import AccessLogEntry
+from tg_schema import TgError, decode, encode
+from tg_schema.errors import Unavailable
+
+BEGIN_SECONDS: Final = 5.0
+"""Seconds beyond the silence that tells a dead process in which a response that does not wait has to be begun."""
+
+
+class JobRequests:
+    """Lets responses be made, whichever process does it.
+
+    Args:
+        requestor: knows what processors can.
+        queue: the queue of this process.
+        store: has the responses.
+        limits: bounds of waiting responses.
+    """
+
+    def __init__(self, requestor: Requestor, queue: JobQueue, store: JobStore, limits: Limits) -> None:
+        self._requestor = requestor
+        self._queue = queue
+        self.store = store
+        self._bounds = QueueBounds(store.logs, max_key=limits.waiting, max_all=limits.all_waiting)
+        self._at_once = Waiting(limits.silence + BEGIN_SECONDS)
+        self._tasks: set[asyncio.Task[bool]] = set()
+
+    async def put(self, asked: Ask, background: Background, entry: AccessLogEntry) -> bool:
+        """Return once the response waits on the bus for capacity, or once its service is asked.
+
+        False: the same request began it before under the chosen name; no model is asked again. A caller that is
+        cancelled meanwhile stops it, unless its name is chosen: nobody else knows it yet.
+
+        Raises:
+            NameTaken: another request has begun one of that name.
+            BadRequest, Unavailable: as `Requestor.check`; or no process has begun it.
+            RateLimited: too many wait, or run.
+            TooLarge, BusError: the bus did not take it.
+            TgError: the process that makes it, or the service, has refused it.
+        """
+        logs = self.store.logs
+        logs.check_size(background.head)
+        if background.chosen:
+            # It is made even if the client leaves.
+            task = asyncio.create_task(self._put_chosen(asked, background, entry))
+            self._tasks.add(task)
+            task.add_done_callback(self._forget)
+            return await asyncio.shield(task)
+        async with AsyncExitStack() as undo:
+            # Nobody could ever ask for it: its client left before it got the name, or is refused.
+            undo.push_async_callback(logs.sweep, background.name)
+            await self._put(asked, background, entry, undo)
+            undo.pop_all()
+        return True
+
+    def _forget(self, task: asyncio.Task[bool]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            # The client may have left: then nobody needs the reason why it did not begin.
+            task.exception()
+
+    async def _put_chosen(self, asked: Ask, background: Background, entry: AccessLogEntry) -> bool:
+        name = background.name
+        try:
+            await self._put(asked, background, entry, AsyncExitStack())
+        except NameTaken:
+            if (await self.store.of(entry.key).read(name)).head != background.head:
+                raise NameTaken(background.chosen) from None
+            return False
+        return True
+
+    async def _put(self, asked: Ask, background: Background, entry: AccessLogEntry, undo: AsyncExitStack) -> None:
+        waiting, name, flow = background.waiting, background.name, asked.route.flow
+        queue = None if waiting is None else self._queue.find_flex(asked)
+        if queue is None or waiting is None:
+            await self._queue.read(flow)
+            await self._publish(asked, background, entry, self._at_once, self._requestor.topics.jobs(flow))
+            refused = await self._find_refusal(self.store.logs.owner(entry.key), name)
+            if refused is not None:
+                raise refused if asked.fields is None else asked.fields.translate(refused)
+            self.store.logs.written.mark(name, waits=False)
+        else:
+            await self._requestor.check(asked.route, asked.request)
+            await self._bounds.admit(entry.key, name, waiting.seconds, asked.route.spec.name)
+            undo.callback(self._bounds.forget, name)
+            await self._publish(asked, background, entry, waiting, queue.topic, waits=True)
+            queue.count("put")
+
+    async def _publish(
+        self,
+        asked: Ask,
+        background: Background,
+        entry: AccessLogEntry,
+        waiting: Waiting,
+        topic: str,
+        *,
+        waits: bool = False,
+    ) -> None:
+        logs = self.store.logs
+        until = await self.store.put(entry.key, background, waiting)
+        message = QueuedJob.of(asked, background, entry, until, logs.owner(entry.key), waits=waits)
+        try:
+            await logs.bus.publish(topic, encode(message), {})
+        except TgError:
+            if background.chosen:
+                await logs.declare(background.name, label_end("died", frees=True))
+            raise
+
+    async def _find_refusal(self, owner: str, name: str) -> TgError | None:
+        """Wait until the service was asked; why it was not."""
+        logs = self.store.logs
+        log = await logs.load(owner, name)
+        try:
+            async with (
+                asyncio.timeout(self._at_once.seconds),
+                aclosing(logs.watch(name, log.position)) as entries,
+            ):
+                async for entry in entries:
+                    if entry is not None and kind_of(entry) == QUEUED:
+                        return None
+                    if entry is not None:
+                        log.add(entry)
+                    if log.outcome == "ended":
+                        error = decode(RecordedEnd, log.answer.end).error
+                        return None if error is None else TgError.of(error)
+                    if log.outcome != "running":
+                        break
+        except TimeoutError:
+            pass
+        return Unavailable("no process has begun the response; ask again", retry_after=1.0)
