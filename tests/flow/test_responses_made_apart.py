@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,14 +23,14 @@ from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, PROMPTS, QUEUES, TEXTS
 from tests.flow.open_responses import MODEL
 from tests.flow.responses_stream import check_stream
 from tests.until import until
-from tg_base.bus import Bus, Entry
+from tg_base.bus import Bus, Entry, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
-from tg_base.config import Config, GatewayConfig
+from tg_base.config import Config, GatewayConfig, Prepare
 from tg_base.server import Host, Processor, ServeContext
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.jobs.log import QUEUED, kind_of
+from tg_gateway.jobs.log import ASKED, QUEUED, kind_of
 from tg_gateway.jobs_kind import JobsKind
 
 WAITING = GatewayConfig(port=0, drain=0.05, max_wait=3600)
@@ -52,11 +52,23 @@ class Apart:
         await until(lambda: bool(requestor.presence.serving(CONFIG.topics.jobs(TEXTS[0].flow))))
         return await stack.enter_async_context(client_of(gateway)), stack
 
-    async def open_jobs(self, limits: Limits | None = None, bus: Bus | None = None) -> AsyncExitStack:
-        """One more process of the part `jobs`; what ends it."""
+    async def open_jobs(
+        self,
+        limits: Limits | None = None,
+        bus: Bus | None = None,
+        flows: Any = CONFIG.flows,
+        edits: list[Prepare] | None = None,
+    ) -> AsyncExitStack:
+        """One more process of the part `jobs`; what ends it. `edits` gets what prepares an edit of its file."""
+        prepares = [] if edits is None else edits
+
+        def follow(prepare: Prepare) -> AbstractContextManager[None]:
+            prepares.append(prepare)
+            return nullcontext()
+
         stack, bus = await self.exit.enter_async_context(AsyncExitStack()), bus or self.bus
         host = await stack.enter_async_context(Host(bus, CONFIG.topics))
-        context = ServeContext(Config(gateway=WAITING, flows=CONFIG.flows), bus, lambda _: nullcontext(), host=host)
+        context = ServeContext(Config(gateway=WAITING, flows=flows), bus, follow, host=host)
         await stack.enter_async_context(JobsKind(limits).serve(context))
         return stack
 
@@ -166,18 +178,22 @@ async def test_what_waits_is_made_apart_too_and_by_a_gateway_once_nobody_else_li
         assert (await poll(client, second.id)).output_text == "0 "
 
 
+@pytest.mark.parametrize("tier", ["default", "flex"])
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_what_runs_outlives_the_process_that_makes_it(streamed: bool) -> None:
+async def test_what_runs_outlives_the_process_that_makes_it(streamed: bool, tier: Any) -> None:
     async with open_apart() as it:
         first = await it.open_jobs()
-        client, _ = await it.open_gateway()
-        made: Any = await client.responses.create(model=MODEL, input="9", background=True, stream=streamed)
+        client, _ = await it.open_gateway(WAITING)
+        made: Any = await client.responses.create(
+            model=MODEL, input="9", background=True, stream=streamed, service_tier=tier
+        )
         name = await begin(made) if streamed else made.id
         for said in (2, 5):
             it.step(said - it.llm.generated)
             await until(partial(it.has_said, said))
-            # From now on its log says where the model works.
-            await poll(client, name, {"queued"})
+            if streamed or tier == "default":
+                # Of a whole answer that may wait again nothing is told before its end.
+                await poll(client, name, {"queued"})
             second = await it.open_jobs()
             await first.aclose()
             first = second
@@ -189,6 +205,58 @@ async def test_what_runs_outlives_the_process_that_makes_it(streamed: bool) -> N
             events = await gather(await client.responses.retrieve(name, stream=True))
             assert check_stream(events) == final.to_dict()
             assert (await gather(made))[-1] == events[-1]
+
+
+class _Dying(PassingBus):
+    """That of a process that ends before it has said where a model is asked.
+
+    Attributes:
+        asked: set when it was about to.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.asked = asyncio.Event()
+
+    @override
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        async with super().open_log(topic) as log:
+
+            async def append(_: str, body: bytes, properties: Mapping[str, str]) -> None:
+                if kind_of(Entry(body, properties, "")) == ASKED:
+                    self.asked.set()
+                    await asyncio.Event().wait()
+                await log.append(body, properties)
+
+            yield LogWriter(topic, append)
+
+
+async def test_what_no_model_was_asked_for_is_asked_by_the_next_process_at_once() -> None:
+    async with open_apart() as it:
+        dying = _Dying(it.bus)
+        first = await it.open_jobs(bus=dying)
+        client, _ = await it.open_gateway()
+        made = await client.responses.create(model=MODEL, input="1", background=True)
+        await asyncio.wait_for(dying.asked.wait(), DEADLINE)
+        assert not it.llm.requests
+        await it.open_jobs()
+        await first.aclose()
+        it.step(1)
+        final = await poll(client, made.id)
+        assert (final.status, final.output_text, len(it.llm.requests)) == ("completed", "0 ", 1)
+
+
+async def test_a_flow_that_an_edit_adds_is_made_apart_too() -> None:
+    async with open_apart() as it:
+        edits: list[Prepare] = []
+        await it.open_jobs(flows={}, edits=edits)
+        (prepare,) = edits
+        prepare(Config(gateway=WAITING, flows=CONFIG.flows))()
+        client, _ = await it.open_gateway()
+        made = await client.responses.create(model=MODEL, input="1", background=True)
+        it.step(1)
+        assert (await poll(client, made.id)).output_text == "0 "
 
 
 class _Held(PassingBus):
