@@ -202,7 +202,7 @@ def test_each_process_starts_with_a_file_that_it_reads(rendered: Rendered) -> No
             asked = serve.make_context(program, options).params
             part = "text-completion" if name.startswith("model-") else name
             assert asked["only"] == (part,)
-            assert part == "gateway" or any(part in services for services in read(file).flows.values())
+            assert part in {"gateway", "jobs"} or any(part in services for services in read(file).flows.values())
             opened = {"metrics": asked["metrics_port"], **({"http": asked["port"]} if part == "gateway" else {})}
         assert {port["name"]: port["containerPort"] for port in container["ports"]} == opened
         assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} <= set(opened)
@@ -317,7 +317,16 @@ def test_kubernetes_takes_what_is_rendered(rendered: Rendered, version: str) -> 
 
 def test_everything_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
     rendered = Rendered(CASES["full-values"], tmp_path)
-    assert set(rendered.containers) == {"gateway", "prompt", "agent", "usage", "picker", "model-demo", "model-gpt"}
+    assert set(rendered.containers) == {
+        "gateway",
+        "prompt",
+        "agent",
+        "jobs",
+        "usage",
+        "picker",
+        "model-demo",
+        "model-gpt",
+    }
     usage = rendered.of_kind("Deployment")["usage"]["spec"]
     assert (usage["replicas"], usage["strategy"]) == (1, {"type": "Recreate"})
     (claim,) = (volume["persistentVolumeClaim"] for volume in usage["template"]["spec"]["volumes"]

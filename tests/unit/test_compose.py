@@ -18,7 +18,7 @@ PROMETHEUS: dict[str, Any] = yaml.safe_load((ROOT / "deploy/prometheus/prometheu
 
 
 def test_one_service_a_process() -> None:
-    assert set(OURS) == {"gateway", "text-completion", "prompt", "agent"}
+    assert set(OURS) == {"gateway", "text-completion", "prompt", "agent", "jobs"}
     assert COMPOSE["services"]["pulsar"]["image"].startswith("apachepulsar/pulsar:4.")
 
 

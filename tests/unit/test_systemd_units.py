@@ -45,6 +45,7 @@ def expand(unit: str, instance: str) -> list[str]:
         ("tokengrid@.service", "text-completion", None),
         ("tokengrid@.service", "prompt", None),
         ("tokengrid@.service", "agent", None),
+        ("tokengrid@.service", "jobs", None),
         ("tokengrid@.service", "usage", None),
     ],
 )
