@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 
 SILENCE = 3.0
 """Seconds, in place of 15, after which a dead gateway's responses are said to have failed."""
+READS = Limits(silence=SILENCE, all_background=0)
+"""Those of a gateway that makes no response, and so goes on with none."""
 
 FULL = "backlog is full"
 
@@ -42,7 +44,7 @@ async def impatient_gateway(line: Pipeline) -> AsyncIterator[AsyncOpenAI]:
     async with (
         open_bus(line.bus) as bus,
         Requestor(bus, config.topics, queues=queues) as requestor,
-        Gateway(ON_ANY_PORT, requestor, routes, limits=Limits(silence=SILENCE)) as gateway,
+        Gateway(ON_ANY_PORT, requestor, routes, limits=READS) as gateway,
         client_of(gateway) as client,
     ):
         yield client
@@ -180,7 +182,8 @@ async def killed(model: LiveOpenAi, first: Part, one: AsyncOpenAI, other: AsyncO
     assert any(event["type"] == "response.output_text.delta" for event in events)
     assert (await other.responses.retrieve(name)).to_dict() == final
     assert (await other.responses.cancel(name)).to_dict() == final
-    await asyncio.wait_for(generation.left.wait(), 30)
+    # Its processor has let it run a while for somebody who might go on.
+    await asyncio.wait_for(generation.left.wait(), 60)
 
 
 @pytest.mark.parametrize("policy", ["producer_exception", "producer_request_hold"])
