@@ -102,14 +102,14 @@ class ChatTemplate:
         Raises:
             BadRequest: the template cannot express it, or the arguments of a call are no JSON object.
         """
-        form = self.tools
-        if form is None:
+        how = self.tools
+        if how is None:
             raise BadRequest(describe_missing(("tools",)))
         called = {call.id: call.name for turn in turns for call in turn.tool_calls}
-        numbers = self._number(form, turns, called)
-        messages = [self._message(form, turn, numbers, called) for turn in turns]
+        numbers = self._number(how, turns, called)
+        messages = [self._message(how, turn, numbers, called) for turn in turns]
         if system:
-            known = form.system if tools else self._knows_system
+            known = how.system if tools else self._knows_system
             messages = _add_system(messages, self._guard.hide(system), known=known)
         return self._guard.reveal(self._render(messages, [self._guard.hide(write_tool(tool)) for tool in tools]))
 
@@ -119,23 +119,23 @@ class ChatTemplate:
         except (TemplateFailed, TemplateEndless):
             raise BadRequest(_REFUSED) from None
 
-    def _number(self, form: ToolTemplate, turns: Sequence[Message], called: Mapping[str, str]) -> dict[str, str]:
+    def _number(self, how: ToolTemplate, turns: Sequence[Message], called: Mapping[str, str]) -> dict[str, str]:
         """The ids of calls as the template takes them."""
         names = dict(called)
         for turn in turns:
             if turn.role == "tool":
                 names.setdefault(turn.tool_call_id or "", turn.name or "")
         hidden = [(id_, self._guard.hide(name)) for id_, name in names.items()]
-        return {id_: form.form.call_id(number, name) for number, (id_, name) in enumerate(hidden)}
+        return {id_: how.form.call_id(number, name) for number, (id_, name) in enumerate(hidden)}
 
     def _message(
-        self, form: ToolTemplate, turn: Message, numbers: Mapping[str, str], called: Mapping[str, str]
+        self, how: ToolTemplate, turn: Message, numbers: Mapping[str, str], called: Mapping[str, str]
     ) -> dict[str, Any]:
         message: dict[str, Any] = {"role": turn.role, "content": self._guard.hide(turn.text)}
         if turn.tool_calls:
             calls = [(call.id, call.name, call_arguments(call.arguments)) for call in turn.tool_calls]
             hidden = [(numbers[id_], self._guard.hide(name), self._guard.hide(value)) for id_, name, value in calls]
-            message["tool_calls"] = [write_call(*call, objects=form.objects) for call in hidden]
+            message["tool_calls"] = [write_call(*call, objects=how.objects) for call in hidden]
         if turn.role == "tool":
             message["tool_call_id"] = numbers[turn.tool_call_id or ""]
             message["name"] = self._guard.hide(turn.name or called.get(turn.tool_call_id or "", ""))
