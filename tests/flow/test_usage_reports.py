@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 
 from tests.flow.command import ran
+from tests.flow.edited_models import write
 from tests.flow.test_usage import BOB, TOPICS, config_file, record
 from tests.until import TICK_SECONDS
 from tg_base.bus.memory import MemoryBus
@@ -22,6 +23,7 @@ from tg_base.config import ApiKey, ConfigWatcher, GatewayConfig
 from tg_base.server import ServeContext
 from tg_client import SyncTgClient, TgClient
 from tg_flow.usage import UsageConfig, UsageKind
+from tg_flow.usage.usage_database import UsageDatabase
 from tg_gateway.app import Gateway
 from tg_schema import Usage, encode
 from tg_schema.errors import AccessDenied, NotFound
@@ -200,6 +202,36 @@ async def test_tg_serve_runs_it_beside_all_else(tmp_path: Path) -> None:
     async with launch(ServeOptions(file=file)) as (_, url), TgClient(str(url), retries=0) as client:
         answer = await client.usage(["key"])
         assert (answer.rows, answer.lasting) == ((), True)
+
+
+async def has_usage(client: TgClient) -> bool:
+    try:
+        await client.usage()
+    except NotFound:
+        return False
+    return True
+
+
+async def test_an_edit_moves_the_sums_and_ends_them(tmp_path: Path) -> None:
+    file, bound = tmp_path / "tg.toml", '[flows.default]\nusage.database = "{}"\n'
+    served = (
+        '[gateway]\nport = 0\n[models.m]\nprovider = "tests.fakes.counting_llm:CountingLlm"\n'
+        '[flows.f]\ntext-completion.model = "m"\n'
+    )
+    write(file, served + bound.format(tmp_path / "one.db"))
+    async with launch(ServeOptions(file=file)) as (_, url), TgClient(str(url), retries=0) as client:
+        for name in ("one.db", "two.db"):
+            write(file, served + bound.format(tmp_path / name))
+            database = UsageDatabase(tmp_path / name)
+            database.open()
+            async with asyncio.timeout(60):
+                while not database.find((), 0, 2**40, None, 1):
+                    await client.flow("f").text_completion("", "1")
+            database.close()
+        write(file, served)
+        async with asyncio.timeout(60):
+            while await has_usage(client):
+                pass
 
 
 async def test_a_gateway_is_ready_while_the_reader_is_away(tmp_path: Path) -> None:
