@@ -48,7 +48,6 @@ _NO_VALUES = bytes(set(range(256)) - set(b",[{"))
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _SYSTEM: Final = "system"
 _ROLES: Final = {"developer": _SYSTEM}
-_SYSTEM_ROLES: Final = frozenset({_SYSTEM, *_ROLES})
 _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
 # Earlier thinking is left out, as servers drop it.
 _THINKING: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})

@@ -16,19 +16,14 @@ class Objective(Struct, frozen=True):
     Attributes:
         first_token: seconds from the request to its first token.
         output_token: seconds from a token to the next.
-        quantile: the share of requests that must meet it, above 0 and below 1.
-        output_quantile: the same of `output_token` alone; None = `quantile`.
+        quantile: the share of requests whose first token must come in time, above 0 and below 1.
+        output_quantile: the same of the tokens after it.
     """
 
     first_token: float | None = None
     output_token: float | None = None
     quantile: float = 0.99
-    output_quantile: float | None = None
-
-    @property
-    def output_share(self) -> float:
-        """The share of requests whose tokens follow each other in time."""
-        return self.quantile if self.output_quantile is None else self.output_quantile
+    output_quantile: float = 0.99
 
 
 class InstanceRequest(Struct, frozen=True):

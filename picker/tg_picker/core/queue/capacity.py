@@ -95,7 +95,7 @@ class Capacity:
         """Whether the probability that a server meets the request's objective reaches the objective's quantile."""
         objective = self._request.objective or Objective()
         first, output = self._shares(server)
-        return first >= objective.quantile and output >= objective.output_share
+        return first >= objective.quantile and output >= objective.output_quantile
 
     def _shares(self, server: ServerState) -> tuple[float, float]:
         """The probabilities that a server meets the objectives for the first token and for further tokens."""
@@ -123,6 +123,6 @@ class Capacity:
         if not route.misses_output_token:
             return True
         bound, share = route.objective.output_token or 0.0, self._attainment.output_errors.share_within
-        if share(server.speed.predict_pace(server.requests), bound) >= route.objective.output_share:
+        if share(server.speed.predict_pace(server.requests), bound) >= route.objective.output_quantile:
             return True
         return max(route.output_token.share, share(server.speed.output_token_seconds, bound)) < FAIR_SHARE

@@ -85,7 +85,7 @@ class RouteSlo(NamedTuple):
     @property
     def misses_output_token(self) -> bool:
         """Whether too few answers were fast enough."""
-        return self.objective.output_token is not None and _misses(self.output_token, self.objective.output_share)
+        return self.objective.output_token is not None and _misses(self.output_token, self.objective.output_quantile)
 
     @property
     def is_behind(self) -> bool:
