@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.test_anthropic_door_writers import END, blocks, call, said, stream
-from tg_gateway.dialects import ArgumentsEnd
 from tg_schema import TextCompletionResponse
+from tg_schema.object_end import ObjectEnd
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
 JSON_VALUES = st.recursive(
@@ -23,7 +23,7 @@ OBJECTS = st.dictionaries(TEXTS, JSON_VALUES, max_size=3)
 @given(OBJECTS, st.data())
 def test_the_end_of_arguments_is_their_last_character(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value, ensure_ascii=data.draw(st.booleans()))
-    end = ArgumentsEnd()
+    end = ObjectEnd()
     for piece in split(text[:-1], data):
         end.feed(piece)
         assert not end.reached

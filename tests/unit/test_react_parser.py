@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.flow.generated_turns import answering, calling, in_pieces
 from tg_flow.agent.parsing.events import Event, InvalidCall, MessageEnd, ParsedCall, TextDelta
-from tg_flow.agent.parsing.json_scanner import object_of
+from tg_flow.agent.parsing.react_call import object_of
 from tg_flow.agent.parsing.react_parser import ReactParser
 
 DIALOGS = int(os.environ.get("TOKENGRID_DIALOGS", "500"))

@@ -1,7 +1,6 @@
 """The parts of every dialect: the interfaces and values that docs/adding-a-dialect.md describes."""
 
 from tg_gateway.dialects.abridged_body import abridge_body
-from tg_gateway.dialects.arguments_end import ArgumentsEnd
 from tg_gateway.dialects.background import BEGUN_LINES, Answer, Background, RecordedEnd, StreamedAnswer, Waiting
 from tg_gateway.dialects.call import Ask, Batch, Call, FailedRequest
 from tg_gateway.dialects.catalogue import Catalogue, FoundModel
@@ -27,7 +26,7 @@ from tg_gateway.dialects.writer import BodyWriter, CompletionWriter, WholeWriter
 
 __all__ = [
     "ASKING", "BEGUN_LINES", "END_OF_EVENT", "EVENTS", "KEEP_HEADER", "KEPT_SECONDS", "MAX_KEPT_BYTES",
-    "MAX_WRITE_BYTES", "NO_FIGURES", "NO_STREAMS", "Answer", "ArgumentsEnd", "Ask", "Background", "Batch", "BodyWriter",
+    "MAX_WRITE_BYTES", "NO_FIGURES", "NO_STREAMS", "Answer", "Ask", "Background", "Batch", "BodyWriter",
     "Call", "Catalogue", "CompletionWriter", "Conversation", "Description", "Dialect", "EventCutter", "ExpiredStream",
     "FailedRequest", "FieldNames", "FoundModel", "InvalidParameter", "Keep", "KeptAnswer", "KeptAnswers", "KeptStreams",
     "LiveFigures", "Mount", "Name", "Outcome", "Output", "RecordedEnd", "Socket", "StreamedAnswer", "Waiting",

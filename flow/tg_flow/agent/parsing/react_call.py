@@ -1,14 +1,16 @@
 """Model's text -> parser: one call, from the name after `Action:` to the end of its arguments."""
 
+import json
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
 from tg_flow.agent.parsing.events import InvalidCall, ParsedCall
-from tg_flow.agent.parsing.json_scanner import ObjectScanner, object_of
 from tg_flow.agent.parsing.react_fences import fence_at, inside
 from tg_flow.agent.parsing.react_markers import UNDECIDED, Marker, Undecided, marker_at
+from tg_schema.codec import decode_json, is_too_deep
+from tg_schema.object_end import ObjectEnd
 
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[`\"'\[*]{0,2}([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?[`\"'\]*]{0,2}[ \t\r]*")
@@ -36,7 +38,7 @@ class ReactCall:
         self._tool = tool
         self._object: int | None = None
         self._fenced = False
-        self._scanner = ObjectScanner()
+        self._object_end = ObjectEnd()
 
     @property
     def empty(self) -> bool:
@@ -51,9 +53,10 @@ class ReactCall:
                 return found
             self._object = found - start
         begin = start + self._object
-        end = self._scanner.end(text, begin)
-        if end is None:
+        self._object_end.feed(text[begin + self._object_end.size :])
+        if not self._object_end.reached:
             return ReadCall(len(text), InvalidCall(_CUT, self._tool or None, text[begin:])) if final else None
+        end = begin + self._object_end.size
         behind = self._behind_fence(text, end, final=final)
         return None if behind is None else ReadCall(behind, self._event(text[begin:end]))
 
@@ -153,3 +156,23 @@ def _behind_fence(text: str, start: int, *, final: bool) -> int | Undecided | No
 
 def _encode(value: dict[str, Any]) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def object_of(text: str) -> dict[str, Any] | None:
+    """The object; None if the text is not one. Line breaks inside strings are accepted, as models write them."""
+    try:
+        return decode_json(text, dict[str, Any])
+    except RecursionError:
+        return None
+    except (msgspec.MsgspecError, UnicodeError):
+        pass
+    try:
+        # `NaN` and `Infinity` are refused: no other JSON reader takes them, so the arguments could not go on.
+        value = json.loads(text, strict=False, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return None if is_too_deep(text) or not isinstance(value, dict) else value
+
+
+def _refuse(_: str) -> NoReturn:
+    raise ValueError

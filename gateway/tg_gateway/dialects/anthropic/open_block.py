@@ -5,7 +5,6 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from tg_gateway.dialects import ArgumentsEnd
 from tg_gateway.dialects.anthropic.wire import (
     AnswerBlock,
     BlockStart,
@@ -17,6 +16,7 @@ from tg_gateway.dialects.anthropic.wire import (
     end_delta,
     open_delta,
 )
+from tg_schema.object_end import ObjectEnd
 from tg_schema.pieces import MAX_EVENT_BYTES, cut_text
 
 
@@ -112,7 +112,7 @@ class OpenToolUse(OpenBlock):
         self.call = call
         self.over = False
         self._name = name
-        self._end = ArgumentsEnd()
+        self._end = ObjectEnd()
 
     @property
     @override

@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import ArgumentsEnd, Writer, is_text_alone, json_line
+from tg_gateway.dialects import Writer, is_text_alone, json_line
 from tg_gateway.dialects.chat import add_usage, make_logprobs
 from tg_gateway.dialects.ollama.answer_shape import LOADED, AnsweredCall, AnsweredFunction, AnswerShape, Tail
 from tg_gateway.dialects.ollama.failures import encode_failure
@@ -18,6 +18,7 @@ from tg_schema import FinishReason, TextCompletionResponse, TgError, Token, Tool
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.deltas import join_text
 from tg_schema.errors import BadRequest, ProtocolError, TooLarge
+from tg_schema.object_end import ObjectEnd
 
 
 class _OpenCall:
@@ -26,7 +27,7 @@ class _OpenCall:
     def __init__(self) -> None:
         self.id: str | None = None
         self.name = ""
-        self.end = ArgumentsEnd()
+        self.end = ObjectEnd()
         self._pieces: list[str] = []
 
     def add(self, delta: ToolCallDelta) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from tg_gateway.dialects import ArgumentsEnd
 from tg_gateway.dialects.chat import TokenLogprob, TopLogprob
 from tg_gateway.dialects.responses.events import (
     ArgumentsDelta,
@@ -27,6 +26,7 @@ from tg_gateway.dialects.responses.response_object import (
     OutputText,
 )
 from tg_schema import Token, ToolCallDelta
+from tg_schema.object_end import ObjectEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class CallDraft(ItemDraft):
         super().__init__(place, "fc")
         self.call_id = first.id or place.make_id("call")
         self._name = ""
-        self._end = ArgumentsEnd()
+        self._end = ObjectEnd()
         self.add(first)
 
     def add(self, piece: ToolCallDelta) -> None:
