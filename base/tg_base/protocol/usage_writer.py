@@ -2,13 +2,13 @@
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from itertools import accumulate, islice, takewhile
 from typing import Final
 
 import structlog
 
 from tg_base.bus import Bus
+from tg_base.runtime import is_set_within
 from tg_base.telemetry import USAGE_LOST
 from tg_schema import TgError, encode
 from tg_schema.errors import TooLarge
@@ -71,12 +71,12 @@ class UsageWriter:
         pause = FIRST_PAUSE_SECONDS
         while True:
             await self._wake.wait()
-            await self._wait(GATHER_SECONDS)
+            await is_set_within(self._hurry, GATHER_SECONDS)
             while self._waiting:
                 if await self._publish(self._gather()):
                     pause, self._refused = FIRST_PAUSE_SECONDS, False
                     continue
-                await self._wait(pause)
+                await is_set_within(self._hurry, pause)
                 self._hurry.clear()
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
             self._full = False
@@ -89,14 +89,7 @@ class UsageWriter:
         What waits after a refusal is tried once more at once.
         """
         self._hurry.set()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._idle.wait()
-
-    async def _wait(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._hurry.wait()
+        await is_set_within(self._idle, seconds)
 
     def _gather(self) -> list[bytes]:
         """The first records that wait, as many as one message takes."""
