@@ -10,7 +10,7 @@ from tests.flow.agent_turns import call
 from tg_base.llm import LlmChunk
 from tg_flow.agent.core.plan_reader import PlanReader
 from tg_flow.agent.parsing import Event, ReactParser, TextDelta
-from tg_flow.agent.patterns.plan_then_execute import steps_of
+from tg_flow.agent.patterns import steps_of
 from tg_schema import COMMON_FEATURES, TextCompletionResponse
 from tg_schema.errors import BadRequest, ProtocolError
 from tg_schema.features import Feature

@@ -1,4 +1,4 @@
-"""Dialog -> answer: make a plan, run its steps one after the other, then answer from their results."""
+"""Dialog -> answer: the patterns of reasoning, over the same loop."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -9,8 +9,25 @@ from tg_schema import AgentResponse
 from tg_schema.errors import ProtocolError
 
 MAX_STEPS = 8
-
+INSTRUCTIONS = (
+    "You lead other agents, who are among your tools. Give each of them a question that it can answer without knowing "
+    "this conversation; ask several at once where they do not need each other's answers."
+)
 _STEP = re.compile(r"^[ \t]*(?:\d+[.):]|[-*])[ \t]+(\S.*)", re.MULTILINE)
+
+
+async def react(dialog: Dialog, goal: Goal | None = None) -> AsyncGenerator[AgentResponse, None]:
+    """Think, act, observe: one loop, which ends with the answer; without a goal of its own for the dialog's."""
+    async with aclosing(AgentLoop(dialog, goal or dialog.goal, dialog.earlier).records()) as records:
+        async for record in records:
+            yield record
+    yield dialog.finish()
+
+
+def supervisor(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
+    """ReAct with other agents among the tools; their records have their path."""
+    instructions = "\n\n".join(text for text in (dialog.goal.instructions, INSTRUCTIONS) if text)
+    return react(dialog, Goal(dialog.goal.question, instructions))
 
 
 async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
