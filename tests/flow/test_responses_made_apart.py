@@ -1,7 +1,7 @@
 """Responses in the background that a process of the part `jobs` makes: its gateways only read them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -252,7 +252,9 @@ async def test_a_flow_that_an_edit_adds_is_made_apart_too() -> None:
         edits: list[Prepare] = []
         await it.open_jobs(flows={}, edits=edits)
         (prepare,) = edits
-        prepare(Config(gateway=WAITING, flows=CONFIG.flows))()
+        commit = prepare(Config(gateway=WAITING, flows=CONFIG.flows))
+        assert not isinstance(commit, Awaitable)
+        commit()
         client, _ = await it.open_gateway()
         made = await client.responses.create(model=MODEL, input="1", background=True)
         it.step(1)
