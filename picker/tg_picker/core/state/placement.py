@@ -125,16 +125,14 @@ class Placement:
         self.missing: MissingAdapters | None = None
         self.loads_adapter = request.adapter is not None and request.adapter not in server.adapters.used_at
         self.marks = marks_of(request.prefix)
-        self.room = self.uncached_tokens
-        if reported_room is not None:
-            self.room = reported_room
-        elif request.prefix.blocks:  # otherwise nobody would know which of its blocks are in use
+        self.room = self.uncached_tokens if reported_room is None else reported_room
+        if reported_room is None and request.prefix.blocks:  # otherwise nobody knows which blocks are in use
             shared, _ = server.active.shared_blocks(request.prefix, cached // BLOCK_TOKENS)
             self.room = max(request.prompt_tokens - BLOCK_TOKENS * shared, 0)
-        is_held_up = server.place(
-            request, self.uncached_tokens, self.expected_tokens, now, room=self.room, marks=self.marks
+        self._is_held_up = (
+            server.place(request, self.uncached_tokens, self.expected_tokens, now, room=self.room, marks=self.marks)
+            or reported_room is not None
         )
-        self._is_held_up = is_held_up or reported_room is not None
         if self.streamed and not self._is_held_up:
             server.waiting_since[self] = now
 
@@ -144,9 +142,7 @@ class Placement:
         return self._server is None
 
     def first_token(self, now: float, learnt: LatencySample | None = None) -> None:
-        """Report that the answer began: the prompt is computed.
-
-        It has no effect after `finish`, and for answers that come whole.
+        """Report that the answer began. It has no effect after `finish`, and for answers that come whole.
 
         Args:
             now: seconds on the scheduler's clock.
@@ -161,8 +157,7 @@ class Placement:
         server.start(self.adapter, self.uncached_tokens, now, self.room)
         self._beside = server.running - 1
         seconds = now - self.picked_at
-        # Nothing can be told of a late one that may be shed, waited for a cache, an adapter or a cold start, or runs
-        # alone.
+        # A late one that may be shed, waited for a cache, an adapter or a cold start, or runs alone tells nothing.
         is_excused = self._is_sheddable or self._is_held_up or self._was_cold or not self._beside
         is_late = not server.speed.is_soon(seconds, self.uncached_tokens, self._objective)
         if not (is_late and is_excused):
