@@ -178,3 +178,26 @@ def test_what_a_template_refuses_only_later_is_a_wrong_request() -> None:
     assert rendered(template, "P", "A", "P") == "PAP"
     with pytest.raises(BadRequest, match="cannot express the conversation"):
         template.render("", ["P", "A", "P", "A", "P", "A", "P"])
+
+
+@pytest.mark.parametrize(
+    ("source", "system", "few", "many"),
+    [
+        ("{% for m in messages[-6:] %}{{ m.content }}{% endfor %}", "", 5, 7),
+        ("{% for m in messages if m.role != 'system' or messages|length < 6 %}{{ m.content }}{% endfor %}", "S", 3, 5),
+        ("{% for m in messages + messages[6:] %}{{ m.content }}{% endfor %}", "", 5, 7),
+    ],
+    ids=["loses turns", "loses the system", "repeats the first"],
+)
+def test_a_template_that_loses_or_repeats_texts_later_is_refused(source: str, system: str, few: int, many: int) -> None:
+    template = made(source)
+    assert template.knows_history
+    assert rendered(template, *"PAPAPAPAP"[:few], system=system) == f"{system}{'PAPAPAPAP'[:few]}"
+    with pytest.raises(BadRequest, match="cannot express the conversation"):
+        template.render(system, "PAPAPAPAP"[:many])
+
+
+@pytest.mark.parametrize("mark", ["\ue0001\ue001", "\ue0007\ue001", f"\ue000{'9' * 5000}\ue001"])
+def test_a_template_that_writes_a_mark_itself_is_refused(mark: str) -> None:
+    with pytest.raises(BadRequest, match="cannot express the conversation"):
+        made("{{ messages[0].content }}" + mark).render("", ["P"])

@@ -92,7 +92,12 @@ class ChatTemplate:
         messages = _make_turns(marks[1:])
         if system:
             messages = _add_system(messages, marks[0], known=self._knows_system)
-        return _fill(self._render(messages), [system, *texts])
+        rendered = self._render(messages)
+        expected = map(str, range(0 if system else 1, len(marks)))
+        # Longer conversations than the samples may lose the system's text or the first turns.
+        if sorted(found[2] for found in _MARK.finditer(rendered)) != sorted(expected):
+            raise BadRequest(_REFUSED)
+        return _fill(rendered, [system, *texts])
 
     def render_tools(self, system: str, turns: Sequence[Message], tools: Sequence[Tool]) -> Iterator[str | Plain]:
         """The pieces of a conversation with tools, calls or results, up to the answer.
