@@ -35,7 +35,7 @@ from tg_gateway.http import (
     find_pages,
 )
 from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner, notice_leaving
-from tg_gateway.jobs import JobQueue, JobRequests, JobRuns, JobStore
+from tg_gateway.jobs import JobLogs, JobQueue, JobRequests, JobRuns, JobStore
 from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
@@ -291,8 +291,8 @@ class Gateway:
             config.max_unauthenticated, lambda: self._authenticator.required
         )
         requestor = self._requestor
-        runs, waits = JobRuns.of(requestor, relay, limits), bool(config.max_wait)
-        self._jobs = JobQueue.of(requestor, runs, catalogue, limits, waits=waits)
+        runs, waits = JobRuns(relay, JobLogs.of(requestor, limits), limits), bool(config.max_wait)
+        self._jobs = JobQueue(requestor, runs, catalogue, limits, waits=waits)
         jobs, resumable = (
             JobRequests(requestor, self._jobs, JobStore.open(requestor, limits, scope), limits)
             for scope in ("", RESUMABLE)

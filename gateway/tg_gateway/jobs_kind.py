@@ -13,7 +13,7 @@ from tg_base.protocol import Presence
 from tg_base.server import Host, Processor, ServeContext, ServiceKind
 from tg_gateway.access import Limits, Payers, RateLimits, find_callers
 from tg_gateway.dialects import Catalogue
-from tg_gateway.jobs import JobQueue, JobRuns
+from tg_gateway.jobs import JobLogs, JobQueue, JobRuns
 from tg_gateway.relay import Relay
 from tg_schema import ServiceSpec, TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import BadRequest
@@ -66,10 +66,10 @@ class JobsKind(ServiceKind):
                 Requestor(context.bus, config.topics, plain=plain, queues=queues, plans=config.plans)
             )
             relay = Relay(requestor, gateway.request_timeout, rate_limits, callers, payers)
-            runs = JobRuns.of(requestor, relay, self._limits)
+            runs = JobRuns(relay, JobLogs.of(requestor, self._limits), self._limits)
             catalogue, waits = Catalogue.of(requestor, routes, gateway), bool(gateway.max_wait)
             name = host.name_processor()
-            queue = JobQueue.of(requestor, runs, catalogue, self._limits, waits=waits, name=name)
+            queue = JobQueue(requestor, runs, catalogue, self._limits, waits=waits, name=name)
 
             def prepare(edited: Config) -> Callable[[], None]:
                 def commit() -> None:

@@ -37,7 +37,7 @@ SETTLED: Final = 200.0
 UNTIL_READY: Final = 2.0
 """Seconds after which everybody knows a processor."""
 GATEWAY: Final = GatewayConfig(max_wait=MAX_WAIT)
-LIMITS: Final = Limits()
+LIMITS: Final = Limits(background=64, all_background=64, run=600.0, flex_pause=5.0, paused_bytes=2**24)
 
 
 @dataclass(eq=False)
@@ -86,9 +86,9 @@ class WaitingWorld(World):
             pauses = AttemptPauses(time, draw)
             logs = JobLogs(bus, TOPICS, time, silence=LIMITS.silence, pauses=pauses)
             relay = Relay(requestor, 60.0, RateLimits(GATEWAY, seconds), {}, Payers(GATEWAY))
-            runs = JobRuns(relay, logs, max_running=64, max_all=64, longest_run=600.0)
+            runs = JobRuns(relay, logs, LIMITS)
             catalogue = Catalogue(CONFIG.routes(TEXT_COMPLETION.name), requestor.presence.serving, {})
-            queue = JobQueue(requestor, runs, catalogue, longest_pause=5.0, most_paused=2**24, waits=True)
+            queue = JobQueue(requestor, runs, catalogue, LIMITS, waits=True)
             await stack.enter_async_context(queue)
             self._gates[process] = _Gate(catalogue, JobRequests(requestor, queue, JobStore(logs), LIMITS))
             stack.push_async_callback(relay.drain, DRAIN)

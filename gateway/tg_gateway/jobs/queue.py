@@ -53,8 +53,7 @@ class JobQueue:
         requestor: knows which queues have capacity, and the processes of the part `jobs`.
         runs: make the responses.
         catalogue: the models.
-        longest_pause: the longest pause after a refusal, in seconds.
-        most_paused: bytes of a model's messages that wait here after lost attempts; beyond that no more are taken.
+        limits: bounds of what waits here.
         waits: whether responses may wait for capacity.
         name: the name of this process of the part `jobs`; None = this is a gateway.
     """
@@ -64,9 +63,8 @@ class JobQueue:
         requestor: Requestor,
         runs: JobRuns,
         catalogue: Catalogue,
+        limits: Limits,
         *,
-        longest_pause: float,
-        most_paused: int,
         waits: bool,
         name: str | None = None,
     ) -> None:
@@ -78,7 +76,7 @@ class JobQueue:
         self._catalogue = catalogue
         self._name = name
         self._waits = waits
-        self._make_queue = partial(ModelQueue, longest_pause=longest_pause, most_paused=most_paused)
+        self._make_queue = partial(ModelQueue, longest_pause=limits.flex_pause, most_paused=limits.paused_bytes)
         self._queues: dict[str, ModelQueue] = {}
         self._deliveries: dict[str, Delivery] = {}
         self._pumps: set[asyncio.Task[Any]] = set()
@@ -87,21 +85,6 @@ class JobQueue:
         self._idle: set[asyncio.Task[Any] | None] = set()
         self._subscriptions = Subscriptions(self._bus, give_up=HeartbeatTiming().give_up)
         self._entered = False
-
-    @classmethod
-    def of(
-        cls,
-        requestor: Requestor,
-        runs: JobRuns,
-        catalogue: Catalogue,
-        limits: Limits,
-        *,
-        waits: bool,
-        name: str | None = None,
-    ) -> Self:
-        """The queue of a process with these limits; other arguments as of the class."""
-        pause, most = limits.flex_pause, limits.paused_bytes
-        return cls(requestor, runs, catalogue, longest_pause=pause, most_paused=most, waits=waits, name=name)
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:

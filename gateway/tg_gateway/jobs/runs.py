@@ -4,11 +4,10 @@ import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
-from typing import Final, Self
+from typing import Final
 
 import structlog
 
-from tg_base.client import Requestor
 from tg_base.runtime import running, translate_defects
 from tg_base.telemetry import REFUSALS
 from tg_gateway.access import Limits
@@ -38,33 +37,24 @@ class JobRuns:
     Args:
         relay: asks; its drain waits for these answers like for all others.
         logs: their logs.
-        max_running: side by side, of one owner; those that wait for capacity do not count.
-        max_all: side by side, of all.
-        longest_run: seconds that one may take.
+        limits: how many are made side by side, of one owner and of all, without those that wait for capacity; and how
+            long each may take.
 
     Attributes:
         logs: as given.
     """
 
-    def __init__(self, relay: Relay, logs: JobLogs, *, max_running: int, max_all: int, longest_run: float) -> None:
+    def __init__(self, relay: Relay, logs: JobLogs, limits: Limits) -> None:
         self._relay = relay
         self.logs = logs
-        self._max_running = max_running
-        self._max_all = max_all
-        self._longest_run = longest_run
+        self._limits = limits
         self._owners: Counter[str] = Counter()
         self._running: set[JobRun] = set()
-
-    @classmethod
-    def of(cls, requestor: Requestor, relay: Relay, limits: Limits) -> Self:
-        """Those of a process with these limits."""
-        logs = JobLogs.of(requestor, limits)
-        return cls(relay, logs, max_running=limits.background, max_all=limits.all_background, longest_run=limits.run)
 
     @property
     def room(self) -> int:
         """How many more may be begun that do not wait for capacity."""
-        return self._max_all - self._owners.total()
+        return self._limits.all_background - self._owners.total()
 
     async def make(self, run: JobRun) -> bool:
         """Make a response whose head is stored, in this task; return when its end is stored.
@@ -95,7 +85,7 @@ class JobRuns:
         return run.erased or not run.claim.running
 
     def _count_in(self, run: JobRun) -> None:
-        if self._owners[run.owner] >= self._max_running or not self.room:
+        if self._owners[run.owner] >= self._limits.background or not self.room:
             REFUSALS.labels(run.asked.route.spec.name, "background").inc()
             raise RateLimited("too many responses run in the background; wait for one to end", retry_after=1.0)
         run.counted = True
@@ -175,7 +165,7 @@ class JobRuns:
             run.leave()
 
     async def _relay_in_time(self, run: JobRun, exchange: Exchange) -> None:
-        timer = asyncio.get_running_loop().call_later(self._longest_run, self._end_late, run)
+        timer = asyncio.get_running_loop().call_later(self._limits.run, self._end_late, run)
         try:
             if run.writer is not None and not run.records.complete:
                 await exchange.relay(run.records, run.writer)
@@ -184,7 +174,7 @@ class JobRuns:
 
     def _end_late(self, run: JobRun) -> None:
         run.overran = True
-        run.stop(Timeout(f"the response took longer than {self._longest_run:.0f} s"))
+        run.stop(Timeout(f"the response took longer than {self._limits.run:.0f} s"))
 
     async def _say_asked(self, run: JobRun) -> None:
         """Say to the gateway that waits for it that the response was not refused."""
