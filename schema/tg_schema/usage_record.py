@@ -46,7 +46,7 @@ class UsageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
             requestors has asked: it writes the record too if it finds the processor dead.
         attempt: the requestor's attempt.
         call: the number of the provider's call within the attempt: 1, and further ones for merged answers; above
-            1,000,000 if it failed before it brought anything, as each one before a retry.
+            1,000,000 if it failed before it brought anything and was tried again.
         version: a reader keeps what it knows of a newer version.
         request: the id of the original request at the gateway (`X-Request-Id`).
         payer: who is charged.

@@ -59,8 +59,8 @@ ANSWERING: Final = (
     Fault(
         "a retry in which its processor is killed passes for the first call",
         "base/tg_base/server/usage_account.py",
-        "        if in_vain:\n",
-        "        if False and in_vain:\n",
+        "            self.put(replace(record, call=FAILED_CALLS + self.retried))\n",
+        "            self.record(record)\n",
         found_by="tests/flow/test_asked_calls.py::test_a_process_that_is_killed_in_its_retry",
     ),
     Fault(

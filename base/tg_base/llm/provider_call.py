@@ -57,7 +57,10 @@ class ProviderCall(CallMeter, kw_only=True):
         if self.account is not None and not left:
             record = self._make_record(self.account, error)
             count_call(record)
-            self.account.put(record)
+            if record.outcome == "failed" and not self.pieces:
+                self.account.failed.append(record)
+            else:
+                self.account.record(record)
         if self.about is not None:
             self.about |= self._describe_end()
 
@@ -82,7 +85,6 @@ class ProviderCall(CallMeter, kw_only=True):
         return UsageRecord(
             headers.key.stream,
             headers.key.attempt,
-            account.number_call(in_vain=outcome == "failed" and not self.pieces),
             request="" if span is None else span.request,
             payer=Payer.of(None if span is None else span.payer),
             door="" if span is None else span.door or "",

@@ -328,6 +328,8 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         account = ACCOUNT.get()
         if account is None:
             return ProviderCall()
+        if account.failed:
+            account.note_retry()
         # Most requests have only these two.
         size = len(request.prompt or "") + len(request.system or "")
         if request.messages or request.tools or request.prompt_ids or request.texts or request.id_lists:

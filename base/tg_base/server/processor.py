@@ -339,7 +339,8 @@ class Processor:
         delivery.ack()
         queued_at = int((time() - (call.least_delay if call.delay is None else call.delay)) * 1000)
         size = call.size or len(delivery.body)
-        ACCOUNT.set(UsageAccount(call, route.flow, queued_at, size, self.host.usage.put))
+        account = UsageAccount(call, route.flow, queued_at, size, self.host.usage.put)
+        ACCOUNT.set(account)
         del delivery
         begun, patience = self._time(), self._timing.doubt_after
         responder = self._open_responder(route, call)
@@ -361,6 +362,8 @@ class Processor:
                 # It was too large to be read before it was acknowledged.
                 await self._publish_dead_letter(route, *work.unreadable)
         finally:
+            if account.failed:
+                account.close()
             self._took(self._time() - begun)
             if work.answered or work.failure is not None:
                 self._observe(work.failure, begun)

@@ -5,12 +5,13 @@ from contextvars import ContextVar
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tg_base.protocol import RequestHeaders
 from tg_schema.usage_record import UsageRecord
 
 FAILED_CALLS: Final = 1_000_000
-"""The numbers above it are those of calls that failed before they brought anything."""
+"""The numbers above it are those of calls that failed before they brought anything, and were tried again."""
 
 
 class UsageAccount(msgspec.Struct):
@@ -23,7 +24,8 @@ class UsageAccount(msgspec.Struct):
         size: bytes of the request's JSON.
         put: takes a record without waiting.
         calls: calls of a provider that are over and have brought something, or may have.
-        failures: those that failed before they brought anything.
+        retried: those that failed before they brought anything, and were followed by another one.
+        failed: the records of those that failed so and were followed by none yet.
     """
 
     headers: RequestHeaders
@@ -32,18 +34,28 @@ class UsageAccount(msgspec.Struct):
     size: int
     put: Callable[[UsageRecord], None]
     calls: int = 0
-    failures: int = 0
+    retried: int = 0
+    failed: list[UsageRecord] = []
 
-    def number_call(self, *, in_vain: bool) -> int:
-        """The number of a call that is over, for its record. In vain: it failed before it brought anything.
+    def record(self, record: UsageRecord) -> None:
+        """Publish the record of a call that is over, under its number.
 
-        If this process is killed, its requestor records the call that was running, as number 1.
+        If this process dies, or is taken for dead, its requestor records the call that was running, as number 1.
         """
-        if in_vain:
-            self.failures += 1
-            return FAILED_CALLS + self.failures
         self.calls += 1
-        return self.calls
+        self.put(replace(record, call=self.calls))
+
+    def note_retry(self) -> None:
+        """Another call begins: those that failed before they brought anything get numbers of their own."""
+        for record in self.failed:
+            self.retried += 1
+            self.put(replace(record, call=FAILED_CALLS + self.retried))
+        self.failed.clear()
+
+    def close(self) -> None:
+        """The request is over, and no other call begins."""
+        while self.failed:
+            self.record(self.failed.pop(0))
 
 
 ACCOUNT: Final[ContextVar[UsageAccount | None]] = ContextVar("usage_account", default=None)
