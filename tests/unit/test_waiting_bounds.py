@@ -11,9 +11,9 @@ from tg_schema.errors import NotFound
 from tg_schema.topics import Topics
 
 
-def background(name: str) -> Background:
+def background(name: str, seconds: float = 100.0) -> Background:
     """An answer."""
-    return Background(name, b"head", keeps_parts=False, answer=lambda _: Answer(b""))
+    return Background(name, b"head", keeps_parts=False, answer=lambda _: Answer(b""), seconds=seconds)
 
 
 async def take(store: JobStore, name: str) -> Claim:
@@ -50,3 +50,48 @@ async def test_what_others_make_of_what_a_gateway_has_put_is_bounded() -> None:
     kept = [name for name in names if await bus.read(Topics().kept(name))]
     assert len(kept) <= 2 + 2 + 1
     assert kept[-1] == names[-1]
+
+
+async def test_what_is_being_made_is_not_erased_to_make_room() -> None:
+    bus = MemoryBus()
+    one, maker = (JobStore(JobLogs(bus, Topics(), key_answers=2)) for _ in range(2))
+    await one.put("k", background("a"), Waiting(60.0))
+    async with (await take(maker, "a")).write(background("a")) as writer:
+        one.logs.written.mark("a", waits=False)
+        for name in "bcdefgh":
+            await one.keep("k", Keep(name, lambda: b"x"))
+        assert (await one.of("k").read("a")).head == b"head"
+        await writer.end(b"", "ended")
+    for name in "ijkl":
+        await one.keep("k", Keep(name, lambda: b"x"))
+    left = [name for name in "abcdefghijkl" if await bus.read(Topics().kept(name))]
+    assert left == ["k", "l"]
+
+
+async def test_what_is_being_made_when_its_time_is_over_is_erased_after_its_end() -> None:
+    bus, now = MemoryBus(), [1000.0]
+    one, maker = (JobStore(JobLogs(bus, Topics(), lambda: now[0], longest_run=1000.0)) for _ in range(2))
+
+    async def is_kept(seconds: float) -> bool:
+        """Whether its log is there after the next answer is kept, so many seconds later."""
+        now[0] += seconds
+        await one.keep("other", Keep("next", lambda: b"x"))
+        return bool(await bus.read(Topics().kept("a")))
+
+    await one.put("k", background("a", seconds=1.0), Waiting(1.0))
+    async with (await take(maker, "a")).write(background("a")) as writer:
+        assert await is_kept(3.0)
+        assert (await one.of("k").read("a")).outcome == "running"
+        assert await is_kept(100.0)
+        await writer.end(b"", "ended")
+    assert not await is_kept(100.0)
+
+
+async def test_what_nobody_makes_any_more_is_erased_after_the_longest_run() -> None:
+    bus, now = MemoryBus(), [1000.0]
+    store = JobStore(JobLogs(bus, Topics(), lambda: now[0], longest_run=100.0))
+    await store.put("k", background("a", seconds=1.0), Waiting(1.0))
+    await take(store, "a")
+    now[0] += 103.0
+    await store.keep("k", Keep("b", lambda: b"x"))
+    assert not await bus.read(Topics().kept("a"))

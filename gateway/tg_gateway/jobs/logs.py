@@ -48,6 +48,7 @@ class JobLogs:
         key_answers: answers that one gateway keeps for one key; beyond that the oldest are erased.
         key_bytes: the same in bytes.
         all_bytes: the same in bytes, for all keys: with the memory bus they are in this process.
+        longest_run: seconds for which an answer may be made; its log is kept as much longer.
 
     Attributes:
         bus: as given.
@@ -70,12 +71,14 @@ class JobLogs:
         key_answers: int = 1_000,
         key_bytes: int = 64 * 1024 * 1024,
         all_bytes: int = 512 * 1024 * 1024,
+        longest_run: float = 0.0,
     ) -> None:
         self.bus = bus
         self.clock = clock
         self._topics = topics
         self._scope = scope
         self._part_bytes = part_bytes
+        self._longest_run = longest_run
         self.silence = silence
         self.pauses = pauses or AttemptPauses(clock)
         self.written = WrittenLogs(bus, topics, key_answers, key_bytes, all_bytes)
@@ -92,6 +95,7 @@ class JobLogs:
             silence=limits.silence,
             pauses=AttemptPauses(clock, first=limits.attempt_pause),
             part_bytes=limits.part_bytes,
+            longest_run=limits.run,
         )
 
     def owner(self, key: str | None) -> str:
@@ -138,10 +142,12 @@ class JobLogs:
         self.check_size(body)
         expires = (self.clock() if waits is None else waits) + seconds
         # Count it before the append: an append that seems to fail may still arrive.
-        self.written.add(name, Written(owner, len(body), expires, waits is not None, claim))
+        self.written.add(name, Written(owner, len(body), expires, waits is not None, claim, waits is not None))
         # Erase a few expired answers with each new one, so that no task is needed for it.
         await self.written.make_room(owner, self.clock())
-        first = label_first(kind, owner, expires, claim, waits, attempts=attempts)
+        # While it is made, its log must not expire.
+        last = expires if waits is None else expires + self._longest_run
+        first = label_first(kind, owner, last, claim, waits, attempts=attempts)
         return await self.bus.append(self.topic(name), body, first)
 
     @asynccontextmanager

@@ -9,6 +9,8 @@ from tg_schema.topics import Topics
 
 MAX_ERASED_AT_ONCE: Final = 4
 """How many answers are erased before the next is stored: enough to keep ahead, without a noticeable pause."""
+LOOK_AGAIN_SECONDS: Final = 60.0
+"""Seconds before an answer is looked at again that was still made when its time was over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Written:
         expires: until when it is kept, by the wall clock.
         waits: whether it waits for capacity.
         claim: the claim of its head, if the client chose its name: an end may free the name for another gateway.
+        apart: whether a process makes it apart, so that only its log tells whether it has ended.
     """
 
     key: str
@@ -28,6 +31,7 @@ class Written:
     expires: float
     waits: bool = False
     claim: str = ""
+    apart: bool = False
 
 
 class WrittenLogs:
@@ -84,14 +88,26 @@ class WrittenLogs:
             self.add(name, replace(written, waits=waits))
 
     async def make_room(self, key: str, now: float) -> None:
-        """Erase a few that have expired, or are the oldest of a key that is over its bounds. Raises BusError."""
+        """Erase a few that have expired, or are the oldest of a key that is over its bounds; none that is being made.
+
+        Raises BusError.
+        """
         for name in self._choose_erased(key, now):
-            claim = self._written[name].claim if name in self._written else ""
-            # If another gateway has restarted this response, that gateway erases it.
-            if claim and JobLog(await self._bus.read(self._topics.kept(name))).claim != claim:
-                self.discard(name)
-            else:
+            written = self._written.get(name)
+            if written is None or not written.apart or await self._is_over(name, written, now):
                 await self.erase(name)
+
+    async def _is_over(self, name: str, written: Written, now: float) -> bool:
+        """Whether an answer may be erased; otherwise others are chosen before it."""
+        log = JobLog(await self._bus.read(self._topics.kept(name)))
+        if log.claim != written.claim:
+            # Another gateway has restarted this response, and erases it.
+            self.discard(name)
+            return False
+        running = log.outcome == "running" and log.expires > now and not log.is_expired(now)
+        if running:
+            self.add(name, replace(written, expires=max(written.expires, now + LOOK_AGAIN_SECONDS)))
+        return not running
 
     async def erase(self, name: str) -> None:
         """Erase one, of any gateway. Raises BusError."""
