@@ -22,9 +22,10 @@ from tg_base.llm import LlmChunk
 from tg_base.server import Processor
 from tg_client import TgClient
 from tg_gateway.access import Limits
+from tg_gateway.access.rate_limits import MAX_SIDE_BY_SIDE
 from tg_gateway.app import Gateway
 from tg_gateway.relay.live import MAX_FOLLOWERS, MAX_FOLLOWERS_OF_KEY, MAX_NAME_CHARACTERS
-from tg_schema import TextCompletionRequest, decode
+from tg_schema import TextCompletionRequest, decode, encode
 from tg_schema.errors import IncompleteStream, NotFound, RateLimited, Unauthorized
 from tg_schema.live import LiveDocument, LiveQueue
 
@@ -52,6 +53,21 @@ class SteadyLlm(CountingLlm):
                 await asyncio.sleep(0.002)
         finally:
             self.stopped.set()
+
+
+class CrowdedLlm(WordyLlm):
+    """Knows how many of its answers run."""
+
+    running = 0
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        self.running += 1
+        try:
+            async for chunk in super().generate_content_stream(request):
+                yield chunk
+        finally:
+            self.running -= 1
 
 
 @asynccontextmanager
@@ -223,6 +239,33 @@ async def test_a_silent_model_is_stopped_though_its_client_does_not_read() -> No
         await client.stop_stream(name)
         async with asyncio.timeout(1):
             await llm.stopped.wait()
+
+
+async def test_all_requests_of_a_list_are_stopped_though_their_client_does_not_read() -> None:
+    llm, many = CrowdedLlm(), MAX_SIDE_BY_SIDE + 2
+    step = llm.step = asyncio.Semaphore(0)
+    async with (
+        open_gateway(llm=llm, timing=QUICK, limits=Limits(write=60.0)) as it,
+        TgClient(it.gateway.url, retries=0) as client,
+        raw_connection(it.address) as raw,
+    ):
+        raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        asking = {"model": llm.model, "prompt": ["10000000"] * many, "stream": True}
+        raw.post("/v1/completions", encode(asking))
+        (name,) = (await see(client)).streams
+        (exchange,) = it.gateway._live._relay.running
+        await until(lambda: llm.running == MAX_SIDE_BY_SIDE)
+
+        def fill() -> bool:
+            step.release()
+            return exchange.responses.waiting > 0
+
+        await until(fill)
+        asked_bytes = exchange.responses.request_bytes
+        await client.stop_stream(name)
+        await until(lambda: not llm.running, within=5.0)
+        assert it.gateway._live._relay.running, "its client has not read its end"
+        assert exchange.responses.request_bytes == asked_bytes, "more of the list was asked"
 
 
 async def test_a_request_that_waits_is_seen_and_stopped() -> None:

@@ -80,6 +80,8 @@ async def test_what_ends_all_still_ends_all() -> None:
     batch.fail(GONE)
     with pytest.raises(Unavailable):
         batch.poll()
+    # One that was just being asked is left at once.
+    assert batch.add(2, ResponseStream("s2", Record, 60.0)).is_set()
 
 
 async def test_an_answer_that_nobody_asked_for_fails_its_request_alone() -> None:

@@ -66,12 +66,17 @@ class BatchStream:
         return not self._left
 
     @property
+    def failed(self) -> bool:
+        """Whether an error has ended all of it."""
+        return self._error is not None
+
+    @property
     def waiting(self) -> int:
         """Bytes that are buffered for the reader."""
         return sum(stream.waiting for stream, _ in self._streams.values())
 
     def add(self, number: int, stream: ResponseStream[Any]) -> asyncio.Event:
-        """Read this stream, too; the event is set when its last record has been read.
+        """Read this stream, too; the event is set when its last record has been read, or all has failed.
 
         Args:
             number: the number of its request in the batch.
@@ -80,6 +85,8 @@ class BatchStream:
         self.id = self.id or stream.id
         self.request_bytes += stream.request_bytes
         ended = asyncio.Event()
+        if self.failed:
+            ended.set()
         self._streams[number] = stream, ended
         stream.listen(lambda: self._arrive(number, stream))
         # Records that came before there was a listener.
@@ -92,9 +99,11 @@ class BatchStream:
         self._wake()
 
     def fail(self, error: TgError) -> None:
-        """End the stream: no further records are read."""
+        """End the stream: no further records are read, and all that still runs is left, though no reader sees it."""
         if self._left and self._error is None:
             self._error = error
+            for _, ended in self._streams.values():
+                ended.set()
             self._wake()
 
     def poll(self) -> Any:
@@ -244,13 +253,16 @@ async def _refill(
     rest: deque[tuple[int, Any]],
     ask: Callable[..., _Asked],
 ) -> None:
-    """Whenever the answer in a place has ended, ask what is left there. It was admitted together with its place."""
+    """Whenever the answer in a place has ended, leave it, and ask what is left there, unless all has failed.
+
+    What is left was admitted together with its place.
+    """
     try:
         with translate_defects(Internal, "a request of a batch could not be asked", "gateway.defect", log):
             await ended.wait()
-            while rest:
+            await place.aclose()
+            while rest and not answer.failed:
                 number, request = rest.popleft()
-                await place.aclose()
                 try:
                     stream = await place.enter_async_context(ask(request, bounded=False))
                 except TgError as error:
@@ -259,6 +271,7 @@ async def _refill(
                     answer.refuse(number, error)
                     continue
                 await answer.add(number, stream).wait()
+                await place.aclose()
     except TgError as error:
         answer.fail(error)
 
