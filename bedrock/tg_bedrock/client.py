@@ -9,6 +9,7 @@ import functools
 import os
 import ssl
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -34,7 +35,7 @@ from botocore.tokens import ScopedEnvTokenProvider
 
 from tg_base.llm import HttpAnswer, Method, open_pool, unreachable
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, ProviderAuth
+from tg_schema.errors import BadRequest, ProviderAuth, Unavailable
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from types_boto3_bedrock_runtime.client import BedrockRuntimeClient
     from types_boto3_bedrock_runtime.type_defs import ConverseStreamRequestTypeDef
 
+MAX_SIGNERS = 4
+"""Requests that a client signs at once; each takes a thread, for as long as credentials are fetched."""
 KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
 """The variable in which AWS's tools look for a Bedrock API key."""
 
@@ -52,6 +55,7 @@ _NO_CREDENTIALS = (
 _NO_REGION = "there is no AWS region: set AWS_REGION, or the provider's option `region`"
 _NO_PROFILE = "there is no AWS profile of that name: check AWS_PROFILE and the provider's option `profile`"
 _NO_ACCESS = "the AWS credentials could not be fetched or renewed; the processor's operator must check them"
+_CLOSED = "the model was closed; ask again"
 _UNREACHABLE = "the provider cannot be reached; check its region and endpoint_url, and the network"
 _BAD_ENDPOINT = (
     "endpoint_url and region must be valid, and a key in AWS_BEARER_TOKEN_BEDROCK goes to an https:// URL only"
@@ -67,6 +71,8 @@ class BedrockClient:
     def __init__(self, runtime: "BedrockRuntimeClient", control: "ControlClient") -> None:
         self._runtime = runtime
         self._control = control
+        # Not the loop's threads: credentials that do not come would hold up all that needs one, such as DNS.
+        self._signers = ThreadPoolExecutor(MAX_SIGNERS, "bedrock-signer")
         bundle = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE")
         self._pool = open_pool(_read_certificates(bundle) if bundle else True)
         for client in (runtime, control):
@@ -115,11 +121,16 @@ class BedrockClient:
         return await self._send("GET", lambda: self._control.list_foundation_models(byOutputModality="TEXT"))
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections. Safe to call twice."""
+        self._signers.shutdown(wait=False)
         await self._pool.aclose()
 
     async def _send(self, method: Method, call: Callable[[], object]) -> HttpAnswer:
-        request = await asyncio.to_thread(_record, call)
+        try:
+            signing = asyncio.get_running_loop().run_in_executor(self._signers, _record, call)
+        except RuntimeError:
+            raise Unavailable(_CLOSED) from None
+        request = await signing
         headers = [(name, _text(value)) for name, value in request.headers.items()]
         body: Any = request.body  # bytes, as it is JSON
         return await self._pool.ask(method, request.url, headers, body)
