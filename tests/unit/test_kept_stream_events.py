@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,7 +20,7 @@ from tg_gateway.dialects.native.dialect import EventWriter
 from tg_gateway.dialects.native.services import SERVICES
 from tg_gateway.mounts import load_mounts
 from tg_schema import TgError, encode
-from tg_schema.errors import BadRequest, Unavailable
+from tg_schema.errors import BadRequest, BusError, NotFound, Unavailable
 
 STREAMS = KeptStreams({mount.door: mount.dialect.restore for mount in load_mounts()}, lambda: 1e9)
 EVENT = re.compile(rb"id: ([0-9]+)\n.*?\n\n", re.DOTALL)
@@ -28,11 +28,11 @@ EVENT = re.compile(rb"id: ([0-9]+)\n.*?\n\n", re.DOTALL)
 
 @dataclass
 class Log(KeptAnswers):
-    """A log at the edge of this test: its parts as they are given."""
+    """A log at the edge of this test: its parts as they are given; an error in place of its end: it cannot be read."""
 
     head: bytes
     parts: list[bytes]
-    end: KeptAnswer
+    end: KeptAnswer | TgError
 
     @override
     async def read(self, name: str) -> KeptAnswer:
@@ -42,6 +42,8 @@ class Log(KeptAnswers):
     async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
         for part in self.parts:
             yield part
+        if isinstance(self.end, TgError):
+            raise self.end
         yield self.end
 
 
@@ -111,3 +113,17 @@ async def test_what_another_version_began_is_refused_in_words(head: dict[str, ob
 async def test_a_form_is_that_of_its_door() -> None:
     with pytest.raises(BadRequest, match="no stream of this protocol"):
         STREAMS.keep(make_writer("openai"), "lmi", "10m")
+
+
+@pytest.mark.parametrize("door", ["native", "openai", "anthropic"])
+@pytest.mark.parametrize("lost", [NotFound("erased"), BusError("away")])
+async def test_a_whole_answer_needs_no_end_of_its_log(door: str, lost: TgError) -> None:
+    lines, _ = write(list(RECORDS), None)
+    last = lines.rstrip(b"\n").rfind(b"\n") + 1
+    for kept in (lines, lines[:last]):
+        background = STREAMS.keep(make_writer(door), door, "10m")
+        answer = background.answer(Log(background.head, [kept], lost))
+        assert isinstance(answer, StreamedAnswer)
+        # Only of an answer that is not whole its reader is told so.
+        with pytest.raises(type(lost)) if kept != lines else nullcontext():
+            assert [part async for part in answer.parts]

@@ -21,7 +21,7 @@ from tg_gateway.dialects.kept_answers import KEPT_SECONDS, KeptAnswer, KeptAnswe
 from tg_gateway.dialects.output import join_output
 from tg_gateway.dialects.writer import Writer
 from tg_schema import TgError, ToolCallDelta, decode, encode
-from tg_schema.errors import BadRequest, Cancelled, NotFound, TooLarge, Unavailable
+from tg_schema.errors import BadRequest, BusError, Cancelled, NotFound, TooLarge, Unavailable
 
 KEEP_HEADER: Final = "X-Tokengrid-Keep"
 """The header of a request that asks for its stream to be kept, and for how long."""
@@ -215,7 +215,7 @@ class _Reading:
             TgError: the answer has failed; or no more of it can be read.
         """
         cutter, rest = self._cutter, b""
-        async with aclosing(kept.follow(self._name)) as steps:
+        async with aclosing(self._read_log(kept)) as steps:
             async for step in steps:
                 if isinstance(step, KeptAnswer):
                     if not self._over and (failed := self._end(step)):
@@ -236,6 +236,16 @@ class _Reading:
                     yield self._writer.keep_alive
                 # Kept records may come all at once: give other streams a turn in between.
                 await asyncio.sleep(0)
+
+    async def _read_log(self, kept: KeptAnswers) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        """As `KeptAnswers.follow`; behind the last record the log need not tell its end, since the answer is whole."""
+        try:
+            async with aclosing(kept.follow(self._name)) as steps:
+                async for step in steps:
+                    yield step
+        except (NotFound, BusError):
+            if not self._over:
+                raise
 
     def _write(self, line: bytes) -> bytes:
         """The events of one record; none after a record that the writer refuses."""
