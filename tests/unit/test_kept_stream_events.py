@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from tests.unit.test_recorded_responses import MIXED, RECORDS, Record, write
-from tg_gateway.dialects import Answer, KeptAnswer, KeptAnswers, KeptStreams, RecordedEnd, StreamedAnswer, Writer
+from tg_gateway.dialects import (
+    Answer,
+    ExpiredStream,
+    KeptAnswer,
+    KeptAnswers,
+    KeptStreams,
+    Outcome,
+    RecordedEnd,
+    StreamedAnswer,
+    Writer,
+)
 from tg_gateway.dialects.anthropic.writers import StreamWriter
 from tg_gateway.dialects.chat import ChatStreamWriter
 from tg_gateway.dialects.native.dialect import EventWriter
@@ -33,10 +43,11 @@ class Log(KeptAnswers):
     head: bytes
     parts: list[bytes]
     end: KeptAnswer | TgError
+    outcome: Outcome = "running"
 
     @override
     async def read(self, name: str) -> KeptAnswer:
-        return KeptAnswer(self.head, b"", "running", cut=False)
+        return KeptAnswer(self.head, b"", self.outcome, cut=False)
 
     @override
     async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
@@ -127,3 +138,18 @@ async def test_a_whole_answer_needs_no_end_of_its_log(door: str, lost: TgError) 
         # Only of an answer that is not whole its reader is told so.
         with pytest.raises(type(lost)) if kept != lines else nullcontext():
             assert [part async for part in answer.parts]
+
+
+async def test_a_stream_that_runs_can_be_read_and_stopped_after_its_time() -> None:
+    now = [1e9]
+    streams = KeptStreams({mount.door: mount.dialect.restore for mount in load_mounts()}, lambda: now[0])
+    background = streams.keep(make_writer("native"), "native", "90s")
+    lines, body = write(list(RECORDS), None)
+    running = Log(background.head, [lines], KeptAnswer(background.head, body, "ended", cut=False))
+    now[0] += 100
+    assert await gather(await streams.read(running, background.name, -1))
+    await streams.cancel(running, background.name)
+    for ended in (replace(running, outcome="ended"), KeptAnswers()):
+        for asked in (streams.read(ended, background.name, -1), streams.cancel(ended, background.name)):
+            with pytest.raises(ExpiredStream):
+                await asked

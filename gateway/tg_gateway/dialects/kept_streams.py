@@ -28,11 +28,11 @@ KEEP_HEADER: Final = "X-Tokengrid-Keep"
 _PERIOD: Final = re.compile(r"([0-9]{1,6})([smh])", re.ASCII)
 _SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600}
 _NAME: Final = re.compile(r"ks-([0-9a-f]{1,12})-[0-9a-f]{32}", re.ASCII)
-"""The time of its expiry is part of a stream's name, so that it is known without a log."""
+"""The time of its expiry is part of a stream's name, so that it is known when its log is erased."""
 
 
 class ExpiredStream(NotFound):
-    """The stream was kept until a time that has passed."""
+    """The stream was kept until a time that has passed, and it has ended."""
 
     status = 410
 
@@ -94,7 +94,7 @@ class KeptStreams:
 
         Raises:
             NotFound: the key has no such stream.
-            ExpiredStream: its time is over.
+            ExpiredStream: its time is over, and it does not run.
             BadRequest: the stream has no event of the number `after`.
             Unavailable: this gateway cannot write the events of its door.
         """
@@ -142,10 +142,18 @@ class KeptStreams:
 
     async def _find(self, kept: KeptAnswers, name: str) -> StreamHead:
         found = _NAME.fullmatch(name)
-        if found and int(found[1], 16) <= self._clock():
-            raise ExpiredStream("the time for which this stream was kept is over: ask again")
-        # A name of another shape is nobody's: its log is not looked for.
-        answer = await kept.read(name if found else "")
+        over = found is not None and int(found[1], 16) <= self._clock()
+        gone = ExpiredStream("the time for which this stream was kept is over: ask again")
+        try:
+            # A name of another shape is nobody's: its log is not looked for.
+            answer = await kept.read(name if found else "")
+        except NotFound:
+            if over:
+                raise gone from None
+            raise
+        # While it is made, it can be stopped, and read.
+        if over and answer.outcome != "running":
+            raise gone
         return decode(StreamHead, answer.head or b"")
 
     def _restore(self, head: StreamHead) -> Writer[Any]:
