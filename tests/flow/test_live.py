@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -196,6 +196,17 @@ async def test_a_stopped_stream_ends_its_model(streaming: bool) -> None:
             await client.stop_stream(name)
         await see(client, lambda document: not document.streams)
         assert llm.generated == generated
+
+
+async def test_stopped_streams_are_forgotten_though_nobody_looks() -> None:
+    async with open_gateway(llm=SteadyLlm()) as it, TgClient(it.gateway.url, retries=0) as client:
+        live = it.gateway._live
+        for _ in range(3):
+            async with it.http.post("api/v1/text-completion", json={"prompt": "9", "streaming": True}) as response:
+                await client.stop_stream(response.headers["X-Stream-Id"])
+                assert b'"type":"cancelled"' in await response.read()
+        await until(lambda: not live._relay.running)
+        assert not [name for name, kept in vars(live).items() if isinstance(kept, Set | dict) and kept]
 
 
 async def test_a_client_that_does_not_read_is_stopped_too() -> None:

@@ -84,8 +84,6 @@ class Live(LiveFigures):
         self._name, self._version = f"{socket.gethostname()}:{os.getpid()}", version("tokengrid-gateway")
         self._views: dict[str | None, _View] = {}
         self._numbers, self._followers = count(1), Counter[str | None]()
-        # Streams whose clients have not read their end yet.
-        self._stopped: set[str | None] = set()
 
     async def mark(self) -> None:
         """Remember the counts of each moment, from which rates are made; until it is cancelled."""
@@ -120,7 +118,7 @@ class Live(LiveFigures):
                 exchange.fail(Cancelled("an operator has stopped this stream"))
                 # The exchange leaves only when its client has read what came before.
                 self._requestor.stop(stream)
-                self._stopped.add(stream)
+                exchange.stopped = True
                 return
         raise NotFound("no such stream runs here: it has ended, or it is another gateway's or another key's")
 
@@ -138,8 +136,6 @@ class Live(LiveFigures):
         return view
 
     def _make(self, sees: str | None) -> LiveDocument:
-        if self._stopped:
-            self._stopped &= {each.entry.stream for each in self._relay.running}
         exchanges = self._list_exchanges(sees)
         listed = islice(exchanges, MAX_ROWS)
         rows: dict[str, LiveStream | None] = {str(each.entry.stream): self._describe_stream(each) for each in listed}
@@ -149,7 +145,7 @@ class Live(LiveFigures):
             return LiveDocument(*facts, {"streams": len(rows) + sum(1 for _ in exchanges)}, streams=rows)
         routes, processors = self.catalogue.all_routes, list(self._requestor.presence)
         pools, rates = list(self._find_pools()), self._rates.measure()
-        streams = len(self._relay.running) - len(self._stopped)
+        streams = sum(not each.stopped for each in self._relay.running)
         names = {each.request: f"{each.flow}/{each.spec.name}" for each in routes}
         return LiveDocument(
             *facts,
@@ -162,8 +158,8 @@ class Live(LiveFigures):
 
     def _list_exchanges(self, sees: str | None) -> Iterator[Exchange]:
         """The streams that were asked and not stopped, the oldest first."""
-        running = ((each, each.entry.stream) for each in self._relay.running if sees is None or sees == each.entry.key)
-        return (each for each, name in running if name and name not in self._stopped)
+        seen = (each for each in self._relay.running if sees is None or sees == each.entry.key)
+        return (each for each in seen if each.entry.stream and not each.stopped)
 
     def _describe_stream(self, exchange: Exchange) -> LiveStream:
         entry, (flow, service) = exchange.entry, exchange.metrics.name

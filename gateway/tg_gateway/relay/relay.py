@@ -54,11 +54,13 @@ class Exchange:
         metrics: as given.
         entry: as given.
         letters: of the text that has come.
+        stopped: whether an operator has ended it. It stays until its client has read what came before.
     """
 
     # Not a generator, which would take 0.7 KiB for each stream.
     __slots__ = (
-        "_ask", "_asked", "_fields", "_relay", "_spending", "entry", "letters", "metrics", "responses", "usage",
+        "_ask", "_asked", "_fields", "_relay", "_spending", "entry", "letters", "metrics", "responses",
+        "stopped", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +77,7 @@ class Exchange:
         self.entry = entry
         self.usage = spending.usage
         self.letters = 0
+        self.stopped = False
         self.responses: Responses
         self._ask = ask
         self._fields = fields
