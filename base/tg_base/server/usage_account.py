@@ -40,7 +40,9 @@ class UsageAccount(msgspec.Struct):
     def record(self, record: UsageRecord) -> None:
         """Publish the record of a call that is over, under its number.
 
-        If this process dies, or is taken for dead, its requestor records the call that was running, as number 1.
+        If this process dies, or is taken for dead, its requestor records the call that was running, as number 1. Calls
+        for several answers of a request run side by side, and the requestor records them as one: if one of them has
+        ended before, as number 1, what still ran is not counted.
         """
         self.calls += 1
         self.put(replace(record, call=self.calls))
