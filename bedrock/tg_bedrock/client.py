@@ -33,7 +33,7 @@ from botocore.loaders import create_loader
 from botocore.session import Session
 from botocore.tokens import ScopedEnvTokenProvider
 
-from tg_base.llm import HttpAnswer, Method, open_pool, unreachable
+from tg_base.llm import HttpAnswer, Method, note_unsent, open_pool, unreachable
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, ProviderAuth, Unavailable
 
@@ -126,6 +126,7 @@ class BedrockClient:
         await self._pool.aclose()
 
     async def _send(self, method: Method, call: Callable[[], object]) -> HttpAnswer:
+        note_unsent()
         try:
             signing = asyncio.get_running_loop().run_in_executor(self._signers, _record, call)
         except RuntimeError:

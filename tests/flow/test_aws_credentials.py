@@ -12,6 +12,7 @@ import pytest
 
 from tests.fakes.bedrock_server import BedrockServer
 from tests.flow.test_bedrock import aws, opened, responses
+from tests.flow.usage_records import record_here
 from tests.within import within
 from tg_base.runtime import start_daemon_thread
 from tg_schema.errors import Unavailable
@@ -70,6 +71,19 @@ async def test_credentials_that_do_not_come_hold_up_nobody_else(process: Credent
         await within(5, loop.getaddrinfo("127.0.0.1", 80))
         process.answer()
         assert (await asking)[-1].finish_reason == "stop"
+
+
+async def test_a_call_left_before_it_was_signed_is_none(process: CredentialProcess) -> None:
+    records = record_here()
+    async with BedrockServer.running() as server, opened(server.url) as service:
+        process.hang()
+        asking = asyncio.create_task(responses(service))
+        await process.wait_until_asked()
+        asking.cancel()
+        await asyncio.wait([asking])
+        process.answer()
+        await responses(service)
+    assert [record.outcome for record in records] == ["complete"]
 
 
 async def test_a_model_that_was_closed_says_so() -> None:

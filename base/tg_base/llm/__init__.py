@@ -7,7 +7,7 @@ from tg_base.llm.answer_form import strip_fence
 from tg_base.llm.answer_text import AnswerText
 from tg_base.llm.core import (
     CallNumbers, LlmChunk, PassOn, call_arguments, event_error, find_budget, find_effort, join_chunks,
-    name_server, read_signature, retry_after, set_fields, status_error, write_signature,
+    name_server, note_unsent, read_signature, retry_after, set_fields, status_error, write_signature,
 )
 from tg_base.llm.credentials import Key, choose_key, find_key, key_from
 from tg_base.llm.embedding_list import embedding_list
@@ -32,6 +32,7 @@ __all__ = [
     "ObjectSchema", "PassOn", "PreparedConnection", "Preset", "ProviderOptions", "RemoteOptions", "RouteCall", "Scores",
     "SdkConnection", "SdkProvider", "SdkRecorder", "SdkWire", "UsageDeltas", "call_arguments", "choose_key",
     "close_objects", "embedding_list", "event_chunks", "event_error", "find_budget", "find_effort", "find_key",
-    "join_chunks", "key_from", "merge_streams", "name_server", "open_body", "open_pool", "read_signature",
-    "retry_after", "set_fields", "share_tls", "status_error", "strip_fence", "unreachable", "write_signature",
+    "join_chunks", "key_from", "merge_streams", "name_server", "note_unsent", "open_body", "open_pool",
+    "read_signature", "retry_after", "set_fields", "share_tls", "status_error", "strip_fence", "unreachable",
+    "write_signature",
 ]

@@ -1,7 +1,7 @@
 """Chunks, tool calls and errors: the values that the whole provider stack shares."""
 
 from tg_base.llm.core.call_arguments import call_arguments
-from tg_base.llm.core.call_meter import CALL, CallMeter, name_server, note_joined
+from tg_base.llm.core.call_meter import CALL, CallMeter, name_server, note_joined, note_unsent
 from tg_base.llm.core.call_numbers import CallNumbers
 from tg_base.llm.core.chunk import LlmChunk, PassOn, join_chunks
 from tg_base.llm.core.effort import find_budget, find_effort
@@ -24,6 +24,7 @@ __all__ = [
     "join_chunks",
     "name_server",
     "note_joined",
+    "note_unsent",
     "read_signature",
     "retry_after",
     "set_fields",

@@ -16,7 +16,7 @@ class CallMeter(msgspec.Struct, kw_only=True):
 
     Attributes:
         server: the server of a pool that answers.
-        unsent: whether it has waited in vain for a connection to its provider so far; None = it needed none yet.
+        unsent: whether it has waited in vain for a connection to its provider, or to be signed; None = it did neither.
         pieces: events with content that the provider has sent, as far as they are known.
         letters: characters of their content.
         counts: what the provider has counted, in the order of `Usage`.
@@ -49,6 +49,14 @@ def name_server(name: str) -> None:
     call = CALL.get()
     if call is not None:
         call.server = name
+
+
+def note_unsent() -> CallMeter | None:
+    """The current task's call, which now waits to be sent."""
+    call = CALL.get()
+    if call is not None and call.unsent is None:
+        call.unsent = True
+    return call
 
 
 def note_joined(chunks: Sequence[LlmChunk]) -> None:

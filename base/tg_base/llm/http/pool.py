@@ -20,7 +20,7 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 from multidict import CIMultiDict
 from typing_extensions import override
 
-from tg_base.llm.core import CALL
+from tg_base.llm.core import note_unsent
 from tg_base.llm.http.answer import HttpAnswer
 from tg_base.llm.http.connections import READ_BYTES, UPGRADE, BrokenHeadError, HttpConnection
 from tg_base.llm.http.failures import (
@@ -162,10 +162,8 @@ class HttpPool:
         ids = "".join([f"{name}: {value}\r\n" for name, value in trace.headers().items()]).encode()
         line = b"%s %s HTTP/1.1\r\n" % (method.encode(), target.path.encode())
         head = b"".join((line, target.head, ids, length, b"\r\n"))
-        call = CALL.get()
+        call = note_unsent()
         try:
-            if call is not None and call.unsent is None:
-                call.unsent = True
             connection = await self._enter_session().connect(target.place)
             if call is not None:
                 call.unsent = False
