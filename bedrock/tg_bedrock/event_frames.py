@@ -1,5 +1,6 @@
 """Bytes of an answer of Bedrock's -> events, by botocore's reader of AWS's event stream, which this file imports."""
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,7 +35,7 @@ class EventFrames:
             for message in self._buffer:
                 self._held = 0
                 yield _event_of(message)
-        except (ParserError, ValueError, KeyError):
+        except (ParserError, ValueError, KeyError, struct.error):
             raise ProtocolError(_NONSENSE) from None
         if self._held > MAX_EVENT_BYTES:
             raise ProtocolError(_NONSENSE)

@@ -149,7 +149,12 @@ def frame(headers: dict[str, str], payload: dict[str, Any]) -> bytes:
 
 def frame_of(headers: dict[str, str], body: bytes) -> bytes:
     """One frame, with its checksums."""
-    head = b"".join(_header(name, value) for name, value in {**headers, ":content-type": "application/json"}.items())
+    told = {**headers, ":content-type": "application/json"}
+    return seal(b"".join(_header(name, value) for name, value in told.items()), body)
+
+
+def seal(head: bytes, body: bytes) -> bytes:
+    """One frame with these bytes as its headers, and its checksums."""
     prelude = struct.pack("!II", 16 + len(head) + len(body), len(head))
     data = prelude + struct.pack("!I", crc32(prelude)) + head + body
     return data + struct.pack("!I", crc32(data))

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from typing_extensions import override
 
-from tests.fakes.bedrock_server import BedrockServer, event, frame, frame_of
+from tests.fakes.bedrock_server import BedrockServer, event, frame, frame_of, seal
 from tests.fakes.endless import pour
 from tests.fakes.plan import Asked, Counts, Fault, Plan
 from tests.fakes.silent_server import SilentServer
@@ -113,6 +113,8 @@ GOOD = event("contentBlockDelta", {"delta": {"text": "x"}, "contentBlockIndex": 
         (bytes(range(256)), ProtocolError),
         (b"<html>" * 50, ProtocolError),
         (DEEP, ProtocolError),
+        (seal(b"\x05ab", b"{}"), ProtocolError),
+        (seal(b"\x01a\x07\x00", b"{}"), ProtocolError),
         (frame({":message-type": "event", ":event-type": "contentBlockDelta"}, {})[:-20], IncompleteStream),
         (event("messageStop", {"stopReason": "malformed_tool_use"}), ProtocolError),
         (event("contentBlockDelta", {"delta": {"text": 5}, "contentBlockIndex": 1}), ProtocolError),
