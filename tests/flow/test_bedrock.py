@@ -1,6 +1,8 @@
 """The bedrock provider beyond the matrix: foreign frames, credentials, limits."""
 
 import asyncio
+import ssl
+import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -14,6 +16,7 @@ from tests.fakes.bedrock_server import BedrockServer, event, frame, frame_of, se
 from tests.fakes.endless import pour
 from tests.fakes.plan import Asked, Counts, Fault, Plan
 from tests.fakes.silent_server import SilentServer
+from tests.observed_calls import observe_calls
 from tests.within import within
 from tg_base.llm import LlmService
 from tg_bedrock.request import to_wire
@@ -199,6 +202,17 @@ async def test_a_slow_reader_holds_the_provider_back_and_may_leave() -> None:
                     before = server.sent
                     await asyncio.sleep(0.2)
         await within(1, (await server.exchange(0)).left.wait())
+
+
+async def test_no_certificates_are_read_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    readers: set[threading.Thread] = set()
+    async with BedrockServer.running() as server:
+        with observe_calls(ssl.create_default_context, lambda _: readers.add(threading.current_thread())):
+            async with opened(server.url) as service:
+                assert (await responses(service))[-1].finish_reason == "stop"
+    assert threading.current_thread() not in readers
 
 
 @pytest.mark.parametrize(

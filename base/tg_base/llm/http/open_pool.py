@@ -4,6 +4,8 @@ import ssl
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, cast
 
+from tg_base.llm.http.shared_tls import share_tls
+
 if TYPE_CHECKING:
     from tg_base.llm.http.pool import HttpPool
 
@@ -11,11 +13,12 @@ if TYPE_CHECKING:
 def open_pool(tls: ssl.SSLContext | Literal[True] = True, *, proxied: bool = True) -> "HttpPool":
     """A pool of connections to one provider, to be used and closed on one loop. It connects at the first request.
 
-    The first call imports httptools, which takes a while: call it in a thread.
+    The first call imports httptools and may read the system's certificates, which takes a while: call it in a thread.
 
     Args:
         tls: the trusted certificates; True = those of the system.
         proxied: whether the proxies that the environment names are used.
     """
     module = import_module("tg_base.llm.http.pool")
-    return cast("HttpPool", module.HttpPool(tls, proxied=proxied))
+    trusted = share_tls(ssl.create_default_context) if tls is True else tls
+    return cast("HttpPool", module.HttpPool(trusted, proxied=proxied))
