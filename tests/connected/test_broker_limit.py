@@ -1,13 +1,17 @@
 """A broker that takes less than the usual 5 MiB: its limit is known, what is above it is refused, the rest travels."""
 
 import asyncio
-from collections.abc import Iterator
+import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
 
 from tests.conformance.reading import take
 from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.stream_server import stream_server
 from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import MAX_MESSAGE_BYTES, Bus, open_bus
@@ -48,6 +52,45 @@ async def test_the_limit_is_known_from_the_first_use_on(small: PulsarServer, ope
         else:
             async with bus.subscribe(topic, None):
                 assert LIMIT - 32 * 1024 < await until_known(bus) < LIMIT
+
+
+@asynccontextmanager
+async def silent_proxy(server: PulsarServer) -> AsyncIterator[str]:
+    """The URL of a proxy that says nothing of the limit, as a Pulsar proxy; a client looks up its broker through it."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = await reader.readexactly(4)
+        first += await reader.readexactly(struct.unpack(">I", first)[0])
+        if b"tokengrid" in first:
+            writer.write(struct.pack(">II", 14, 10) + b"\x08\x03\x1a\x06\x0a\x04none")
+            return
+        theirs, ours = await asyncio.open_connection("127.0.0.1", urlsplit(server.service_url).port)
+        ours.write(first)
+        try:
+            await asyncio.gather(pass_on(reader, ours), pass_on(theirs, writer))
+        finally:
+            ours.close()
+
+    async with stream_server(serve) as port:
+        yield f"pulsar://127.0.0.1:{port}"
+
+
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while received := await reader.read(65536):
+        writer.write(received)
+        await writer.drain()
+    writer.close()
+
+
+async def test_behind_a_proxy_it_is_known_once_it_was_met(small: PulsarServer) -> None:
+    topic = f"non-persistent://tg/flow/{uuid4().hex}"
+    async with silent_proxy(small) as url, open_bus(url) as bus:
+        await bus.publish(topic, b"", {})
+        assert bus.max_message == MAX_MESSAGE_BYTES
+        with pytest.raises(TooLarge):
+            await bus.publish(topic, bytes(LIMIT + 1), {})
+        assert bus.max_message == LIMIT // 2
+        await bus.publish(topic, bytes(bus.max_message), {})
 
 
 @pytest.mark.parametrize("kind", ["persistent", "non-persistent"])

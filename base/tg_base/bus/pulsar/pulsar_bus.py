@@ -143,16 +143,18 @@ class PulsarBus(Bus):
             sender, size, sent, result = arrived.popleft()
             sender.window.leave(size)
             if result != pulsar.Result.Ok:
-                self._fail_publish(sender, sent, result.name)
+                self._fail_publish(sender, size, sent, result.name)
             elif not sent.done():
                 sent.set_result(None)
 
-    def _fail_publish(self, sender: Sender, sent: "asyncio.Future[None]", kind: str) -> None:
+    def _fail_publish(self, sender: Sender, size: int, sent: "asyncio.Future[None]", kind: str) -> None:
         if not sent.done():
             sent.set_exception(error_of(kind))
         if kind == "Timeout":
             self._silence.suspect = True
-        elif kind != "MessageTooBig":
+        elif kind == "MessageTooBig":
+            self._client.lower_limit(size)
+        else:
             # Any other failure may have left the producer unusable: the next publish opens a new one.
             for topic in [topic for topic, each in self._senders.items() if each is sender]:
                 self._forget(topic, sender)

@@ -111,6 +111,12 @@ class SharedClient:
         if topic is not None and produce:
             close_quietly(self.produce(topic))
 
+    def lower_limit(self, refused: int) -> None:
+        """Learn from the size of a refused body, in bytes: a Pulsar proxy does not tell the limit of its brokers."""
+        if refused // 2 < self.max_message:
+            self.max_message = refused // 2
+            log.warning("bus.limit", max_message=self.max_message)
+
     def close(self) -> None:
         """Close the client; blocks."""
         close_quietly(self.handle)
