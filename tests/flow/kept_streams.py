@@ -90,7 +90,7 @@ async def open_pair(
 
 
 @asynccontextmanager
-async def open_keeping(llm: CountingLlm) -> AsyncIterator[ClientSession]:
+async def open_keeping(llm: CountingLlm, limits: Limits | None = None) -> AsyncIterator[ClientSession]:
     """A gateway whose flow keeps what can be kept."""
     bus, config = (
         MemoryBus(),
@@ -100,7 +100,7 @@ async def open_keeping(llm: CountingLlm) -> AsyncIterator[ClientSession]:
     async with (
         Processor(bus, config.topics, llm, routes, models=(llm.model,), grace=0.05),
         Requestor(bus, config.topics, queues=tuple(route.request for route in routes)) as requestor,
-        Gateway(ON_ANY_PORT, requestor, routes) as gateway,
+        Gateway(ON_ANY_PORT, requestor, routes, limits=limits) as gateway,
         ClientSession(gateway.url) as http,
     ):
         yield http

@@ -32,6 +32,7 @@ from tests.flow.kept_streams import (
 from tests.flow.narrow_gateway import digest_of, token_of
 from tests.flow.open_gateway import open_gateway
 from tests.flow.socket_frames import PATH, Frame, answer, frame, whole
+from tests.until import until
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.access import Limits
 
@@ -228,6 +229,23 @@ async def test_a_flow_keeps_what_can_be_kept(asking: Asking) -> None:
         for plain, asked in UNKEPT:
             async with http.post(plain, json=asked) as response:
                 assert (response.status, response.headers["X-Stream-Id"][:3] == "ks-") == (200, False)
+
+
+@pytest.mark.parametrize("limits", [Limits(background=1), Limits(all_background=1)])
+async def test_a_stream_that_only_its_flow_keeps_is_sent_unkept_beyond_the_limits(limits: Limits) -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with open_keeping(llm, limits) as http, AsyncExitStack() as stack:
+        kept = await begin(stack, http, ask_native("1"))
+        path, body = ask_chat("1")
+        plain = asyncio.create_task(stack.enter_async_context(http.post(path, json=body)))
+        await until(lambda: len(llm.requests) == 2)
+        for _ in range(2):
+            llm.step.release()
+        unkept = Reader(await plain)
+        assert (unkept.name[:3] == "ks-", await unkept.until_end()) == (False, b"")
+        assert unkept.got.endswith(b"data: [DONE]\n\n")
+        assert (await kept.until_end()).count(b"id: ") == 2
 
 
 async def test_readers_are_bounded_and_the_first_is_not() -> None:

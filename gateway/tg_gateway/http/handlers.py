@@ -31,7 +31,7 @@ from tg_gateway.parsing import CallParser
 from tg_gateway.relay import Exchange, HeldEnd, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, RateLimited, Unavailable
 
 
 class HttpHandlers:
@@ -70,12 +70,11 @@ class HttpHandlers:
         asked = await self._parse(request, reader or self._body_reader, entry)
         if not isinstance(asked, Ask):
             return await self._reply(request, asked)
-        background = asked.background
-        if (period := request.headers.get(KEEP_HEADER, asked.route.keep)) is not None:
-            background = self._keep(request, asked, period) or background
-        if background is not None:
-            await self._jobs.put(asked, background, entry)
-            return await self._reply(request, background.answer(self._store.of(entry.key, bounded=False)))
+        period = request.headers.get(KEEP_HEADER, asked.route.keep)
+        if not (asked.background is None and period is None):
+            apart = await self._answer_apart(request, asked, entry, period)
+            if apart is not None:
+                return apart
         wanted = request.headers.get(LOAD_REQUEST_HEADER)
         async with self._relay.ask(asked, entry) as exchange:
             if asked.on_accepted is not None:
@@ -94,9 +93,29 @@ class HttpHandlers:
         headers = {"X-Stream-Id": exchange.responses.id, **load, **asked.writer.headers}
         return make_response(Answer(join_output(whole), 200, asked.writer.content_type, headers))
 
+    async def _answer_apart(
+        self, request: web.Request, asked: Ask, entry: AccessLogEntry, period: str | None
+    ) -> web.StreamResponse | None:
+        """The answer if it is made apart from the connection; otherwise None."""
+        background = asked.background
+        if period is not None:
+            background = self._keep(request, asked, period) or background
+        if background is None:
+            return None
+        try:
+            await self._jobs.put(asked, background, entry)
+        except (RateLimited, Unavailable):
+            # Where only its flow asks for it, its client gets the stream also if it cannot be kept.
+            if asked.background is None and KEEP_HEADER not in request.headers:
+                return None
+            raise
+        return await self._reply(request, background.answer(self._store.of(entry.key, bounded=False)))
+
     def _keep(self, request: web.Request, asked: Ask, period: str) -> Background | None:
         """How a stream is kept; None if it cannot be, and only its flow asks for that."""
         door = request[DOOR]
+        if KEEP_HEADER not in request.headers and not self._jobs.has_room(asked.route.flow):
+            return None
         try:
             if not (door.call.stores and asked.streaming and asked.background is None and door.mount is not None):
                 raise BadRequest(f"{KEEP_HEADER}: only a stream is kept, and none for a key with store = false")

@@ -162,6 +162,10 @@ class JobQueue:
         """The queue of an answer that waits for capacity; None = those of this service do not."""
         return self._queues.get(self._topics.flex_queue(asked.route.request))
 
+    def has_room(self, flow: str) -> bool:
+        """Whether this process may begin what is asked of this flow at once, or others live that do."""
+        return self._runs.room > 0 or self._find_makers(flow)
+
     def _find_makers(self, flow: str) -> bool:
         """Whether other processes of the part `jobs` live that have this flow."""
         makers = self._requestor.presence.serving(self._topics.jobs(flow))

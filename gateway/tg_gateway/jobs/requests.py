@@ -38,6 +38,10 @@ class JobRequests:
         self._at_once = Waiting(limits.silence + BEGIN_SECONDS)
         self._tasks: set[asyncio.Task[bool]] = set()
 
+    def has_room(self, flow: str) -> bool:
+        """Whether a process would begin a response of this flow at once, as far as this one knows."""
+        return self._queue.has_room(flow)
+
     async def put(self, asked: Ask, background: Background, entry: AccessLogEntry) -> bool:
         """Return once the response waits on the bus for capacity, or once its service is asked.
 
