@@ -95,3 +95,15 @@ async def test_what_nobody_makes_any_more_is_erased_after_the_longest_run() -> N
     now[0] += 103.0
     await store.keep("k", Keep("b", lambda: b"x"))
     assert not await bus.read(Topics().kept("a"))
+
+
+async def test_what_has_expired_does_not_stay_behind_what_is_kept_longer() -> None:
+    bus, now = MemoryBus(), [1000.0]
+    store = JobStore(JobLogs(bus, Topics(), lambda: now[0]))
+    for name, seconds in (("long", 5000.0), ("short", 1.0), ("middle", 100.0), ("shorter", 0.5)):
+        await store.put("k", background(name, seconds), Waiting(1.0))
+        store.logs.written.mark(name, waits=False)
+    now[0] += 50.0
+    await store.keep("other", Keep("next", lambda: b"x"))
+    kept = [name for name in ("long", "short", "middle", "shorter") if await bus.read(Topics().kept(name))]
+    assert kept == ["long", "middle"]

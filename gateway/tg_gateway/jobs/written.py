@@ -1,5 +1,6 @@
 """Answer store -> the answers that one gateway has written, and which of them are erased for the next."""
 
+from bisect import bisect_left, insort
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -54,12 +55,15 @@ class WrittenLogs:
         self._bytes = 0
         self._written: dict[str, Written] = {}
         self._names: dict[str, dict[str, None]] = {}
+        # Clients choose how long, so the order of writing is not that of expiry.
+        self._expiries: list[tuple[float, str]] = []
 
     def add(self, name: str, written: Written) -> None:
         """Count an answer; it replaces an earlier one of its name."""
         # The names are in the order of writing.
         self.discard(name)
         self._written[name] = written
+        insort(self._expiries, (written.expires, name))
         self._bytes += written.size
         self._names.setdefault(written.key, {})[name] = None
 
@@ -67,6 +71,7 @@ class WrittenLogs:
         """Stop counting an answer that was erased."""
         if (written := self._written.pop(name, None)) is not None:
             self._bytes -= written.size
+            del self._expiries[bisect_left(self._expiries, (written.expires, name))]
             own = self._names[written.key]
             del own[name]
             if not own:
@@ -116,12 +121,7 @@ class WrittenLogs:
 
     def _choose_erased(self, key: str, now: float) -> list[str]:
         """Answers that have expired, the oldest of a key that is over its bounds, and the oldest of all."""
-        chosen = list[str]()
-        for name, written in self._written.items():
-            # Entries are in the order of expiry, except those that wait or waited.
-            if (written.expires > now and not written.waits) or len(chosen) == MAX_ERASED_AT_ONCE:
-                break
-            chosen += [name] if written.expires <= now else []
+        chosen = [name for expires, name in self._expiries[:MAX_ERASED_AT_ONCE] if expires <= now]
         # A waiting response is not erased for others: waiting responses have a bound of their own.
         own = {name: each.size for name in self._names[key] if not (each := self._written[name]).waits}
         count, size = len(own), sum(own.values())
