@@ -166,3 +166,13 @@ async def test_a_stream_that_runs_can_be_read_and_stopped_after_its_time() -> No
         for asked in (streams.read(ended, background.name, -1), streams.cancel(ended, background.name)):
             with pytest.raises(ExpiredStream):
                 await asked
+
+
+@pytest.mark.parametrize(
+    ("door", "field"), [("native", "sampling.max_tokens"), ("openai", "max_tokens"), ("anthropic", "max_tokens")]
+)
+async def test_an_error_names_a_field_as_its_door_does(door: str, field: str) -> None:
+    background = STREAMS.keep(make_writer(door), door, "10m")
+    _, body = write([], BadRequest("sampling.max_tokens must be at most 5"))
+    (told,) = await gather(background.answer(Log(background.head, [], KeptAnswer(b"", body, "ended", cut=False))))
+    assert f'"{field} must be at most 5'.encode() in told

@@ -228,7 +228,7 @@ class _Reading:
                 if isinstance(step, KeptAnswer):
                     if not self._over and (failed := self._end(step)):
                         yield failed
-                        raise _find_failure(step)
+                        raise self._find_failure(step)
                     if cutter.number <= cutter.after:
                         raise BadRequest(f"the stream has ended with event {cutter.number - 1}: none has your number")
                     return
@@ -282,18 +282,19 @@ class _Reading:
         """The event of a failure; empty if the reader has it already."""
         if answer.cut:
             raise TooLarge("the events of this stream are too many to be kept")
-        failed = self._cutter.add(join_output(self._writer.fail(_find_failure(answer))))
+        failed = self._cutter.add(join_output(self._writer.fail(self._find_failure(answer))))
         self.told = bool(failed)
         return failed
 
-
-def _find_failure(answer: KeptAnswer) -> TgError:
-    end = decode(RecordedEnd, answer.end) if answer.outcome == "ended" else RecordedEnd(0)
-    if end.cancelled or answer.outcome == "cancelled":
-        return Cancelled("the stream was cancelled")
-    if end.error is not None:
-        return TgError.of(end.error)
-    return Unavailable("what made the stream has ended, or has lost the bus: ask again")
+    def _find_failure(self, answer: KeptAnswer) -> TgError:
+        end = decode(RecordedEnd, answer.end) if answer.outcome == "ended" else RecordedEnd(0)
+        if end.cancelled or answer.outcome == "cancelled":
+            return Cancelled("the stream was cancelled")
+        if end.error is None:
+            return Unavailable("what made the stream has ended, or has lost the bus: ask again")
+        # Who made it knows no door, so the log has the record's names of fields.
+        error, fields = TgError.of(end.error), self._writer.fields
+        return error if fields is None else fields.translate(error)
 
 
 async def _lead(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from typing_extensions import override
 
+from tg_gateway.dialects.field_names import FieldNames
 from tg_gateway.dialects.framing import KEEP_ALIVE
 from tg_gateway.dialects.output import Output
 from tg_schema import TextCompletionResponse, TgError
@@ -36,6 +37,7 @@ class Writer(ABC, Generic[Record]):
         form: what `Dialect.restore` makes a writer of equal bytes of, before the first record; it can be encoded as
             JSON. None = the answer cannot be kept as a stream.
         record_type: the type of the records, where there is a form.
+        fields: where there is a form, the client's names of a request's fields, as of its `Ask`.
     """
 
     content_type: str = "text/event-stream; charset=utf-8"
@@ -45,6 +47,7 @@ class Writer(ABC, Generic[Record]):
     events_apart: bool = False
     form: Any = None
     record_type: type[Any] = TextCompletionResponse
+    fields: FieldNames | None = None
 
     @abstractmethod
     def write(self, record: Record) -> Output:

@@ -9,7 +9,7 @@ from typing_extensions import override
 from tg_base.telemetry import new_id
 from tg_gateway.dialects import Writer, is_text_alone
 from tg_gateway.dialects.anthropic.block_sequence import BlockSequence
-from tg_gateway.dialects.anthropic.failures import encode_failure_event
+from tg_gateway.dialects.anthropic.failures import MESSAGES_FIELDS, encode_failure_event
 from tg_gateway.dialects.anthropic.signatures import wrap_call_signature
 from tg_gateway.dialects.anthropic.usage import Tally
 from tg_gateway.dialects.anthropic.wire import (
@@ -52,6 +52,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     keep_alive = PING
     cut_after_failure = True
+    fields = MESSAGES_FIELDS
 
     def __init__(self, model: str, request_id: str, headers: Mapping[str, str], name: str | None = None) -> None:
         self.form = MessageForm(model, request_id, name or f"msg_{new_id()}")

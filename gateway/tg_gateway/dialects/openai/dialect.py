@@ -148,7 +148,9 @@ class OpenAi(OpenAiShaped):
 
     @override
     def restore(self, form: bytes) -> Writer[TextCompletionResponse]:
-        return restore_chat(form, self._style)
+        writer = restore_chat(form, self._style)
+        writer.fields = CHAT_FIELDS
+        return writer
 
     def _parse_chat(self, call: Call) -> Ask:
         body = decode_body(ChatBody, call.body)
