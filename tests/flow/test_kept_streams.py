@@ -199,6 +199,26 @@ async def test_a_prompt_is_kept_too(path: str, body: dict[str, Any]) -> None:
         assert await read_all(it.other, reader.name) == whole
 
 
+async def test_a_kept_stream_is_no_response() -> None:
+    async with open_pair() as it, AsyncExitStack() as stack:
+        it.step(1)
+        reader = await begin(stack, it.one, ask_chat("1"))
+        whole, path = await reader.until_end(), f"v1/responses/{reader.name}"
+        for method, place in (
+            ("GET", path),
+            ("GET", f"{path}/input_items"),
+            ("POST", f"{path}/cancel"),
+            ("DELETE", path),
+        ):
+            async with it.other.request(method, place) as refused:
+                assert (refused.status, "no response of this id" in await refused.text()) == (404, True)
+        body = {"model": "counting", "input": "1", "previous_response_id": reader.name}
+        async with it.other.post("v1/responses", json=body) as refused:
+            code = (await refused.json())["error"]["code"]
+            assert (refused.status, code) == (400, "previous_response_not_found")
+        assert await read_all(it.one, reader.name) == whole
+
+
 async def test_an_agent_is_kept_too() -> None:
     agent = ScriptedAgent()
     agent.step = asyncio.Semaphore(0)

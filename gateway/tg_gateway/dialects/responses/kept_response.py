@@ -25,7 +25,7 @@ from tg_gateway.dialects.responses.background_response import (
     stream_events,
 )
 from tg_gateway.dialects.responses.request_body import InputItem
-from tg_gateway.dialects.responses.response_draft import ResponseDraft
+from tg_gateway.dialects.responses.response_draft import RESPONSE_PREFIX, ResponseDraft
 from tg_schema import decode, encode
 from tg_schema.errors import NotFound
 
@@ -134,7 +134,8 @@ async def recall(kept: KeptAnswers, response_id: str) -> FoundResponse:
         NotFound: there is none of this id.
     """
     try:
-        return read_answer(await kept.read(response_id))
+        # What is kept under another name is no response, but a stream.
+        return read_answer(await kept.read(response_id if response_id.startswith(RESPONSE_PREFIX) else ""))
     except NotFound:
         raise NotFound(
             "no response of this id is kept for your key: those with store: false are not, others for a day"

@@ -42,10 +42,11 @@ from tg_gateway.dialects.responses.response_object import (
 from tg_schema import FinishReason, TextCompletionResponse, TgError, Usage, decode, encode
 from tg_schema.errors import Cancelled, ContextLengthExceeded, RateLimited
 
+RESPONSE_PREFIX: Final = "resp_"
+"""How the id of every response begins."""
 # OpenAI's defaults: a response has these fields even if its request did not.
 _DEFAULT_TEMPERATURE: Final = 1.0
 _DEFAULT_TOP_P: Final = 1.0
-_PREFIX: Final = "resp_"
 _LONG: Final = ("instructions", "metadata", "tool_choice", "tools")
 
 
@@ -67,7 +68,7 @@ class ResponseDraft:
 
     def __init__(self, response: ResponseObject, form: OutputForm, long_fields: LongFields) -> None:
         self.response, self.form, self.long_fields = response, form, long_fields
-        self.output = OutputDraft(response.id.removeprefix(_PREFIX), form)
+        self.output = OutputDraft(response.id.removeprefix(RESPONSE_PREFIX), form)
         self.ended_at: int | None = None
         self._usage = Usage()
         self._finish_reason: FinishReason | None = None
@@ -152,7 +153,7 @@ def make_draft(request: ReadRequest, model: str) -> ResponseDraft:
 def _make_response(request: ReadRequest, model: str, long_fields: LongFields) -> ResponseObject:
     body = request.body
     return ResponseObject(
-        id=f"{_PREFIX}{uuid.uuid4().hex}",
+        id=f"{RESPONSE_PREFIX}{uuid.uuid4().hex}",
         created_at=int(time.time()),
         status="queued" if body.background else "in_progress",
         background=bool(body.background),
