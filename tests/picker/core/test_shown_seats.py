@@ -1,12 +1,28 @@
 """How many requests a server runs side by side: as its engine showed when a request there was overdue."""
 
 from dataclasses import dataclass, field
+from random import Random
 
 import pytest
+from typing_extensions import override
 
+from bench.instances.job import Job
+from bench.instances.loads import poisson
+from bench.instances.server_model import ServerModel
+from bench.instances.simulation import Load, Simulation, Stall
 from tests.picker.core.cases import endpoint, request
-from tg_picker.core import AdapterReport, Choice, InstanceRequest, LoadReport, Pick, Scheduler
+from tg_picker.core import (
+    AdapterReport,
+    Choice,
+    InstanceRequest,
+    LoadReport,
+    Pick,
+    Refusal,
+    Scheduler,
+    SchedulingContext,
+)
 from tg_picker.core.interface import Endpoint
+from tg_picker.core.policies.predicted_wait import PredictedWait
 
 FULL, FREE = endpoint("full"), endpoint("free")
 PROMPT = request(tokens=1_000)
@@ -39,9 +55,9 @@ class World:
         """What is known of the first server."""
         return self.scheduler.server(FULL).seats
 
-    def choose(self) -> Endpoint:
+    def choose(self, at: float = 0.9) -> Endpoint:
         """Where the next request goes. The other server has 6,000 tokens to compute, and the first one has 1,000."""
-        made = self.scheduler.choose(PROMPT, (FULL, FREE), 0.9)
+        made = self.scheduler.choose(PROMPT, (FULL, FREE), at)
         assert isinstance(made, Choice)
         return made.server.endpoint
 
@@ -57,6 +73,38 @@ def test_where_all_seats_are_taken_an_answer_has_to_end() -> None:
     assert world.choose() == FULL
     world.look(running=4, queued=1, at=0.9)
     assert (world.seats(), world.choose()) == (4, FREE)
+    # It may have been a stall, so it fades, until one is overdue again.
+    assert (world.choose(at=10.0), world.choose(at=60.0)) == (FREE, FULL)
+    world.look(running=4, queued=1, at=60.0)
+    assert world.choose(at=60.0) == FREE
+
+
+class Watched(PredictedWait):
+    """Remembers where requests go."""
+
+    def __init__(self) -> None:
+        self.chosen: list[tuple[float, str]] = []
+
+    @override
+    def choose(self, context: SchedulingContext) -> Choice | Refusal:
+        made = super().choose(context)
+        assert isinstance(made, Choice)
+        self.chosen.append((context.now, made.server.endpoint.name))
+        return made
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_after_a_stall_a_server_gets_its_whole_share_again(seed: int) -> None:
+    """One of three stands still for 3 s while a few of its 64 seats are taken. Later it needs about ten."""
+    model = ServerModel(
+        cache_tokens=200_000, fixed_prefill_seconds=0.03, prefill_token_seconds=1e-5, min_prefill_seconds=0.0,
+        fixed_decode_seconds=0.02, sequence_seconds=1e-4, cached_token_seconds=1e-7, chunked=True, sequences=64,
+    )  # fmt: skip
+    jobs = [Job(at, 200, 150, 2.0) for at in poisson(Random(seed), lambda _: 6.0, 6.0, 120.0)]
+    watched = Watched()
+    Simulation(Load([model] * 3, 120.0, jobs, stalls=[Stall(1.5, 3.0, 0)]), watched, "always", seed, 0.0).run()
+    later = [name for at, name in watched.chosen if at > 60.0]
+    assert later.count("s0") > 0.3 * len(later)
 
 
 @pytest.mark.parametrize(

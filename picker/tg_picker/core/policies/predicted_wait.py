@@ -5,13 +5,13 @@ own placements, and uses reports only for what it cannot know: slots, the cache'
 """
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, exp
 from operator import attrgetter, itemgetter
 
 from tg_picker.core.interface import BLOCK_TOKENS, InstanceRequest
 from tg_picker.core.policies.admission import MAX_USED_SHARE
 from tg_picker.core.policies.policy import Choice, Refusal, SchedulingContext
-from tg_picker.core.state import LOAD_SECONDS, MAX_FALLBACKS, ServerState
+from tg_picker.core.state import FADE_SECONDS, LOAD_SECONDS, MAX_FALLBACKS, ServerState
 
 OTHERS_WEIGHT = 0.1
 """Weight of a second that other requests (probably) lose, against a second of this request's own wait."""
@@ -114,8 +114,10 @@ def predict_cost(server: ServerState, context: SchedulingContext) -> tuple[float
             wait += LOAD_SECONDS
             lost += beside * LOAD_SECONDS
     if beside >= server.seats:
-        # As many answers as wait there, and one more, have to end first.
-        wait += residence * (beside + 1 - server.seats) / server.seats
+        # As many answers as wait there, and one more, have to end first. A stall may have shown too few seats, so this
+        # fades: now and then one is sent beyond them, which renews it or shows that there are more.
+        faded = exp(min(server.seats_shown_at - context.now, 0.0) / FADE_SECONDS)
+        wait += faded * residence * (beside + 1 - server.seats) / server.seats
     if server.ready_at:
         wait += _loading_seconds(server, adapter, context.now)
     if capacity:

@@ -13,11 +13,11 @@ from tg_picker.core.state.placement import (
 )
 from tg_picker.core.state.prefix_owners import MAX_BLOCKS
 from tg_picker.core.state.resident_adapters import MAX_ADAPTERS
-from tg_picker.core.state.server_speed import EngineSpeed
+from tg_picker.core.state.server_speed import FADE_SECONDS, EngineSpeed
 from tg_picker.core.state.server_state import LOAD_SECONDS, ServerState
 
 __all__ = [
-    "ASSUMED_OUTPUT_TOKENS", "LOAD_SECONDS", "MAX_ADAPTERS", "MAX_BLOCKS", "MAX_FALLBACKS", "MAX_OUTPUT_TOKENS",
-    "EngineSpeed", "KvBlocks", "LatencySample", "MissingAdapters", "OutputEstimates", "Pick", "Placement",
-    "PlacementFollower", "PlacementListener", "Rejection", "RejectionReason", "ServerState",
+    "ASSUMED_OUTPUT_TOKENS", "FADE_SECONDS", "LOAD_SECONDS", "MAX_ADAPTERS", "MAX_BLOCKS", "MAX_FALLBACKS",
+    "MAX_OUTPUT_TOKENS", "EngineSpeed", "KvBlocks", "LatencySample", "MissingAdapters", "OutputEstimates", "Pick",
+    "Placement", "PlacementFollower", "PlacementListener", "Rejection", "RejectionReason", "ServerState",
 ]  # fmt: skip

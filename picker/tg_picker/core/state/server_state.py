@@ -34,6 +34,7 @@ class ServerState:
         cache_tokens: the tokens that its KV cache holds; None = never reported.
         concurrency_limit: see `limit_concurrency`; infinite = no first token was late.
         seats: requests that its engine runs side by side; infinite = it has not shown how many.
+        seats_shown_at: when one was last overdue beside these.
         waiting_since: own placements that wait only for the engine to compute them, with when each began to wait.
         adapters: those that the server probably has loaded.
         prefixes: blocks that it has cached, as assumed or reported.
@@ -51,6 +52,7 @@ class ServerState:
         self._placed_at, self._begun_at = deque[float](maxlen=_MAX_REMEMBERED), deque[float](maxlen=_MAX_REMEMBERED)
         self.load = 0.0
         self.concurrency_limit = self.seats = float("inf")
+        self.seats_shown_at = 0.0
         self.waiting_since: dict[object, float] = {}
         self.loads_end_at = 0.0
         self.ready_at: dict[str, float] = {}
@@ -286,6 +288,8 @@ class ServerState:
         if report.running and not self.is_cold:
             waited = report.read_at - next(iter(self.waiting_since.values()), report.read_at)
             is_full = report.queued and self.speed.is_overdue(waited, self.uncached_tokens)
+            if is_full:
+                self.seats_shown_at = report.read_at
             if is_full or report.running > self.seats:
                 self.seats = report.running
 
