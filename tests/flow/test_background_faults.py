@@ -258,11 +258,17 @@ class _Slow(PassingBus):
         self.asked, self.erased = asyncio.Event(), asyncio.Event()
 
     @override
-    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
-        if properties["kind"] == QUEUED:
-            self.asked.set()
-            await asyncio.Event().wait()
-        return await super().append(topic, body, properties)
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        async with super().open_log(topic) as log:
+
+            async def append(_: str, body: bytes, properties: Mapping[str, str]) -> None:
+                if properties["kind"] == QUEUED:
+                    self.asked.set()
+                    await asyncio.Event().wait()
+                await log.append(body, properties)
+
+            yield LogWriter(topic, append)
 
     @override
     async def erase(self, topic: str) -> None:

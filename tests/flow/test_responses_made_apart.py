@@ -269,10 +269,16 @@ class _Held(PassingBus):
         self.free = asyncio.Event()
 
     @override
-    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
-        if kind_of(Entry(body, properties, "")) == QUEUED:
-            await self.free.wait()
-        return await super().append(topic, body, properties)
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        async with super().open_log(topic) as log:
+
+            async def append(_: str, body: bytes, properties: Mapping[str, str]) -> None:
+                if kind_of(Entry(body, properties, "")) == QUEUED:
+                    await self.free.wait()
+                await log.append(body, properties)
+
+            yield LogWriter(topic, append)
 
 
 async def test_a_stream_that_is_kept_outlives_its_gateway_and_the_process_that_makes_it() -> None:

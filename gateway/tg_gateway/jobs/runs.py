@@ -103,20 +103,21 @@ class JobRuns:
         async with AsyncExitStack() as stack:
             try:
                 with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
+                    # The log is opened while the request travels.
+                    writer = run.writer = await stack.enter_async_context(claim.write(run.background))
                     async with self._ask(run) as exchange:
                         run.exchange = exchange
-                        writer = run.writer = await stack.enter_async_context(claim.write(run.background))
                         writer.source = run.stream
                         run.opened.set()
                         run.on_asked()
                         # A response that waits again must not have said that work has begun.
                         if not run.waits:
                             exchange.responses.listen_accepted(partial(writer.send, b"", last=False))
-                            await stack.enter_async_context(running(self._say_asked(run)))
+                            await stack.enter_async_context(running(self._say_asked(run, writer)))
                         heeding = await stack.enter_async_context(running(self._heed(run, position)))
                         await self._relay_in_time(run, exchange)
             except TgError as error:
-                if run.writer is None:
+                if run.exchange is None:
                     raise
                 entry.end(error.status, error.type)
                 if not writer.begun and run.waits_again(error, told=exchange.responses.complete):
@@ -176,10 +177,10 @@ class JobRuns:
         run.overran = True
         run.stop(Timeout(f"the response took longer than {self._limits.run:.0f} s"))
 
-    async def _say_asked(self, run: JobRun) -> None:
+    async def _say_asked(self, run: JobRun, writer: JobWriter) -> None:
         """Say to the gateway that waits for it that the response was not refused."""
+        await writer.note(label(QUEUED))
         with suppress(BusError):
-            await self.logs.bus.append(self.logs.topic(run.background.name), b"", label(QUEUED))
             try:
                 await self.logs.load(run.owner, run.background.name)
             except NotFound:

@@ -132,6 +132,8 @@ class PulsarBus(Bus):
     def _on_opened(self, topic: str, sender: Sender, opened: "asyncio.Future[pulsar.Producer]") -> None:
         if opened.cancelled() or opened.exception() is not None:
             self._forget(topic, sender)
+        else:
+            sender.producer = opened.result()
 
     def _forget(self, topic: str, sender: Sender) -> None:
         if self._senders.get(topic) is sender:
@@ -260,6 +262,8 @@ class PulsarBus(Bus):
     @asynccontextmanager
     async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
         self._check_log(topic)
+        if topic not in self._senders:
+            self._open_sender(topic)
         try:
             yield LogWriter(topic, self.publish)
         finally:
