@@ -10,6 +10,7 @@ import pytest
 from tests.fakes.stream_server import stream_server
 from tg_base.bus import BusOptions
 from tg_base.bus.pulsar.client import Broker, error_of
+from tg_base.bus.pulsar.shared_client import SharedClient
 from tg_schema.errors import BusError
 
 CONNECTED = b"\x08\x03\x1a\x08\x0a\x06broker"
@@ -83,3 +84,23 @@ async def test_a_broker_is_not_asked_where_its_client_has_told_why() -> None:
     async with broker(failure(2, b"ledger")) as (client, asked):
         assert await asyncio.to_thread(client.explain_producer, busy, TOPIC) is busy
         assert not asked
+
+
+async def test_a_broker_that_says_nothing_is_checked_once_for_many_openings() -> None:
+    handshakes = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal handshakes
+        asked = await reader.readexactly(struct.unpack(">I", await reader.readexactly(4))[0])
+        # The client library connects too.
+        handshakes += b"tokengrid" in asked
+        await reader.read()
+
+    async with stream_server(serve) as port:
+        client = SharedClient(Broker(f"pulsar://127.0.0.1:{port}", BusOptions()))
+        openings = [asyncio.to_thread(client.ping) for _ in range(4)]
+        outcomes = await asyncio.gather(*openings, return_exceptions=True)
+        await asyncio.to_thread(client.close)
+    assert [type(outcome) for outcome in outcomes] == [BusError] * 4
+    # Each error is explained by a handshake of its own.
+    assert handshakes == 1 + 4

@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
+from time import monotonic
 
 import pulsar
 import structlog
@@ -25,6 +27,8 @@ PROPERTIES_BYTES = 16 * 1024
 """Bytes reserved for a message's properties and framing."""
 CHECK_TIMEOUT_SECONDS = 1.0
 """Timeout of each step of the check before the first use."""
+CHECK_PAUSE_SECONDS = 5.0
+"""Seconds after a check without an answer in which there is no other one."""
 PROBE_TIMEOUT_SECONDS = 2
 """Timeout of the connection that tells whether it makes sense to ask the broker anything."""
 MAX_CONCURRENT_CALLS = 4
@@ -48,7 +52,7 @@ class SharedClient:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._checking = threading.Lock()
-        self._checked = False
+        self._check_after = 0.0
         self.max_message = MAX_MESSAGE_BYTES
         self.handle = broker.client()
 
@@ -61,7 +65,7 @@ class SharedClient:
         if not self._answers():
             return None
         # The same broker may have come back with another limit.
-        self._checked = False
+        self._check_after = 0.0
         lost = list(consumers)
         with ThreadPoolExecutor(MAX_CONCURRENT_CALLS, thread_name_prefix="bus-reopen") as pool:
             return dict(zip(lost, pool.map(_reopen, lost), strict=True))
@@ -124,11 +128,17 @@ class SharedClient:
     def _check(self) -> None:
         """Before the first use, learn the limit of messages, and raise what the client would retry in vain."""
         with self._checking:
-            if not self._checked and (most := self._broker.check(CHECK_TIMEOUT_SECONDS)) is not None:
-                self._checked = True
-                self.max_message = min(max(most - PROPERTIES_BYTES, most // 2), MAX_MESSAGE_BYTES)
-                if self.max_message < MAX_MESSAGE_BYTES:
-                    log.warning("bus.limit", max_message=self.max_message)
+            if monotonic() < self._check_after:
+                return
+            most = self._broker.check(CHECK_TIMEOUT_SECONDS)
+            if most is None:
+                # Many openings would wait for a silent broker one after the other.
+                self._check_after = monotonic() + CHECK_PAUSE_SECONDS
+                return
+            self._check_after = inf
+            self.max_message = min(max(most - PROPERTIES_BYTES, most // 2), MAX_MESSAGE_BYTES)
+            if self.max_message < MAX_MESSAGE_BYTES:
+                log.warning("bus.limit", max_message=self.max_message)
 
     def _answers(self) -> bool:
         if self._broker.connect_failure(PROBE_TIMEOUT_SECONDS) is not None:
