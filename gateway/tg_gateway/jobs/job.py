@@ -4,9 +4,11 @@ from typing import Self
 
 import msgspec
 
+from tg_base.bus import Entry
 from tg_base.protocol import EncodedRequest
 from tg_base.telemetry import trace
 from tg_gateway.dialects import Answer, Ask, Background, Catalogue, KeptAnswers
+from tg_gateway.jobs.log import JobLog
 from tg_gateway.jobs.record_writer import RecordWriter
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TEXT_COMPLETION, decode
@@ -32,6 +34,8 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
         keeps_whole: as of its `Background`.
         door: the name of the door by which it came; None = by none.
         traceparent: its trace context; None = it has none.
+        first: the first entry of its log, without the body: who gets the message soon need not read the log; None = it
+            may come late.
     """
 
     name: str
@@ -49,10 +53,11 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
     keeps_whole: bool = True
     door: str | None = None
     traceparent: str | None = None
+    first: Entry | None = None
 
     @classmethod
     def of(
-        cls, asked: Ask, background: Background, entry: AccessLogEntry, until: float, owner: str, *, waits: bool
+        cls, asked: Ask, background: Background, entry: AccessLogEntry, first: Entry, owner: str, *, waits: bool
     ) -> Self:
         """The message of an answer that is asked for by the current span."""
         route, request, span = asked.route, asked.request, trace.current()
@@ -60,7 +65,7 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
         adapter, model = getattr(request, "adapter", None), getattr(request, "model", None) or route.model
         return cls(
             background.name,
-            until,
+            JobLog((first,)).waits or 0.0,
             owner,
             route.flow,
             route.spec.name,
@@ -74,6 +79,7 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
             background.keeps_whole,
             trace.find_door(),
             None if span is None else span.traceparent,
+            None if waits else first,
         )
 
     def restore(self, catalogue: Catalogue) -> tuple[Ask, Background]:

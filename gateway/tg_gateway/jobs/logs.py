@@ -130,8 +130,8 @@ class JobLogs:
         seconds: float = KEPT_SECONDS,
         waits: float | None = None,
         attempts: int = 1,
-    ) -> str:
-        """Append the first entry, as `label_first`; its position.
+    ) -> Entry:
+        """Append the first entry, as `label_first`; what was appended, without its body.
 
         The answer is readable for `seconds`, counted from `waits`.
 
@@ -148,7 +148,7 @@ class JobLogs:
         # While it is made, its log must not expire.
         last = expires if waits is None else expires + self._longest_run
         first = label_first(kind, owner, last, claim, waits, attempts=attempts)
-        return await self.bus.append(self.topic(name), body, first)
+        return Entry(b"", first, await self.bus.append(self.topic(name), body, first))
 
     @asynccontextmanager
     async def write(

@@ -4,11 +4,12 @@ import asyncio
 from contextlib import AsyncExitStack, aclosing
 from typing import Final
 
+from tg_base.bus import Entry
 from tg_base.client import Requestor
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Ask, Background, RecordedEnd, Waiting
 from tg_gateway.jobs.job import QueuedJob
-from tg_gateway.jobs.log import QUEUED, NameTaken, kind_of, label_end
+from tg_gateway.jobs.log import QUEUED, JobLog, NameTaken, kind_of, label_end
 from tg_gateway.jobs.queue import JobQueue
 from tg_gateway.jobs.queue_bounds import QueueBounds
 from tg_gateway.jobs.store import JobStore
@@ -91,8 +92,8 @@ class JobRequests:
         queue = None if waiting is None else self._queue.find_flex(asked)
         if queue is None or waiting is None:
             await self._queue.read(flow)
-            await self._publish(asked, background, entry, self._at_once, self._requestor.topics.jobs(flow))
-            refused = await self._find_refusal(self.store.logs.owner(entry.key), name)
+            first = await self._publish(asked, background, entry, self._at_once, self._requestor.topics.jobs(flow))
+            refused = await self._find_refusal(name, JobLog((first,)))
             if refused is not None:
                 raise refused if asked.fields is None else asked.fields.translate(refused)
             self.store.logs.written.mark(name, waits=False)
@@ -112,21 +113,21 @@ class JobRequests:
         topic: str,
         *,
         waits: bool = False,
-    ) -> None:
+    ) -> Entry:
         logs = self.store.logs
-        until = await self.store.put(entry.key, background, waiting)
-        message = QueuedJob.of(asked, background, entry, until, logs.owner(entry.key), waits=waits)
+        first = await self.store.put(entry.key, background, waiting)
+        message = QueuedJob.of(asked, background, entry, first, logs.owner(entry.key), waits=waits)
         try:
             await logs.bus.publish(topic, encode(message), {})
         except TgError:
             if background.chosen:
                 await logs.declare(background.name, label_end("died", frees=True))
             raise
+        return first
 
-    async def _find_refusal(self, owner: str, name: str) -> TgError | None:
+    async def _find_refusal(self, name: str, log: JobLog) -> TgError | None:
         """Wait until the service was asked; why it was not."""
         logs = self.store.logs
-        log = await logs.load(owner, name)
         try:
             async with (
                 asyncio.timeout(self._at_once.seconds),

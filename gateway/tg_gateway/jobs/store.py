@@ -10,6 +10,7 @@ from typing import Self
 import structlog
 from typing_extensions import override
 
+from tg_base.bus import Entry
 from tg_base.client import Requestor
 from tg_base.telemetry import new_id
 from tg_gateway.access import Limits
@@ -73,8 +74,8 @@ class JobStore:
                 raise
             log.warning("answer.not_kept", answer=keep.name, reason=error.message)
 
-    async def put(self, key: str | None, background: Background, waiting: Waiting) -> float:
-        """Store a response that a process is to make; returns until when it waits for one, by the wall clock.
+    async def put(self, key: str | None, background: Background, waiting: Waiting) -> Entry:
+        """Store a response that a process is to make; returns the first entry of its log, without the body.
 
         Raises:
             NameTaken: its name is chosen, and another request was first.
@@ -84,22 +85,21 @@ class JobStore:
         claim = new_id() if background.chosen else ""
         if claim:
             await self.check_free(key, name)
-        until = logs.clock() + waiting.seconds
-        await logs.begin(
+        first = await logs.begin(
             logs.owner(key),
             name,
             background.head,
             HEAD,
             claim=claim,
             seconds=background.seconds,
-            waits=until,
+            waits=logs.clock() + waiting.seconds,
             attempts=waiting.attempts,
         )
         # If several gateways begin one log at a time, the broker's order says which of them has it.
         if claim and JobLog(await logs.bus.read(logs.topic(name))).claim != claim:
             logs.written.discard(name)
             raise NameTaken
-        return until
+        return first
 
     async def check_free(self, key: str | None, name: str) -> None:
         """Check that no answer of this name is kept, or that its end has freed the name.
