@@ -1,8 +1,10 @@
 """The providers of Claude and Gemini before their first request: keys, files, projects, and what they import."""
 
+import asyncio
 import json
 import subprocess
 import sys
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import pytest
 from tests.fakes import google_account
 from tests.fakes.anthropic_server import AnthropicServer
 from tests.fakes.gemini_server import GeminiServer, VertexGeminiServer
+from tests.fakes.silent_server import SilentServer
+from tests.flow.usage_records import record_here
 from tg_flow.providers import open_provider
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import BadRequest, ProviderAuth, Unavailable
@@ -119,6 +123,20 @@ async def test_nobody_gives_a_token(provider: str, unused_tcp_port: int) -> None
         refusing = google_account.key_file(f"{server.url}/no-token")
         with pytest.raises(ProviderAuth, match="gave no access token"):
             await asked(provider, server.url, credentials_file=refusing, location="a-place")
+
+
+@pytest.mark.parametrize("provider", VERTEX)
+async def test_a_call_left_before_it_has_a_token_is_none(provider: str) -> None:
+    records = record_here()
+    async with SilentServer.running() as server:
+        file = google_account.key_file(f"{server.url}/token")
+        table = {"base_url": server.url, "credentials_file": file, "location": "a-place"}
+        async with aclosing(await open_provider(provider, "m", table)) as service:
+            asking = asyncio.ensure_future(anext(service.on_request(TextCompletionRequest(prompt="hi"))))
+            await server.asked.wait()
+            asking.cancel()
+            await asyncio.wait([asking])
+    assert records == []
 
 
 @pytest.mark.parametrize(

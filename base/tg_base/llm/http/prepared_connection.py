@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from tg_base.llm.core import note_unsent
 from tg_base.llm.http.answer import HttpAnswer
 from tg_base.llm.http.failures import NO_FAILURES, Failures
 from tg_base.llm.http.response import Method
@@ -136,6 +137,7 @@ class PreparedConnection:
         place = (call.route, call.headers)
         prepared = self._fresh(place)
         if prepared is None:
+            note_unsent()
             async with self._preparing:
                 prepared = self._fresh(place) or await self._renew(place)
         body = b"".join((b"{", prepared.added, call.body[1:])) if prepared.added and call.body else call.body
