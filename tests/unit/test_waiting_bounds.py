@@ -1,5 +1,8 @@
 """What waits and what is kept behind it: bounded for each key, and what is made last is not the first to make room."""
 
+import asyncio
+from collections.abc import AsyncIterator
+
 import pytest
 
 from tg_base.bus.memory import MemoryBus
@@ -107,3 +110,24 @@ async def test_what_has_expired_does_not_stay_behind_what_is_kept_longer() -> No
     await store.keep("other", Keep("next", lambda: b"x"))
     kept = [name for name in ("long", "short", "middle", "shorter") if await bus.read(Topics().kept(name))]
     assert kept == ["long", "middle"]
+
+
+async def test_what_others_write_into_a_log_counts_for_who_has_begun_it() -> None:
+    bus = MemoryBus()
+    one, maker = (JobStore(JobLogs(bus, Topics(), key_bytes=100)) for _ in range(2))
+    for name in "ab":
+        await one.put("k", background(name), Waiting(60.0))
+        one.logs.written.mark(name, waits=False)
+        async with (await take(maker, name)).write(background(name)) as writer, asyncio.TaskGroup() as readers:
+            reading = aiter(one.of("k").follow(name))
+            assert await anext(reading) == b""
+            readers.create_task(read_rest(reading))
+            await writer.end(b"x" * 80, "ended")
+    await one.keep("k", Keep("c", lambda: b"x"))
+    assert [name for name in "abc" if await bus.read(Topics().kept(name))] == ["b", "c"]
+
+
+async def read_rest(steps: AsyncIterator[object]) -> None:
+    """Until the end."""
+    async for _ in steps:
+        pass

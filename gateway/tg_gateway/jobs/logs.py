@@ -169,8 +169,6 @@ class JobLogs:
             )
             async with running(writer.run()):
                 yield writer
-        # It may have been erased while it was made.
-        self.written.grow(name, writer.size)
 
     async def load(self, owner: str, name: str, head: bytes | None = None) -> JobLog:
         """What a log says now.
@@ -190,6 +188,7 @@ class JobLogs:
         if not log.expires > self.clock():
             await self.written.erase(name)
             raise NotFound(NOT_FOUND)
+        self.written.measure(name, log.size)
         return log
 
     def watch(self, name: str, position: str) -> AsyncGenerator[Entry | None, None]:

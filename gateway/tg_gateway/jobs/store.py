@@ -143,9 +143,12 @@ class _KeyAnswers(KeptAnswers):
                 yield part
             if log.outcome == "running":
                 yield b""
-                async with aclosing(self._watch(name, log)) as parts:
-                    async for part in parts:
-                        yield part
+                try:
+                    async with aclosing(self._watch(name, log)) as parts:
+                        async for part in parts:
+                            yield part
+                finally:
+                    self.store.logs.written.measure(name, log.size)
             yield log.answer
 
     async def _watch(self, name: str, log: JobLog) -> AsyncGenerator[bytes, None]:

@@ -40,7 +40,6 @@ class JobWriter(Sink):
         by: the claim of the process that makes the answer; "" = none may do so yet.
 
     Attributes:
-        size: bytes that were appended.
         begun: whether anything of the answer was sent.
         told_begun: whether the log says so, or soon does.
         claim: the claim of the log's head.
@@ -63,7 +62,6 @@ class JobWriter(Sink):
     ) -> None:
         self.claim = claim
         self.by = by
-        self.size = 0
         self.freed = False
         self._log = log
         self._keeps_parts = keeps_parts
@@ -189,7 +187,6 @@ class JobWriter(Sink):
             await self._log.append(body, properties)
         except (BusError, TooLarge):
             return False
-        self.size += len(body)
         return True
 
     async def end(self, body: bytes, outcome: Outcome) -> bool:

@@ -77,11 +77,11 @@ class WrittenLogs:
             if not own:
                 del self._names[written.key]
 
-    def grow(self, name: str, size: int) -> None:
-        """Count more bytes of an answer, unless it was erased."""
+    def measure(self, name: str, size: int) -> None:
+        """Count the bytes that the log of an answer has now, whoever writes it."""
         if (written := self._written.get(name)) is not None:
-            self._written[name] = replace(written, size=written.size + size)
-            self._bytes += size
+            self._written[name] = replace(written, size=size)
+            self._bytes += size - written.size
 
     def mark(self, name: str, *, waits: bool) -> None:
         """Note whether an answer waits.
