@@ -115,8 +115,8 @@ def predict_cost(server: ServerState, context: SchedulingContext) -> tuple[float
             lost += beside * LOAD_SECONDS
     if beside >= server.seats:
         # As many answers as wait there, and one more, have to end first. A stall may have shown too few seats, so this
-        # fades: now and then one is sent beyond them, which renews it or shows that there are more.
-        faded = exp(min(server.seats_shown_at - context.now, 0.0) / FADE_SECONDS)
+        # fades, the sooner the fewer: then one is sent beyond them, which renews it or shows that there are more.
+        faded = exp(min(server.seats_shown_at - context.now, 0.0) / (FADE_SECONDS * server.seats))
         wait += faded * residence * (beside + 1 - server.seats) / server.seats
     if server.ready_at:
         wait += _loading_seconds(server, adapter, context.now)

@@ -17,7 +17,7 @@ ASSUMED_OUTPUT_TOKEN_SECONDS = 0.03
 FORGETTING = 0.97
 """Weight of the earlier samples when one more comes: about the last 33 count."""
 FADE_SECONDS = 20.0
-"""Seconds after which a server's own factor, or the seats that it has shown, count for 1 / e."""
+"""Seconds after which a server's own factor counts for 1 / e; and its seats, so long for each."""
 OUTLIER_FACTOR = 4.0
 """A time above this many times the predicted one counts as exactly that much: it may be a cold start, or a stall. A
 request that waits longer is overdue."""

@@ -282,16 +282,16 @@ class ServerState:
     def _count_seats(self, report: LoadReport) -> None:
         """Learn from a look at which a request is overdue: the engine does not begin it beside those that run.
 
-        One that runs more later shows that it has more seats.
+        One that runs more later was not full: it stood still for a while.
         """
         # A cold one begins nothing for a while, whatever runs there.
         if report.running and not self.is_cold:
             waited = report.read_at - next(iter(self.waiting_since.values()), report.read_at)
             is_full = report.queued and self.speed.is_overdue(waited, self.uncached_tokens)
             if is_full:
-                self.seats_shown_at = report.read_at
-            if is_full or report.running > self.seats:
-                self.seats = report.running
+                self.seats, self.seats_shown_at = report.running, report.read_at
+            elif report.running > self.seats:
+                self.seats = float("inf")
 
     def _count_sent_back(self, report: LoadReport) -> float:
         """Tokens of queued requests other than ours without a first token, each estimated as large as a running one.
