@@ -103,13 +103,13 @@ class HttpHandlers:
         if background is None:
             return None
         try:
-            await self._jobs.put(asked, background, entry)
+            log = await self._jobs.put(asked, background, entry)
         except (RateLimited, Unavailable):
             # Where only its flow asks for it, its client gets the stream also if it cannot be kept.
             if asked.background is None and KEEP_HEADER not in request.headers:
                 return None
             raise
-        return await self._reply(request, background.answer(self._store.of(entry.key, bounded=False)))
+        return await self._reply(request, background.answer(self._store.of(entry.key, bounded=False, log=log)))
 
     def _keep(self, request: web.Request, asked: Ask, period: str) -> Background | None:
         """How a stream is kept; None if it cannot be, and only its flow asks for that."""

@@ -4,7 +4,6 @@ import asyncio
 from contextlib import AsyncExitStack, aclosing
 from typing import Final
 
-from tg_base.bus import Entry
 from tg_base.client import Requestor
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Ask, Background, RecordedEnd, Waiting
@@ -37,16 +36,16 @@ class JobRequests:
         self.store = store
         self._bounds = QueueBounds(store.logs, max_key=limits.waiting, max_all=limits.all_waiting)
         self._at_once = Waiting(limits.silence + BEGIN_SECONDS)
-        self._tasks: set[asyncio.Task[bool]] = set()
+        self._tasks: set[asyncio.Task[JobLog | None]] = set()
 
     def has_room(self, flow: str) -> bool:
         """Whether a process would begin a response of this flow at once, as far as this one knows."""
         return self._queue.has_room(flow)
 
-    async def put(self, asked: Ask, background: Background, entry: AccessLogEntry) -> bool:
-        """Return once the response waits on the bus for capacity, or once its service is asked.
+    async def put(self, asked: Ask, background: Background, entry: AccessLogEntry) -> JobLog | None:
+        """Return its log, once the response waits on the bus for capacity, or once its service is asked.
 
-        False: the same request began it before under the chosen name; no model is asked again. A caller that is
+        None: the same request began it before under the chosen name; no model is asked again. A caller that is
         cancelled meanwhile stops it, unless its name is chosen: nobody else knows it yet.
 
         Raises:
@@ -67,33 +66,32 @@ class JobRequests:
         async with AsyncExitStack() as undo:
             # Nobody could ever ask for it: its client left before it got the name, or is refused.
             undo.push_async_callback(logs.sweep, background.name)
-            await self._put(asked, background, entry, undo)
+            log = await self._put(asked, background, entry, undo)
             undo.pop_all()
-        return True
+        return log
 
-    def _forget(self, task: asyncio.Task[bool]) -> None:
+    def _forget(self, task: asyncio.Task[JobLog | None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             # The client may have left: then nobody needs the reason why it did not begin.
             task.exception()
 
-    async def _put_chosen(self, asked: Ask, background: Background, entry: AccessLogEntry) -> bool:
+    async def _put_chosen(self, asked: Ask, background: Background, entry: AccessLogEntry) -> JobLog | None:
         name = background.name
         try:
-            await self._put(asked, background, entry, AsyncExitStack())
+            return await self._put(asked, background, entry, AsyncExitStack())
         except NameTaken:
             if (await self.store.of(entry.key).read(name)).head != background.head:
                 raise NameTaken(background.chosen) from None
-            return False
-        return True
+            return None
 
-    async def _put(self, asked: Ask, background: Background, entry: AccessLogEntry, undo: AsyncExitStack) -> None:
+    async def _put(self, asked: Ask, background: Background, entry: AccessLogEntry, undo: AsyncExitStack) -> JobLog:
         waiting, name, flow = background.waiting, background.name, asked.route.flow
         queue = None if waiting is None else self._queue.find_flex(asked)
         if queue is None or waiting is None:
             await self._queue.read(flow)
-            first = await self._publish(asked, background, entry, self._at_once, self._requestor.topics.jobs(flow))
-            refused = await self._find_refusal(name, JobLog((first,)))
+            log = await self._publish(asked, background, entry, self._at_once, self._requestor.topics.jobs(flow))
+            refused = await self._find_refusal(name, log)
             if refused is not None:
                 raise refused if asked.fields is None else asked.fields.translate(refused)
             self.store.logs.written.mark(name, waits=False)
@@ -101,8 +99,9 @@ class JobRequests:
             await self._requestor.check(asked.route, asked.request)
             await self._bounds.admit(entry.key, name, waiting.seconds, asked.route.spec.name)
             undo.callback(self._bounds.forget, name)
-            await self._publish(asked, background, entry, waiting, queue.topic, waits=True)
+            log = await self._publish(asked, background, entry, waiting, queue.topic, waits=True)
             queue.count("put")
+        return log
 
     async def _publish(
         self,
@@ -113,7 +112,7 @@ class JobRequests:
         topic: str,
         *,
         waits: bool = False,
-    ) -> Entry:
+    ) -> JobLog:
         logs = self.store.logs
         first = await self.store.put(entry.key, background, waiting)
         message = QueuedJob.of(asked, background, entry, first, logs.owner(entry.key), waits=waits)
@@ -123,7 +122,7 @@ class JobRequests:
             if background.chosen:
                 await logs.declare(background.name, label_end("died", frees=True))
             raise
-        return first
+        return JobLog((first._replace(body=background.head),))
 
     async def _find_refusal(self, name: str, log: JobLog) -> TgError | None:
         """Wait until the service was asked; why it was not."""
@@ -134,10 +133,10 @@ class JobRequests:
                 aclosing(logs.watch(name, log.position)) as entries,
             ):
                 async for entry in entries:
-                    if entry is not None and kind_of(entry) == QUEUED:
-                        return None
                     if entry is not None:
                         log.add(entry)
+                    if entry is not None and kind_of(entry) == QUEUED:
+                        return None
                     if log.outcome == "ended":
                         error = decode(RecordedEnd, log.answer.end).error
                         return None if error is None else TgError.of(error)

@@ -50,15 +50,16 @@ class JobStore:
         logs = JobLogs.of(requestor, limits, scope)
         return cls(logs, max_followers=limits.followers, max_all_followers=limits.all_followers)
 
-    def of(self, key: str | None, *, bounded: bool = True) -> KeptAnswers:
+    def of(self, key: str | None, *, bounded: bool = True, log: JobLog | None = None) -> KeptAnswers:
         """The kept answers of this key; requests without a key share theirs.
 
         Args:
             key: the key's name.
             bounded: whether followers count. A client that has just begun an answer need not count: its answers are
                 bounded, and a refusal would hide the name of the running answer.
+            log: that of the answer that a client has just begun, from which it follows it, once; None = it is read.
         """
-        return _KeyAnswers(self, self.logs.owner(key), bounded)
+        return _KeyAnswers(self, self.logs.owner(key), bounded, log)
 
     async def keep(self, key: str | None, keep: Keep) -> None:
         """Return once it can be read through any gateway, or if it is optional and cannot be kept.
@@ -120,6 +121,7 @@ class _KeyAnswers(KeptAnswers):
     store: JobStore
     owner: str
     bounded: bool
+    log: JobLog | None = None
 
     @override
     async def read(self, name: str) -> KeptAnswer:
@@ -138,7 +140,7 @@ class _KeyAnswers(KeptAnswers):
     async def follow(self, name: str, head: bytes | None = None) -> _Steps:
         # Count ended responses too: this process holds a whole response until its client has read it.
         with self.store.followers.enter(self.owner) if self.bounded else nullcontext():
-            log = await self.store.logs.load(self.owner, name, head)
+            log = self.log or await self.store.logs.load(self.owner, name, head)
             for part in log.take_parts():
                 yield part
             if log.outcome == "running":

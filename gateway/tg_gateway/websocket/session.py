@@ -332,9 +332,9 @@ class Session(Socket):
     async def _relay_kept(self, running: _Running, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
         jobs = self._backend.jobs
         running.set_apart()
-        began = await jobs.put(asked, background, entry)
+        begun = await jobs.put(asked, background, entry)
         running.begin(lambda: jobs.store.of(entry.key).cancel(background.name, background.head))
-        answer = background.answer(jobs.store.of(entry.key, bounded=not began))
+        answer = background.answer(jobs.store.of(entry.key, bounded=begun is None, log=begun))
         if isinstance(answer, StreamedAnswer):
             await self._send(answer.parts, running.stream)
         else:
