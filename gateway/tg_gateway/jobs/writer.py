@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from tg_base.bus import LogWriter
 from tg_base.client import ResponseStream
+from tg_base.runtime import is_set_within
 from tg_gateway.dialects import Outcome, Output, join_output
 from tg_gateway.jobs.log import ALIVE, BEGUN, label, label_end, label_part
 from tg_gateway.relay import Sink
@@ -20,6 +21,8 @@ log = structlog.get_logger()
 MAX_BATCH_BYTES: Final = 64 * 1024
 BATCH_SECONDS: Final = 0.1
 """Seconds between two entries: a persistent message costs the broker several times a transient one."""
+PROMPT_PARTS: Final = 4
+"""The first parts of an answer come without these pauses: somebody may wait for its beginning."""
 MAX_WAITING_BYTES: Final = 512 * 1024
 """Bytes of parts that the bus has not taken yet; beyond this the answer's records wait."""
 END_PAUSES_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
@@ -80,6 +83,7 @@ class JobWriter(Sink):
         self._wake = asyncio.Event()
         self._taken = asyncio.Event()
         self._leaving = False
+        self._ending = asyncio.Event()
         self._left = asyncio.Event()
 
     @property
@@ -133,6 +137,7 @@ class JobWriter(Sink):
     async def settle(self) -> None:
         """Stop appending. Return when the append on its way has arrived or failed, since a cancel would not undo it."""
         self._leaving = True
+        self._ending.set()
         self._wake.set()
         await self._left.wait()
 
@@ -147,7 +152,8 @@ class JobWriter(Sink):
                 await self._append(b"", label(BEGUN, self.by, self.claim))
             elif self._marks:
                 await self._append_part()
-                await asyncio.sleep(BATCH_SECONDS)
+                if self._number >= PROMPT_PARTS:
+                    await is_set_within(self._ending, BATCH_SECONDS)
             else:
                 await self._append(b"", label(ALIVE))
 
@@ -194,6 +200,7 @@ class JobWriter(Sink):
 
         False: it may be there twice, or not at all.
         """
+        self._ending.set()
         if self._waiting:
             # Also a record of which not all pieces have come.
             self._marks.append((self._appended + len(self._waiting), 0))
