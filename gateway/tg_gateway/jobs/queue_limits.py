@@ -129,7 +129,12 @@ class ModelQueue:
 
     def pause(self, seconds: float | None) -> None:
         """Take no messages for a while: each attempt costs two log entries."""
-        self.window, self.refused_at = len(self.asked), asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        if self.service is None:
+            # What is asked at once waits for no model: that one failed says little of the next.
+            self.resume_at = now + MIN_PAUSE_SECONDS
+            return
+        self.window, self.refused_at = len(self.asked), now
         if self.refused_at < self.resume_at:
             # Refusals of requests that were sent together come one by one, and count as one.
             return
