@@ -260,6 +260,8 @@ async def test_a_stream_that_only_its_flow_keeps_is_sent_unkept_beyond_the_limit
         path, body = ask_chat("1")
         plain = asyncio.create_task(stack.enter_async_context(http.post(path, json=body)))
         await until(lambda: len(llm.requests) == 2)
+        async with http.post(path, json=body, headers={"X-Tokengrid-Keep": "10m"}) as refused:
+            assert refused.status == 429
         for _ in range(2):
             llm.step.release()
         unkept = Reader(await plain)

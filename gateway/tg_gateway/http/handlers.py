@@ -114,8 +114,6 @@ class HttpHandlers:
     def _keep(self, request: web.Request, asked: Ask, period: str) -> Background | None:
         """How a stream is kept; None if it cannot be, and only its flow asks for that."""
         door = request[DOOR]
-        if KEEP_HEADER not in request.headers and not self._jobs.has_room(asked.route.flow):
-            return None
         try:
             if not (door.call.stores and asked.streaming and asked.background is None and door.mount is not None):
                 raise BadRequest(f"{KEEP_HEADER}: only a stream is kept, and none for a key with store = false")

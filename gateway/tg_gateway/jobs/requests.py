@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, aclosing
 from typing import Final
 
 from tg_base.client import Requestor
+from tg_base.telemetry import REFUSALS
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Ask, Background, RecordedEnd, Waiting
 from tg_gateway.jobs.job import QueuedJob
@@ -14,7 +15,7 @@ from tg_gateway.jobs.queue_bounds import QueueBounds
 from tg_gateway.jobs.store import JobStore
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError, decode, encode
-from tg_schema.errors import Unavailable
+from tg_schema.errors import RateLimited, Unavailable
 
 BEGIN_SECONDS: Final = 5.0
 """Seconds beyond the silence that tells a dead process in which a response that does not wait has to be begun."""
@@ -33,14 +34,11 @@ class JobRequests:
     def __init__(self, requestor: Requestor, queue: JobQueue, store: JobStore, limits: Limits) -> None:
         self._requestor = requestor
         self._queue = queue
+        self._limits = limits
         self.store = store
         self._bounds = QueueBounds(store.logs, max_key=limits.waiting, max_all=limits.all_waiting)
         self._at_once = Waiting(limits.silence + BEGIN_SECONDS)
         self._tasks: set[asyncio.Task[JobLog | None]] = set()
-
-    def has_room(self, flow: str) -> bool:
-        """Whether a process would begin a response of this flow at once, as far as this one knows."""
-        return self._queue.has_room(flow)
 
     async def put(self, asked: Ask, background: Background, entry: AccessLogEntry) -> JobLog | None:
         """Return its log, once the response waits on the bus for capacity, or once its service is asked.
@@ -89,6 +87,10 @@ class JobRequests:
         waiting, name, flow = background.waiting, background.name, asked.route.flow
         queue = None if waiting is None else self._queue.find_flex(asked)
         if queue is None or waiting is None:
+            # A gateway that makes none leaves it to others, without knowing them.
+            if self._limits.all_background and not self._queue.has_room(flow):
+                REFUSALS.labels(asked.route.spec.name, "background").inc()
+                raise RateLimited("too many responses run in the background; wait for one to end", retry_after=1.0)
             await self._queue.read(flow)
             log = await self._publish(asked, background, entry, self._at_once, self._requestor.topics.jobs(flow))
             refused = await self._find_refusal(name, log)
