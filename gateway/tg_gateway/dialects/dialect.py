@@ -172,6 +172,7 @@ class Mount:
         large: bodies may have `large_body_limit` bytes in place of `body_limit`, and requests on a WebSocket four
             times `body_limit`.
         keyless: requests need no key. Set also for a socket whose key comes in a message; its session then requires it.
+        guest: the path is among those of another protocol, whose dialect refuses the unknown ones beside it.
         door: the name of its door. Set when the doors are joined.
     """
 
@@ -185,4 +186,5 @@ class Mount:
     socket: bool = False
     large: bool = False
     keyless: bool = False
+    guest: bool = False
     door: str = ""

@@ -105,7 +105,7 @@ class Router:
         self._rows: dict[tuple[str, str], list[Mount]] = {}
         for mount in mounts:
             self._rows.setdefault((mount.method, mount.path), []).append(mount)
-        self._segments = [(mount, mount.path.strip("/").split("/")) for mount in mounts]
+        self._segments = [(mount, mount.path.strip("/").split("/")) for mount in mounts if not mount.guest]
 
     def routes(self, http: Handler, socket: Handler) -> list[web.RouteDef]:
         """Each method and path once. GET serves HEAD too, unless HEAD has its own row or all GET rows are sockets."""

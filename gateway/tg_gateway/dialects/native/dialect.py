@@ -355,8 +355,8 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("GET", "/api/v1/usage", NATIVE, USAGE.name),
     Mount("GET", "/api/v1/live", NATIVE, LIVE),
     Mount("POST", "/api/v1/live/streams/{stream}/stop", NATIVE, STOP),
-    Mount("GET", "/v1/streams/{stream}", NATIVE, READ),
-    Mount("POST", "/v1/streams/{stream}/cancel", NATIVE, CANCEL),
+    Mount("GET", "/v1/streams/{stream}", NATIVE, READ, guest=True),
+    Mount("POST", "/v1/streams/{stream}/cancel", NATIVE, CANCEL, guest=True),
     # A browser loads them before anybody can type a key.
     Mount("GET", "/", NATIVE, PAGE, accept="text/html", keyless=True),
     Mount("GET", "/page/{file}", NATIVE, PAGE, keyless=True),
