@@ -46,6 +46,9 @@ KNOWN_SECONDS: Final = 2.0
 """Seconds in which a first processor should announce itself, which provides the shared time. If none lives, our own
 clock counts."""
 
+TIMER_SECONDS: Final = 0.01
+"""By how much a timer may end before its time, by the clock that all gateways share."""
+
 
 class JobQueue:
     """Enter it to make responses. Drain it before the process's relay; leave it after.
@@ -317,7 +320,8 @@ class JobQueue:
         """Let others start meanwhile; then wait for capacity again."""
         queue.free(message.name)
         with queue.count_paused(message.key, len(message.request)), self._waiting():
-            await asyncio.sleep(max(min(seconds, message.until - self._clock()), 0.0))
+            # If it ended early, what has no time left after its pause would be asked for within it.
+            await asyncio.sleep(max(min(seconds, message.until - self._clock()), 0.0) + TIMER_SECONDS)
             with suppress(TimeoutError):
                 # Only one task checks for capacity, and the others queue up after it: thousands may be past their
                 # pause.
