@@ -21,6 +21,7 @@ from tests.fakes.embedding_server import (
 from tests.flow.known_providers import native_features
 from tests.flow.usage_records import record_here
 from tg_base.llm import LlmService
+from tg_base.server import ACCOUNT
 from tg_base.telemetry import EndedSpan, Span, record_spans, span_names, trace
 from tg_flow.providers import open_provider
 from tg_schema import TextCompletionRequest, TextCompletionResponse, Usage
@@ -141,6 +142,10 @@ async def test_vectors_are_recorded_as_used() -> None:
         server.lost = 1
         with pytest.raises(ProtocolError):
             await embedded(service)
+        account = ACCOUNT.get()
+        assert account is not None
+        # Only now it is clear that no retry follows.
+        account.close()
     complete, failed = records
     assert (complete.operation, complete.provider, complete.model) == ("embed", "openai", MODEL)
     assert (complete.usage, complete.estimated, complete.outcome) == (Usage(3), False, "complete")

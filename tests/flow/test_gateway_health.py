@@ -110,13 +110,13 @@ async def test_ready_misses_nobody_who_need_not_live() -> None:
 
 async def test_ready_without_a_bus() -> None:
     bus = MemoryBus()
-    async with Requestor(bus, CONFIG.topics, timing=QUICK) as requestor:
+    async with (
+        Requestor(bus, CONFIG.topics, timing=QUICK) as requestor,
+        Gateway(ON_ANY_PORT, requestor, TEXTS) as gateway,
+        ClientSession(gateway.url) as http,
+    ):
         await bus.aclose()
-        async with (
-            Gateway(ON_ANY_PORT, requestor, TEXTS) as gateway,
-            ClientSession(gateway.url) as http,
-            http.get("/ready") as response,
-        ):
+        async with http.get("/ready") as response:
             assert response.status == 503
             assert "the bus does not answer" in (await response.json())["missing"]
 
