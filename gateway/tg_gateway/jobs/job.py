@@ -34,8 +34,6 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
         keeps_whole: as of its `Background`.
         door: the name of the door by which it came; None = by none.
         traceparent: its trace context; None = it has none.
-        first: the first entry of its log, without the body: who gets the message soon need not read the log; None = it
-            may come late.
     """
 
     name: str
@@ -53,7 +51,6 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
     keeps_whole: bool = True
     door: str | None = None
     traceparent: str | None = None
-    first: Entry | None = None
 
     @classmethod
     def of(
@@ -79,7 +76,6 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
             background.keeps_whole,
             trace.find_door(),
             None if span is None else span.traceparent,
-            None if waits else first,
         )
 
     def restore(self, catalogue: Catalogue) -> tuple[Ask, Background]:

@@ -26,7 +26,6 @@ from tg_gateway.dialects import Ask, Catalogue, RecordedEnd
 from tg_gateway.jobs.claim import Claim
 from tg_gateway.jobs.job import QueuedJob
 from tg_gateway.jobs.log import label_end
-from tg_gateway.jobs.logs import is_name
 from tg_gateway.jobs.queue_limits import ModelQueue
 from tg_gateway.jobs.run import JobRun
 from tg_gateway.jobs.runs import AttemptLost, JobRuns
@@ -284,11 +283,7 @@ class JobQueue:
             BusError: the bus did not answer.
         """
         claim = Claim(self._logs, message.owner, message.name)
-        if message.first is None or self._deliveries[message.name].redelivered or not is_name(message.name):
-            await claim.load()
-        else:
-            # What has come behind it is seen before a model is asked.
-            claim.note(message.first)
+        await claim.load()
         if claim.running and not claim.log.taker and not self._is_overdue(claim, message):
             queue.count("taken")
             if seconds := self._logs.pauses.measure(claim.log.resumes):
