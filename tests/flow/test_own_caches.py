@@ -77,7 +77,8 @@ async def test_a_key_profits_from_its_own_prompts_alone(it: Opened) -> None:
     # While several run, too: nobody follows the prompt of another, and everybody has his own again.
     other = "Another text that nobody has asked about so far, of some length. " * 4
     told = await asyncio.gather(*(cached(it, token, system=other) for token in ("a", "b")))
-    assert told == [0, 0]
+    # What the template begins with may be cached of their own prompts before; of the text itself nothing is.
+    assert max(told) < 8
 
 
 @pytest.mark.model
