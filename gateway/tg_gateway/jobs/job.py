@@ -4,11 +4,9 @@ from typing import Self
 
 import msgspec
 
-from tg_base.bus import Entry
 from tg_base.protocol import EncodedRequest
 from tg_base.telemetry import trace
 from tg_gateway.dialects import Answer, Ask, Background, Catalogue, KeptAnswers
-from tg_gateway.jobs.log import JobLog
 from tg_gateway.jobs.record_writer import RecordWriter
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TEXT_COMPLETION, decode
@@ -54,7 +52,7 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(
-        cls, asked: Ask, background: Background, entry: AccessLogEntry, first: Entry, owner: str, *, waits: bool
+        cls, asked: Ask, background: Background, entry: AccessLogEntry, until: float, owner: str, *, waits: bool
     ) -> Self:
         """The message of an answer that is asked for by the current span."""
         route, request, span = asked.route, asked.request, trace.current()
@@ -62,7 +60,7 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
         adapter, model = getattr(request, "adapter", None), getattr(request, "model", None) or route.model
         return cls(
             background.name,
-            JobLog((first,)).waits or 0.0,
+            until,
             owner,
             route.flow,
             route.spec.name,

@@ -116,15 +116,15 @@ class JobRequests:
         waits: bool = False,
     ) -> JobLog:
         logs = self.store.logs
-        first = await self.store.put(entry.key, background, waiting)
-        message = QueuedJob.of(asked, background, entry, first, logs.owner(entry.key), waits=waits)
+        log = await self.store.put(entry.key, background, waiting)
+        message = QueuedJob.of(asked, background, entry, log.waits or 0.0, logs.owner(entry.key), waits=waits)
         try:
             await logs.bus.publish(topic, encode(message), {})
         except TgError:
             if background.chosen:
                 await logs.declare(background.name, label_end("died", frees=True))
             raise
-        return JobLog((first._replace(body=background.head),))
+        return log
 
     async def _find_refusal(self, name: str, log: JobLog) -> TgError | None:
         """Wait until the service was asked; why it was not."""

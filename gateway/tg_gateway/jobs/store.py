@@ -10,7 +10,6 @@ from typing import Self
 import structlog
 from typing_extensions import override
 
-from tg_base.bus import Entry
 from tg_base.client import Requestor
 from tg_base.telemetry import new_id
 from tg_gateway.access import Limits
@@ -75,8 +74,8 @@ class JobStore:
                 raise
             log.warning("answer.not_kept", answer=keep.name, reason=error.message)
 
-    async def put(self, key: str | None, background: Background, waiting: Waiting) -> Entry:
-        """Store a response that a process is to make; returns the first entry of its log, without the body.
+    async def put(self, key: str | None, background: Background, waiting: Waiting) -> JobLog:
+        """Store a response that a process is to make; returns its log, which has only the head yet.
 
         Raises:
             NameTaken: its name is chosen, and another request was first.
@@ -100,7 +99,7 @@ class JobStore:
         if claim and JobLog(await logs.bus.read(logs.topic(name))).claim != claim:
             logs.written.discard(name)
             raise NameTaken
-        return first
+        return JobLog((first._replace(body=background.head),))
 
     async def check_free(self, key: str | None, name: str) -> None:
         """Check that no answer of this name is kept, or that its end has freed the name.
