@@ -5,17 +5,17 @@ from contextlib import AsyncExitStack, aclosing
 from typing import Final
 
 from tg_base.client import Requestor
-from tg_base.telemetry import REFUSALS
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Ask, Background, RecordedEnd, Waiting
 from tg_gateway.jobs.job import QueuedJob
 from tg_gateway.jobs.log import QUEUED, JobLog, NameTaken, kind_of, label_end
 from tg_gateway.jobs.queue import JobQueue
 from tg_gateway.jobs.queue_bounds import QueueBounds
+from tg_gateway.jobs.runs import refuse
 from tg_gateway.jobs.store import JobStore
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError, decode, encode
-from tg_schema.errors import RateLimited, Unavailable
+from tg_schema.errors import Unavailable
 
 BEGIN_SECONDS: Final = 5.0
 """Seconds beyond the silence that tells a dead process in which a response that does not wait has to be begun."""
@@ -89,8 +89,7 @@ class JobRequests:
         if queue is None or waiting is None:
             # A gateway that makes none leaves it to others, without knowing them.
             if self._limits.all_background and not self._queue.has_room(flow):
-                REFUSALS.labels(asked.route.spec.name, "background").inc()
-                raise RateLimited("too many responses run in the background; wait for one to end", retry_after=1.0)
+                raise refuse(asked.route.spec.name)
             await self._queue.read(flow)
             log = await self._publish(asked, background, entry, self._at_once, self._requestor.topics.jobs(flow))
             refused = await self._find_refusal(name, log)

@@ -86,8 +86,7 @@ class JobRuns:
 
     def _count_in(self, run: JobRun) -> None:
         if self._owners[run.owner] >= self._limits.background or not self.room:
-            REFUSALS.labels(run.asked.route.spec.name, "background").inc()
-            raise RateLimited("too many responses run in the background; wait for one to end", retry_after=1.0)
+            raise refuse(run.asked.route.spec.name)
         run.counted = True
         self._owners[run.owner] += 1
 
@@ -203,3 +202,9 @@ class JobRuns:
                 await asyncio.sleep(WATCH_AGAIN_SECONDS)
             else:
                 return
+
+
+def refuse(service: str) -> RateLimited:
+    """The error for a response beyond the limits of what runs in the background; counts it."""
+    REFUSALS.labels(service, "background").inc()
+    return RateLimited("too many responses run in the background; wait for one to end", retry_after=1.0)
