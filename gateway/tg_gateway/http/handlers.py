@@ -116,7 +116,9 @@ class HttpHandlers:
         door = request[DOOR]
         try:
             if not (door.call.stores and asked.streaming and asked.background is None and door.mount is not None):
-                raise BadRequest(f"{KEEP_HEADER}: only a stream is kept, and none for a key with store = false")
+                raise BadRequest(
+                    f"{KEEP_HEADER}: only a stream is kept, and none for a key with store = false; leave the header out"
+                )
             return self._streams.keep(asked.writer, door.mount.door, period)
         except BadRequest:
             if KEEP_HEADER in request.headers:

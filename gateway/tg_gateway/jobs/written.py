@@ -78,7 +78,7 @@ class WrittenLogs:
                 del self._names[written.key]
 
     def measure(self, name: str, size: int) -> None:
-        """Count the bytes that the log of an answer has now, whoever writes it."""
+        """Set the size of the log of an answer, in bytes. Another process may have written to it."""
         if (written := self._written.get(name)) is not None:
             self._written[name] = replace(written, size=size)
             self._bytes += size - written.size
