@@ -125,8 +125,10 @@ class Placement:
         self.missing: MissingAdapters | None = None
         self.loads_adapter = request.adapter is not None and request.adapter not in server.adapters.used_at
         self.marks = marks_of(request.prefix)
-        self.room = self.uncached_tokens if reported_room is None else reported_room
-        if reported_room is None and request.prefix.blocks:  # otherwise nobody knows which blocks are in use
+        self.room = self.uncached_tokens
+        if reported_room is not None:
+            self.room = reported_room
+        elif request.prefix.blocks:  # otherwise nobody would know which of its blocks are in use
             shared, _ = server.active.shared_blocks(request.prefix, cached // BLOCK_TOKENS)
             self.room = max(request.prompt_tokens - BLOCK_TOKENS * shared, 0)
         self._is_held_up = (
